@@ -1,0 +1,1 @@
+"""CTR models that compute logits and nothing else, each in a file of its own."""

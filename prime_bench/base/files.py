@@ -1,0 +1,80 @@
+"""Files that are whole or absent, and their digests."""
+
+import contextlib
+import errno
+import hashlib
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from prime_bench.base.errors import EnvironmentFault
+
+READ_BYTES = 1 << 20
+_REASONS = {
+    errno.ENOSPC: "the disk is full",
+    errno.EDQUOT: "the disk quota is used up",
+    errno.EACCES: "permission denied",
+    errno.EPERM: "permission denied",
+    errno.EROFS: "the file system is read-only",
+    errno.ENOTDIR: "a part of the path is a file, not a folder",
+    errno.EEXIST: "a file is in the way",
+}
+
+
+@contextlib.contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Turn an operating-system error on writing below `path` into an EnvironmentFault."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in _REASONS:
+            raise
+        where = error.filename or path
+        raise EnvironmentFault(
+            f"{where}: cannot write: {_REASONS[error.errno]}",
+            hint="free some space, or name another folder (--data-dir, --runs-dir, --output)",
+        ) from error
+
+
+def write_whole(path: Path, content: str | bytes) -> None:
+    """Write `path` so that a reader, or a crash at any point, sees the old file or the whole new one."""
+    data = content.encode() if isinstance(content, str) else content
+    with writing(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".part-", delete=False) as part:
+            try:
+                part.write(data)
+                part.flush()
+                os.fsync(part.fileno())
+                # NamedTemporaryFile makes private files; a record is meant to be shared.
+                os.chmod(part.name, 0o666 & ~_umask())
+                os.replace(part.name, path)
+            except BaseException:
+                Path(part.name).unlink(missing_ok=True)
+                raise
+        sync_folder(path.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """Make renames in `folder` survive a power cut."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def sha256_of(path: Path) -> str:
+    """SHA-256 of a file's bytes as 64 hex digits, read in blocks."""
+    running = hashlib.sha256()
+    with path.open("rb") as file:
+        while block := file.read(READ_BYTES):
+            running.update(block)
+    return running.hexdigest()
+
+
+def _umask() -> int:
+    current = os.umask(0)
+    os.umask(current)
+    return current

@@ -1,0 +1,23 @@
+"""A block of raw rows on its way into a table: what every reader and generator makes, and what the encoder takes."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+
+SPLITS = ("train", "valid", "test")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Chunk:
+    """n rows in file order."""
+
+    categories: pl.DataFrame
+    """(n, C) columns named as the card's categorical fields, in schema order: pl.String, or per-field pl.Categorical. A
+    missing value is the empty text; there are no nulls."""
+    numerics: np.ndarray
+    """(n, K) float64, values as written; NaN where missing."""
+    labels: np.ndarray
+    """(n,) uint8, 0 or 1."""
+    split: np.ndarray
+    """(n,) uint8, index into SPLITS; or (n,) int64 keys that a split rule orders by (time)."""

@@ -1,0 +1,53 @@
+"""The fields of a prepared table: names, kinds, vocabulary sizes, meanings."""
+
+from typing import Literal, Self
+
+import pydantic
+
+from prime_bench.settings.model import Settings
+from prime_bench.settings.shape import TableShape
+
+
+class Field(Settings):
+    """One column of the table."""
+
+    name: str
+    kind: Literal["categorical", "numeric"]
+    vocabulary_size: int | None = None
+    """Ids 0 (PAD) to vocabulary_size - 1 (out-of-vocabulary); None for a numeric field."""
+    semantic: str | None = None
+    """What the column means (`site_category`, `hour`, ...), from the card; None where nobody knows."""
+
+    @pydantic.model_validator(mode="after")
+    def _only_categories_have_a_vocabulary(self) -> Self:
+        if (self.kind == "categorical") != (self.vocabulary_size is not None):
+            raise ValueError(
+                f"{self.name}: a categorical field has a vocabulary_size, a numeric one has none"
+            )
+        if self.vocabulary_size is not None and self.vocabulary_size < 2:
+            raise ValueError(f"{self.name}: a vocabulary holds at least PAD and out-of-vocabulary")
+        return self
+
+
+class Schema(Settings):
+    """All fields, in the order in which a model concatenates their embeddings."""
+
+    fields: list[Field]
+
+    @property
+    def categorical(self) -> list[Field]:
+        """The C categorical fields, in order: the columns of `ids`."""
+        return [field for field in self.fields if field.kind == "categorical"]
+
+    @property
+    def numeric(self) -> list[Field]:
+        """The K numeric fields, in order: the columns of `numerics`."""
+        return [field for field in self.fields if field.kind == "numeric"]
+
+    @property
+    def shape(self) -> TableShape:
+        """The sizes that parameter and cost formulas need."""
+        return TableShape(
+            vocabulary_sizes=tuple(field.vocabulary_size or 0 for field in self.categorical),
+            n_numeric=len(self.numeric),
+        )

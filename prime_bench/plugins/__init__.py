@@ -1,0 +1,1 @@
+"""Plug-ins around an untouched backbone, and what attaches them."""

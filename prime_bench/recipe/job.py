@@ -1,0 +1,48 @@
+"""A job: all that can change a result and nothing else, and the id made from it."""
+
+from typing import Any, Literal
+
+from prime_bench.base.identity import digest
+from prime_bench.base.numerics import NUMERICS
+from prime_bench.settings.model import Settings
+from prime_bench.settings.training import TrainSpec
+
+JOB_ID_DIGITS = 16
+
+
+class Job(Settings):
+    """One training run. Settings are resolved: every default is written out. Labels and file names are not here."""
+
+    kind: Literal["train"] = "train"
+    fingerprint: str
+    """Digest of the prepared data: schema, vocabularies and arrays."""
+    backbone: str
+    """A name in `catalog.BACKBONES`."""
+    backbone_settings: dict[str, Any]
+    plugin: str
+    """A name in `catalog.PLUGINS`."""
+    plugin_settings: dict[str, Any]
+    training: TrainSpec
+    seed: int
+    numerics: int = NUMERICS
+
+    @property
+    def id(self) -> str:
+        """First 16 hex digits of SHA-256 over the job's canonical JSON."""
+        return digest(self.plain())[:JOB_ID_DIGITS]
+
+
+class JobRequest(Settings):
+    """What an engine hands to a worker: a job, where its data and its folder are, and what reports call it."""
+
+    job: Job
+    dataset: str
+    """Name of the card, a label."""
+    arm: str
+    """Name of the arm in the recipe, a label."""
+    table: str
+    """Folder of the prepared table."""
+    runs: str
+    """Folder that holds one folder a job."""
+    device: str = "auto"
+    """`auto`, `cpu`, `cuda` or `cuda:<index>`."""

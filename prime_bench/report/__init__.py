@@ -1,0 +1,1 @@
+"""Records become tables. Reads records only; needs no torch."""

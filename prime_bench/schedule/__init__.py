@@ -1,0 +1,1 @@
+"""What would run, what runs, and in which process."""

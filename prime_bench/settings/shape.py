@@ -1,0 +1,22 @@
+"""What the size of a model depends on: the fields of a prepared table, as plain integers."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableShape:
+    """Sizes of the fields; `rows` of the one embedding table are the vocabularies' sum plus one a numeric field."""
+
+    vocabulary_sizes: tuple[int, ...]
+    """Ids of each categorical field, PAD and out-of-vocabulary included."""
+    n_numeric: int
+
+    @property
+    def n_fields(self) -> int:
+        """F: categorical and numeric fields."""
+        return len(self.vocabulary_sizes) + self.n_numeric
+
+    @property
+    def embedding_rows(self) -> int:
+        """V: rows of all embedding tables; a numeric field has one (its weight vector)."""
+        return sum(self.vocabulary_sizes) + self.n_numeric

@@ -1,0 +1,1 @@
+"""Records of finished jobs: typed, versioned, whole or absent."""

@@ -1,0 +1,108 @@
+"""The record of a finished job: what ran, on what, and what came out."""
+
+from typing import Literal
+
+from prime_bench.recipe.job import Job
+from prime_bench.settings.model import Settings
+
+RECORD_SCHEMA = 1
+
+
+class Environment(Settings):
+    """Where and with what the job ran."""
+
+    commit: str | None
+    """Git commit of the package; None where it is no checkout."""
+    dirty: bool | None
+    """Whether the checkout had changes that are in no commit."""
+    package_version: str
+    python: str
+    platform: str
+    versions: dict[str, str]
+    """Installed versions of the packages that can change a number."""
+    device: str
+    """Name of the device, as the vendor prints it."""
+    device_kind: Literal["cpu", "cuda"]
+    threads: int
+    """Threads of one operation on the CPU."""
+    started: str
+    """UTC, ISO 8601."""
+
+
+class Validation(Settings):
+    """One validation, a line of history.jsonl."""
+
+    epoch: int
+    """From 1."""
+    step: int
+    """Optimiser steps so far."""
+    learning_rate: float
+    """The rate of the epoch that this validation closes."""
+    train_loss: float
+    """Mean of the batches' losses over the epoch, L2 not included."""
+    valid_auc: float
+    valid_logloss: float
+    improved: bool
+    wall_s: float
+    """Seconds since the run's first step."""
+
+
+class Score(Settings):
+    """Metrics of one split at the best weights."""
+
+    auc: float
+    logloss: float
+
+
+class Result(Settings):
+    """What the run found."""
+
+    best_epoch: int
+    epochs: int
+    """Epochs that were run."""
+    stopped: Literal["patience", "max_epochs"]
+    valid: Score
+    test: Score
+    degenerate: str | None = None
+    """Why the run is no sound measurement (constant output, AUC 0.5), or None. Such runs stay in every table, flagged."""
+
+
+class Pairing(Settings):
+    """What two arms of one seed must share to be compared."""
+
+    initial_weights: str
+    """SHA-256 of the backbone's weights before a plug-in was attached."""
+    row_order: str
+    """SHA-256 of epoch 1's permutation of the training rows."""
+
+
+class Budget(Settings):
+    """Parameters and multiply-accumulates a row."""
+
+    backbone_parameters: int
+    plugin_parameters: int
+    backbone_macs: int
+    plugin_macs: int
+
+
+class RunRecord(Settings):
+    """record.json: written last, so that its existence is the only sign that a job is done."""
+
+    record_schema: Literal[1] = RECORD_SCHEMA
+    job_id: str
+    job: Job
+    dataset: str
+    """Name of the card when the job ran, a label."""
+    arm: str
+    """Name of the arm when the job ran, a label."""
+    data_verified: bool
+    """Whether the prepared data matched the card's digests."""
+    data_notes: list[str] = []
+    """What a report has to say about the data (synthetic, not comparable with a published split, vocabulary over all splits)."""
+    pairing: Pairing
+    budget: Budget
+    result: Result
+    history: list[Validation]
+    environment: Environment
+    wall_s: float
+    """Seconds of the whole job, reading data included."""

@@ -1,0 +1,1 @@
+"""FuxiCTR's protocol: batches, loss, L2, clip, Adam, validation, early stop, test once."""
