@@ -1,4 +1,4 @@
-"""What a recipe can name: a literal row for each backbone and plug-in. Targets are loaded on use, by `assemble`."""
+"""What a recipe can name: a literal row a backbone and plug-in. `assemble` loads the targets."""
 
 from dataclasses import dataclass
 
@@ -45,6 +45,12 @@ BACKBONES: dict[str, BackboneEntry] = {
         cite="Wang et al., DCN V2: Improved Deep & Cross Network, WWW 2021",
     ),
 }
+
+PLANNED_BACKBONES = (
+    *("AFM", "AutoInt", "DCN", "DeepFM", "FiBiNET", "FwFM", "GDCN"),
+    *("MaskNet", "NFM", "PNN", "WideDeep"),
+)
+"""The paper's other backbones. A recipe may name them; plans list them as not built."""
 
 PLUGINS: dict[str, PluginEntry] = {
     "dense": PluginEntry(

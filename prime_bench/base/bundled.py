@@ -1,4 +1,4 @@
-"""Where the recipes, dataset cards and report templates lie: beside the package in a checkout, inside it in a wheel."""
+"""Where recipes, dataset cards and report templates lie: beside the package, or inside a wheel."""
 
 from pathlib import Path
 

@@ -38,7 +38,7 @@ def writing(path: Path) -> Iterator[None]:
 
 
 def write_whole(path: Path, content: str | bytes) -> None:
-    """Write `path` so that a reader, or a crash at any point, sees the old file or the whole new one."""
+    """Write `path` so that readers, and crashes at any point, find the old file or the new one."""
     data = content.encode() if isinstance(content, str) else content
     with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -48,8 +48,8 @@ def write_whole(path: Path, content: str | bytes) -> None:
                 part.flush()
                 os.fsync(part.fileno())
                 # NamedTemporaryFile makes private files; a record is meant to be shared.
-                os.chmod(part.name, 0o666 & ~_umask())
-                os.replace(part.name, path)
+                Path(part.name).chmod(0o666 & ~_umask())
+                Path(part.name).replace(path)
             except BaseException:
                 Path(part.name).unlink(missing_ok=True)
                 raise

@@ -5,7 +5,7 @@ import json
 
 
 def canonical_json(value: object) -> str:
-    """One text for one value: sorted keys, no spaces, no NaN. Raises ValueError for NaN and infinity."""
+    """One text for one value: sorted keys, no spaces. Raises ValueError for NaN and infinity."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 

@@ -1,1 +1,1 @@
-"""A raw click log becomes a prepared table: ids, numerics, labels, schema, and a manifest written last."""
+"""A raw click log becomes a prepared table: ids, numerics, labels, schema, manifest last."""

@@ -16,7 +16,7 @@ class Field(Settings):
     vocabulary_size: int | None = None
     """Ids 0 (PAD) to vocabulary_size - 1 (out-of-vocabulary); None for a numeric field."""
     semantic: str | None = None
-    """What the column means (`site_category`, `hour`, ...), from the card; None where nobody knows."""
+    """What the column means (`site_category`, `hour`, ...), from the card; None: nobody knows."""
 
     @pydantic.model_validator(mode="after")
     def _only_categories_have_a_vocabulary(self) -> Self:

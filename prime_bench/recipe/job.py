@@ -11,7 +11,7 @@ JOB_ID_DIGITS = 16
 
 
 class Job(Settings):
-    """One training run. Settings are resolved: every default is written out. Labels and file names are not here."""
+    """One training run. Every default is written out; labels and file names are not here."""
 
     kind: Literal["train"] = "train"
     fingerprint: str
@@ -33,7 +33,7 @@ class Job(Settings):
 
 
 class JobRequest(Settings):
-    """What an engine hands to a worker: a job, where its data and its folder are, and what reports call it."""
+    """What an engine hands to a worker: a job, its folders, and what reports call it."""
 
     job: Job
     dataset: str

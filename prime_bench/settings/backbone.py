@@ -1,5 +1,6 @@
 """What all backbones are configured by, and the counts that their formulas share."""
 
+import itertools
 from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Annotated
@@ -9,11 +10,10 @@ import pydantic
 from prime_bench.settings.model import Settings
 from prime_bench.settings.shape import TableShape
 
-
 Widths = Annotated[
     tuple[Annotated[int, pydantic.Field(ge=1, strict=True)], ...], pydantic.Strict(False)
 ]
-"""Widths of the hidden layers of an MLP; a list is taken for a tuple, a text is not taken for a number."""
+"""Widths of an MLP's hidden layers; a list is taken for a tuple, but no text for a number."""
 
 
 class BackboneSettings(Settings):
@@ -22,9 +22,9 @@ class BackboneSettings(Settings):
     embedding_dim: int = pydantic.Field(10, ge=1)
     """Width k of a field's embedding."""
     embedding_l2: float = pydantic.Field(0.0, ge=0)
-    """FuxiCTR's `embedding_regularizer`: adds (l2/2) * ||W||^2 of every embedding table to the loss of each step."""
+    """FuxiCTR's `embedding_regularizer`: (l2/2) * ||W||^2 of every table is in each step's loss."""
     network_l2: float = pydantic.Field(0.0, ge=0)
-    """FuxiCTR's `net_regularizer`: the same for all other trainable parameters, plug-ins included (decision 35)."""
+    """FuxiCTR's `net_regularizer`: the same for all others, plug-ins' too (fidelity 35)."""
 
     def input_width(self, shape: TableShape) -> int:
         """d = F * k, the width of the flattened embeddings z."""
@@ -36,13 +36,13 @@ class BackboneSettings(Settings):
 
     @abstractmethod
     def macs(self, shape: TableShape) -> int:
-        """Multiply-accumulates of matrix products a row, one forward pass; element-wise work is not counted."""
+        """Multiply-accumulates of matrix products a row, forward; element-wise work not counted."""
 
 
 def mlp_parameters(
     width_in: int, widths: Sequence[int], *, batch_norm: bool, width_out: int | None = None
 ) -> int:
-    """M(in, h, out): weights and biases of an MLP, two more a unit with batch norm; no output layer for None."""
+    """M(in, h, out): weights, biases, two more a unit with batch norm; None: no output layer."""
     count, width = 0, width_in
     for units in widths:
         count += width * units + units + (2 * units if batch_norm else 0)
@@ -53,4 +53,4 @@ def mlp_parameters(
 def mlp_macs(width_in: int, widths: Sequence[int], *, width_out: int | None = None) -> int:
     """Multiply-accumulates a row of the same MLP."""
     sizes = [width_in, *widths, *([] if width_out is None else [width_out])]
-    return sum(a * b for a, b in zip(sizes, sizes[1:], strict=False))
+    return sum(a * b for a, b in itertools.pairwise(sizes))

@@ -64,7 +64,7 @@ class DCNv2Settings(BackboneSettings):
         return self.num_cross_layers * d * d + mlps + self.head_width(d)
 
     def head_width(self, d: int) -> int:
-        """Width of the last Linear's input: the deepest stacked output, and the parallel MLP's beside it."""
+        """Width of the last Linear's input: the stacked path's output beside the parallel MLP's."""
         stacked = self.stacked_dnn_hidden_units[-1] if self.stacked_dnn_hidden_units else d
         return stacked + (
             self.parallel_dnn_hidden_units[-1] if self.parallel_dnn_hidden_units else 0

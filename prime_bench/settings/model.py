@@ -1,12 +1,29 @@
 """The base of all settings: frozen, no unknown keys, and every fault of a table in one message."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Self
 
 import pydantic
 
 from prime_bench.base.errors import UsageError, did_you_mean
+
+
+@dataclass(frozen=True)
+class Fault:
+    """What is wrong with one key of a table."""
+
+    path: tuple[str, ...]
+    """Keys from the table's root."""
+    message: str
+
+    def below(self, *parents: str) -> "Fault":
+        """The same fault, seen from a table further out."""
+        return Fault((*parents, *self.path), self.message)
+
+    def __str__(self) -> str:
+        return f"{'.'.join(self.path)}: {self.message}" if self.path else self.message
 
 
 class Settings(pydantic.BaseModel):
@@ -21,35 +38,43 @@ class Settings(pydantic.BaseModel):
     )
 
     @classmethod
-    def parse(cls, table: Mapping[str, Any], *, where: str) -> Self:
-        """Read a TOML or JSON table. Raises UsageError that lists every fault with its path below `where`."""
+    def check(cls, table: Mapping[str, Any]) -> tuple[Self | None, list[Fault]]:
+        """Read a TOML or JSON table: the settings, or None and every fault."""
         try:
-            # Through JSON, where strict validation takes an array for a tuple but no text for a number.
-            return cls.model_validate_json(json.dumps(dict(table), default=str))
+            # By way of JSON: strict validation then takes an array for a tuple, but no text as number.
+            return cls.model_validate_json(json.dumps(dict(table), default=str)), []
         except pydantic.ValidationError as error:
-            faults = [_fault(cls, item, where) for item in error.errors()]
-        raise UsageError("\n".join(faults))
+            return None, [_fault(cls, item) for item in error.errors()]
+
+    @classmethod
+    def parse(cls, table: Mapping[str, Any], *, where: str) -> Self:
+        """As `check`, but raises a UsageError with every fault and its path below `where`."""
+        settings, faults = cls.check(table)
+        if settings is None:
+            parents = [where] if where else []
+            raise UsageError("\n".join(str(fault.below(*parents)) for fault in faults))
+        return settings
 
     def plain(self) -> dict[str, Any]:
         """The settings as JSON values, defaults written out."""
-        return self.model_dump(mode="json")
+        return self.model_dump(mode="json", by_alias=True)
 
 
-def _fault(model: type[pydantic.BaseModel], item: Any, where: str) -> str:
-    location = [str(part) for part in item["loc"]]
-    path = ".".join([where, *location]) if where else ".".join(location)
+def _fault(model: type[pydantic.BaseModel], item: Any) -> Fault:
+    path = tuple(str(part) for part in item["loc"])
     if item["type"] == "extra_forbidden":
-        return f"{path}: unknown key{did_you_mean(location[-1], _keys_at(model, item['loc'][:-1]))}"
+        return Fault(path, f"unknown key{did_you_mean(path[-1], _keys_at(model, path[:-1]))}")
     if item["type"] == "missing":
-        return f"{path}: missing"
+        return Fault(path, "missing")
     message = item["msg"].removeprefix("Value error, ")
-    return f"{path}: {message[0].lower()}{message[1:]}, got {item['input']!r}"
+    given = "" if isinstance(item["input"], dict) else f", got {json.dumps(item['input'])}"
+    return Fault(path, f"{message[0].lower()}{message[1:]}{given}")
 
 
-def _keys_at(model: type[pydantic.BaseModel], location: tuple[int | str, ...]) -> list[str]:
-    """The keys that the table at `location` may have; names in between (`dataset.avazu`) are looked through."""
+def _keys_at(model: type[pydantic.BaseModel], path: Sequence[str]) -> list[str]:
+    """The keys that the table at `path` may have; free names (`dataset.avazu`) are passed over."""
     current: Any = model
-    for part in location:
+    for part in path:
         field = getattr(current, "model_fields", {}).get(part)
         if field is not None:
             current = _table_of(field.annotation)

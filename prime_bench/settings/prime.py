@@ -25,7 +25,7 @@ class PrimeConfig(PluginSettings):
     load_bias_bound: float = pydantic.Field(2.0, ge=0)
     """c_max: bound of the load bias (Eq. 22)."""
     layer_norm: bool = True
-    """LayerNorm without affine on the router's and the experts' input (Eq. 9, decision 33)."""
+    """LayerNorm without affine on the router's and the experts' input (Eq. 9, fidelity 33)."""
 
     @property
     def experts(self) -> int:

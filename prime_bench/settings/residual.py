@@ -1,4 +1,4 @@
-"""The parameter-matched residual: PRIME's budget without experts or routing (decision 22)."""
+"""The parameter-matched residual: PRIME's budget without experts or routing (fidelity 22)."""
 
 import pydantic
 
@@ -7,7 +7,7 @@ from prime_bench.settings.prime import PrimeConfig
 
 
 class ResidualParametersSettings(PluginSettings):
-    """One hidden layer of width h, matched to a PRIME with E experts of rank q: h = E (q + 1) at any d."""
+    """One hidden layer of width h = E (q + 1): matched to PRIME's E experts of rank q at any d."""
 
     width: int = pydantic.Field(PrimeConfig().experts * (PrimeConfig().rank + 1), ge=1)
     """h; the default matches the paper's PRIME."""

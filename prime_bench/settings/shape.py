@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, kw_only=True)
 class TableShape:
-    """Sizes of the fields; `rows` of the one embedding table are the vocabularies' sum plus one a numeric field."""
+    """Sizes of the categorical fields and the number of numeric ones."""
 
     vocabulary_sizes: tuple[int, ...]
     """Ids of each categorical field, PAD and out-of-vocabulary included."""

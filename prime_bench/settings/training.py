@@ -1,4 +1,4 @@
-"""The training protocol: FuxiCTR 2.3.10's, with the paper's values as defaults (decisions 11-13)."""
+"""The training protocol: FuxiCTR 2.3.10's, with the paper's values as defaults."""
 
 from typing import Literal
 
@@ -11,7 +11,7 @@ class TrainSpec(Settings):
     """Everything about a training run that is neither data, model nor seed."""
 
     batch_size: int = pydantic.Field(4096, ge=2)
-    """Rows an optimiser step; the last batch of an epoch is smaller (one single row joins the batch before, decision 39)."""
+    """Rows an optimiser step; the last batch is smaller (a single row joins the one before it)."""
     learning_rate: float = pydantic.Field(1e-3, gt=0)
     """Adam's rate at the start."""
     max_epochs: int = pydantic.Field(100, ge=1)
@@ -25,6 +25,6 @@ class TrainSpec(Settings):
     learning_rate_floor: float = pydantic.Field(1e-6, ge=0)
     """The rate never falls below this."""
     max_gradient_norm: float = pydantic.Field(10.0, gt=0)
-    """Global norm to which the gradient is clipped, after the L2 term is in it (decision 12)."""
+    """Global norm to which the gradient is clipped, after the L2 term is in it (fidelity 12)."""
     loss: Literal["probability", "logit"] = "probability"
-    """BCE of the float32 probability, logs clamped at -100 as FuxiCTR, or of the logit (decision 13)."""
+    """BCE of the float32 probability with logs clamped at -100, as FuxiCTR, or of the logit."""

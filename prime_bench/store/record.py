@@ -5,7 +5,7 @@ from typing import Literal
 from prime_bench.recipe.job import Job
 from prime_bench.settings.model import Settings
 
-RECORD_SCHEMA = 1
+RECORD_SCHEMA: Literal[1] = 1
 
 
 class Environment(Settings):
@@ -64,7 +64,7 @@ class Result(Settings):
     valid: Score
     test: Score
     degenerate: str | None = None
-    """Why the run is no sound measurement (constant output, AUC 0.5), or None. Such runs stay in every table, flagged."""
+    """Why the run is no sound measurement (constant output, AUC 0.5), or None."""
 
 
 class Pairing(Settings):
@@ -98,7 +98,7 @@ class RunRecord(Settings):
     data_verified: bool
     """Whether the prepared data matched the card's digests."""
     data_notes: list[str] = []
-    """What a report has to say about the data (synthetic, not comparable with a published split, vocabulary over all splits)."""
+    """What a report must say about the data (synthetic, a split of our own, test-only ids)."""
     pairing: Pairing
     budget: Budget
     result: Result

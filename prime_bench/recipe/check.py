@@ -1,0 +1,131 @@
+"""From a recipe's raw table to a checked recipe: every fault of the whole file is found at once."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from prime_bench.base.errors import did_you_mean
+from prime_bench.catalog import BACKBONES, PLANNED_BACKBONES, PLUGINS
+from prime_bench.recipe.expand import Arm, Recipe
+from prime_bench.recipe.schema import RecipeTable
+from prime_bench.settings.model import Fault
+
+Resolved = dict[str, dict[str, dict[str, Any] | None]]
+
+
+def read_recipe(table: Mapping[str, Any], *, name: str) -> tuple[Recipe | None, list[Fault]]:
+    """Check a recipe's table as a whole: the recipe, or None and all its faults."""
+    parsed, faults = RecipeTable.check(table)
+    if parsed is None:
+        return None, faults
+    arms, arm_faults = _arms(parsed)
+    backbones, backbone_faults = _backbones(parsed)
+    faults = [*_repeats(parsed), *arm_faults, *backbone_faults, *_family_faults(parsed)]
+    if faults:
+        return None, faults
+    recipe = Recipe(
+        name=name,
+        title=parsed.title,
+        seeds=parsed.seeds,
+        arms=arms,
+        datasets=parsed.dataset,
+        training=parsed.training.spec(),
+        backbones=backbones,
+        report=parsed.report,
+    )
+    return recipe, []
+
+
+def _repeats(parsed: RecipeTable) -> Iterator[Fault]:
+    lists: dict[str, list[Any]] = {"seeds": parsed.seeds, "arms": parsed.arms}
+    for key, values in lists.items():
+        for value, times in Counter(values).items():
+            if times > 1:
+                yield Fault((key,), f"{value} stands {times} times")
+
+
+def _family_faults(parsed: RecipeTable) -> Iterator[Fault]:
+    for pair in parsed.report.family:
+        for arm in pair:
+            if arm not in parsed.arms:
+                near = did_you_mean(arm, parsed.arms)
+                yield Fault(("report", "family"), f"`{arm}` is not in `arms`{near}")
+
+
+def _arms(parsed: RecipeTable) -> tuple[list[Arm], list[Fault]]:
+    arms, faults = [], []
+    for name in parsed.arms:
+        if name not in parsed.arm and name not in PLUGINS:
+            near = did_you_mean(name, [*parsed.arm, *PLUGINS])
+            faults.append(Fault(("arms",), f"unknown arm `{name}`{near}"))
+            continue
+        arm, found = _arm(name, parsed.arm.get(name, {"plugin": name}))
+        faults += [fault.below("arm", name) for fault in found]
+        if arm is not None:
+            arms.append(arm)
+    unused = [name for name in parsed.arm if name not in parsed.arms]
+    faults += [Fault(("arm", name), "not in `arms`, so it would never run") for name in unused]
+    return arms, faults
+
+
+def _arm(name: str, table: Mapping[str, Any]) -> tuple[Arm | None, list[Fault]]:
+    keys = dict(table)
+    plugin = keys.pop("plugin", name if name in PLUGINS else None)
+    if plugin is None:
+        return None, [Fault((), "`plugin` is missing: the plug-in that this arm refines")]
+    if plugin not in PLUGINS:
+        near = did_you_mean(str(plugin), PLUGINS)
+        return None, [Fault(("plugin",), f"unknown plug-in `{plugin}`{near}")]
+    entry = PLUGINS[plugin]
+    label = keys.pop("label", entry.label if name == plugin else name)
+    if not isinstance(label, str):
+        return None, [Fault(("label",), "a text is wanted")]
+    settings, faults = entry.settings.check(keys)
+    if settings is None:
+        return None, faults
+    return Arm(name=name, label=label, plugin=plugin, settings=settings.plain()), []
+
+
+def _backbones(parsed: RecipeTable) -> tuple[Resolved, list[Fault]]:
+    resolved: Resolved = {}
+    faults: list[Fault] = []
+    for name, table in parsed.backbone.items():
+        if name not in BACKBONES and name not in PLANNED_BACKBONES:
+            near = did_you_mean(name, [*BACKBONES, *PLANNED_BACKBONES])
+            faults.append(Fault(("backbone", name), f"unknown backbone{near}"))
+            continue
+        everywhere = {"embedding_dim": parsed.training.embedding_dim, **table}
+        on = everywhere.pop("on", {})
+        found = _on_faults(on, datasets=list(parsed.dataset))
+        if not found:
+            resolved[name] = {}
+            for dataset in parsed.dataset:
+                settings, more = _backbone(name, everywhere, own=on.get(dataset, {}), on=dataset)
+                resolved[name][dataset] = settings
+                found += more
+        faults += [fault.below("backbone", name) for fault in found]
+    return resolved, faults
+
+
+def _on_faults(on: object, *, datasets: list[str]) -> list[Fault]:
+    if not isinstance(on, dict) or not all(isinstance(own, dict) for own in on.values()):
+        return [Fault(("on",), "tables are wanted, one for each data set")]
+    return [
+        Fault(("on", name), f"the recipe has no such data set{did_you_mean(name, datasets)}")
+        for name in on
+        if name not in datasets
+    ]
+
+
+def _backbone(
+    name: str, everywhere: Mapping[str, Any], *, own: Mapping[str, Any], on: str
+) -> tuple[dict[str, Any] | None, list[Fault]]:
+    """The settings on one data set; a fault's path leads to the table that set the key."""
+    if name not in BACKBONES:
+        return None, []
+    settings, faults = BACKBONES[name].settings.check({**everywhere, **own})
+    if settings is not None:
+        return settings.plain(), []
+    return None, [
+        fault.below("on", on) if fault.path and fault.path[0] in own else fault for fault in faults
+    ]

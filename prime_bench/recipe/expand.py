@@ -1,0 +1,116 @@
+"""A recipe's grid: data sets x backbones x seeds x arms, each with resolved settings."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from prime_bench.base.errors import UsageError, did_you_mean
+from prime_bench.recipe.job import Job
+from prime_bench.recipe.schema import ReportTable
+from prime_bench.settings.training import TrainSpec
+
+ONLY_KEYS = ("dataset", "backbone", "arm", "seed")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Arm:
+    """An arm of the comparison: its name in the recipe, its column in a report, its plug-in."""
+
+    name: str
+    label: str
+    plugin: str
+    settings: dict[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trial:
+    """A job that knows its data set by name; `bind` makes the job, once the data are prepared."""
+
+    dataset: str
+    backbone: str
+    backbone_settings: dict[str, Any] | None
+    """None for a backbone that the paper has and this version has not."""
+    arm: Arm
+    training: TrainSpec
+    seed: int
+
+    def bind(self, fingerprint: str) -> Job:
+        """The job on the prepared data of that fingerprint."""
+        if self.backbone_settings is None:
+            raise ValueError(f"{self.backbone} is not built")
+        return Job(
+            fingerprint=fingerprint,
+            backbone=self.backbone,
+            backbone_settings=self.backbone_settings,
+            plugin=self.arm.plugin,
+            plugin_settings=self.arm.settings,
+            training=self.training,
+            seed=self.seed,
+        )
+
+    def __str__(self) -> str:
+        return f"{self.dataset} {self.backbone} {self.arm.name} seed {self.seed}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipe:
+    """A checked recipe."""
+
+    name: str
+    title: str
+    seeds: list[int]
+    arms: list[Arm]
+    datasets: dict[str, dict[str, Any]]
+    """Per data set the keys that the recipe sets; `data.variant` checks them against the card."""
+    training: TrainSpec
+    backbones: dict[str, dict[str, dict[str, Any] | None]]
+    """Backbone -> data set -> resolved settings; None where the backbone is not built."""
+    report: ReportTable = field(default_factory=ReportTable)
+
+    def trials(self, *, only: Sequence[str] = ()) -> list[Trial]:
+        """The grid, seed by seed and the arms of a pair side by side, so that a cut leaves pairs.
+
+        `only` holds `key=value`; values of one key are alternatives. Raises UsageError.
+        """
+        wanted = _wanted(self, only)
+        return [
+            Trial(
+                dataset=dataset,
+                backbone=backbone,
+                backbone_settings=per_dataset[dataset],
+                arm=arm,
+                training=self.training,
+                seed=seed,
+            )
+            for seed in self.seeds
+            for dataset in self.datasets
+            for backbone, per_dataset in self.backbones.items()
+            for arm in self.arms
+            if all(
+                str(value) in wanted.get(key, [str(value)])
+                for key, value in zip(ONLY_KEYS, (dataset, backbone, arm.name, seed), strict=True)
+            )
+        ]
+
+
+def _wanted(recipe: Recipe, only: Sequence[str]) -> dict[str, list[str]]:
+    known = {
+        "dataset": list(recipe.datasets),
+        "backbone": list(recipe.backbones),
+        "arm": [arm.name for arm in recipe.arms],
+        "seed": [str(seed) for seed in recipe.seeds],
+    }
+    wanted: dict[str, list[str]] = {}
+    for item in only:
+        key, equals, value = item.partition("=")
+        if not equals or key not in known:
+            raise UsageError(
+                f"--only {item}: expected KEY=VALUE with KEY one of {', '.join(ONLY_KEYS)}"
+            )
+        if value not in known[key]:
+            raise UsageError(
+                f"--only {item}: the recipe has no such {key}{did_you_mean(value, known[key])}",
+                hint=f"it has: {', '.join(known[key])}",
+            )
+        wanted.setdefault(key, []).append(value)
+    return wanted

@@ -1,0 +1,43 @@
+"""What a recipe file may say; backbones, arms and data sets are checked by their own settings."""
+
+from typing import Any, Literal
+
+import pydantic
+
+from prime_bench.settings.model import Settings
+from prime_bench.settings.training import TrainSpec
+
+
+class TrainingTable(TrainSpec):
+    """`[training]`: the protocol, and the embedding width that holds for every backbone."""
+
+    embedding_dim: int = pydantic.Field(10, ge=1)
+    """Width of a field's embedding; a backbone's own table may set another."""
+
+    def spec(self) -> TrainSpec:
+        """The protocol alone."""
+        return TrainSpec(**self.model_dump(exclude={"embedding_dim"}))
+
+
+class ReportTable(Settings):
+    """`[report]`: which tables the recipe is made for."""
+
+    tables: list[Literal["main"]] = ["main"]
+    family: list[tuple[str, str]] = []
+    """Comparisons, each an arm and what it is compared with, that the Holm correction counts."""
+
+
+class RecipeTable(Settings):
+    """The whole file."""
+
+    recipe_schema: Literal[1] = pydantic.Field(alias="schema")
+    title: str
+    seeds: list[int] = pydantic.Field(min_length=1)
+    arms: list[str] = pydantic.Field(min_length=1)
+    arm: dict[str, dict[str, Any]] = {}
+    """Arms of the recipe's own: `plugin`, optionally `label`, and the plug-in's keys."""
+    dataset: dict[str, dict[str, Any]] = pydantic.Field(min_length=1)
+    training: TrainingTable = TrainingTable()
+    backbone: dict[str, dict[str, Any]] = pydantic.Field(min_length=1)
+    """A backbone's keys; `[backbone.<name>.on.<dataset>]` has those that hold on one data set."""
+    report: ReportTable = ReportTable()
