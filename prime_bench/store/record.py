@@ -95,6 +95,11 @@ class RunRecord(Settings):
     """Name of the card when the job ran, a label."""
     arm: str
     """Name of the arm when the job ran, a label."""
+    data_variant: str
+    """First 8 hex digits of the digest of the data's settings, as in the name of the table's folder.
+
+    A recipe finds its records by it where the data themselves are not at hand.
+    """
     data_verified: bool
     """Whether the prepared data matched the card's digests."""
     data_notes: list[str] = []
