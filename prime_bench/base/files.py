@@ -28,13 +28,20 @@ def writing(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno not in _REASONS:
+        fault = environment_fault(error, path)
+        if fault is None:
             raise
-        where = error.filename or path
-        raise EnvironmentFault(
-            f"{where}: cannot write: {_REASONS[error.errno]}",
-            hint="free some space, or name another folder (--data-dir, --runs-dir, --output)",
-        ) from error
+        raise fault from error
+
+
+def environment_fault(error: OSError, path: Path | None = None) -> EnvironmentFault | None:
+    """The message for a full disk, a missing permission and the like; None for another error."""
+    if error.errno not in _REASONS:
+        return None
+    return EnvironmentFault(
+        f"{error.filename or path or 'a file'}: {_REASONS[error.errno]}",
+        hint="free some space, or name another folder (--data-dir, --runs-dir, --output)",
+    )
 
 
 def write_whole(path: Path, content: str | bytes) -> None:

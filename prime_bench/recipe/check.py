@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from copy import deepcopy
 from typing import Any
 
 from prime_bench.base.errors import did_you_mean
@@ -15,12 +16,21 @@ Resolved = dict[str, dict[str, dict[str, Any] | None]]
 
 def read_recipe(table: Mapping[str, Any], *, name: str) -> tuple[Recipe | None, list[Fault]]:
     """Check a recipe's table as a whole: the recipe, or None and all its faults."""
-    parsed, faults = RecipeTable.check(table)
+    parsed, file_faults = RecipeTable.check(table)
     if parsed is None:
-        return None, faults
+        # The rest of the file is checked all the same, so that one message names every fault.
+        parsed, _ = RecipeTable.check(_without(table, file_faults))
+    if parsed is None:
+        return None, file_faults
     arms, arm_faults = _arms(parsed)
     backbones, backbone_faults = _backbones(parsed)
-    faults = [*_repeats(parsed), *arm_faults, *backbone_faults, *_family_faults(parsed)]
+    faults = [
+        *file_faults,
+        *_repeats(parsed),
+        *arm_faults,
+        *backbone_faults,
+        *_family_faults(parsed),
+    ]
     if faults:
         return None, faults
     recipe = Recipe(
@@ -34,6 +44,18 @@ def read_recipe(table: Mapping[str, Any], *, name: str) -> tuple[Recipe | None, 
         report=parsed.report,
     )
     return recipe, []
+
+
+def _without(table: Mapping[str, Any], faults: list[Fault]) -> dict[str, Any]:
+    """A copy of the table that lacks the keys at fault."""
+    copy = deepcopy(dict(table))
+    for fault in faults:
+        here: Any = copy
+        for part in fault.path[:-1]:
+            here = here.get(part) if isinstance(here, dict) else None
+        if isinstance(here, dict):
+            here.pop(fault.path[-1], None)
+    return copy
 
 
 def _repeats(parsed: RecipeTable) -> Iterator[Fault]:

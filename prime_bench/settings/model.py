@@ -41,7 +41,7 @@ class Settings(pydantic.BaseModel):
     def check(cls, table: Mapping[str, Any]) -> tuple[Self | None, list[Fault]]:
         """Read a TOML or JSON table: the settings, or None and every fault."""
         try:
-            # By way of JSON: strict validation then takes an array for a tuple, but no text as number.
+            # Strict validation of JSON takes an array for a tuple, but no text for a number.
             return cls.model_validate_json(json.dumps(dict(table), default=str)), []
         except pydantic.ValidationError as error:
             return None, [_fault(cls, item) for item in error.errors()]

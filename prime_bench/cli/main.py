@@ -1,0 +1,94 @@
+"""The entry point: commands are imported when called, errors become a message and a code."""
+
+import importlib
+import sys
+import traceback
+from collections.abc import Sequence
+
+import click
+
+from prime_bench import __version__
+from prime_bench.base.errors import UserError
+from prime_bench.base.files import environment_fault
+
+COMMANDS = {
+    "prepare": "prime_bench.cli.prepare:prepare",
+    "plan": "prime_bench.cli.plan:plan",
+    "run": "prime_bench.cli.run:run",
+    "report": "prime_bench.cli.report:report",
+}
+EXIT_USAGE, EXIT_BUG, EXIT_INTERRUPTED = 2, 70, 130
+ISSUES = "please report it with the output of the same command with `prime-bench --debug`"
+
+
+class _LazyGroup(click.Group):
+    """Imports a command's module when the command is asked for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:  # noqa: ARG002
+        if name not in COMMANDS:
+            return None
+        module, _, attribute = COMMANDS[name].partition(":")
+        command = getattr(importlib.import_module(module), attribute)
+        if not isinstance(command, click.Command):
+            raise TypeError(f"{COMMANDS[name]} is no command")
+        return command
+
+
+@click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="prime-bench")
+@click.option("--debug", is_flag=True, help="Show the traceback of an error.")
+def cli(debug: bool) -> None:
+    """Paired comparison of plug-ins for click-through-rate models.
+
+    PRIME, its matched controls, and the Dense models they are built around.
+    """
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command line and exit with its code."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    sys.exit(exit_code(given))
+
+
+def exit_code(arguments: list[str]) -> int:
+    """Run the command line: 0 ok, 1 some jobs failed, else as `base.errors`, 70 bug, 130 Ctrl-C."""
+    debug = "--debug" in arguments
+    try:
+        result = cli.main(arguments, prog_name="prime-bench", standalone_mode=False)
+    except click.exceptions.NoArgsIsHelpError as error:
+        error.show()
+        return EXIT_USAGE
+    except click.ClickException as error:
+        error.show()
+        return EXIT_USAGE
+    except (KeyboardInterrupt, click.Abort):
+        _say("interrupted; the same command goes on where this one was", debug=debug)
+        return EXIT_INTERRUPTED
+    except UserError as error:
+        _say(f"error: {error}", debug=debug)
+        return error.exit_code
+    except BrokenPipeError:
+        # The reader (`| head`) has enough; without this Python complains again while it exits.
+        sys.stdout = None
+        return 0
+    except OSError as error:
+        fault = environment_fault(error)
+        _say(f"error: {fault or _bug(error)}", debug=debug)
+        return fault.exit_code if fault else EXIT_BUG
+    except Exception as error:  # noqa: BLE001  # the last net: a bug of ours has an exit code too
+        _say(f"error: {_bug(error)}", debug=debug)
+        return EXIT_BUG
+    return result if isinstance(result, int) else 0
+
+
+def _bug(error: Exception) -> str:
+    return f"a bug of prime-bench: {type(error).__name__}: {error}\n\nhint: {ISSUES}"
+
+
+def _say(message: str, *, debug: bool) -> None:
+    if debug and sys.exc_info()[0] is not None:
+        traceback.print_exc()
+    click.echo(message, err=True)

@@ -1,0 +1,67 @@
+"""Do what a plan says: requests for its jobs, an engine to run them, and a tally."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from prime_bench.base.files import writing
+from prime_bench.recipe.job import JobRequest
+from prime_bench.schedule.backend import Backend, Event, Outcome
+from prime_bench.schedule.plan import Plan, check_runnable
+from prime_bench.store.runs import Runs
+
+
+@dataclass
+class Tally:
+    """What a run did."""
+
+    done: int = 0
+    skipped: int = 0
+    failed: list[Outcome] = field(default_factory=list)
+
+    def add(self, outcome: Outcome) -> None:
+        """Count one outcome."""
+        if outcome.error is not None:
+            self.failed.append(outcome)
+        elif outcome.skipped:
+            self.skipped += 1
+        else:
+            self.done += 1
+
+
+def run_plan(
+    plan: Plan,
+    backend: Backend,
+    *,
+    data_dir: Path,
+    runs: Runs,
+    device: str,
+    on_event: Callable[[Event], None],
+    on_outcome: Callable[[Outcome], None],
+) -> Tally:
+    """Run every job of the plan that has no record; a failed job does not stop the others.
+
+    Raises DataError where no job has its data, EnvironmentFault where `runs` cannot be written.
+    """
+    check_runnable(plan)
+    with writing(runs.folder):
+        runs.folder.mkdir(parents=True, exist_ok=True)
+    tally = Tally()
+    requests = _requests(plan, data_dir=data_dir, runs=runs, device=device)
+    for outcome in backend.run(requests, on_event=on_event):
+        tally.add(outcome)
+        on_outcome(outcome)
+    return tally
+
+
+def _requests(plan: Plan, *, data_dir: Path, runs: Runs, device: str) -> Iterator[JobRequest]:
+    for planned in plan.to_run:
+        if planned.job is not None:
+            yield JobRequest(
+                job=planned.job,
+                dataset=planned.trial.dataset,
+                arm=planned.trial.arm.name,
+                table=str(planned.variant.folder(data_dir)),
+                runs=str(runs.folder),
+                device=device,
+            )

@@ -1,0 +1,115 @@
+"""The folder of runs: one folder a job, and claims. A job is done when its record exists."""
+
+import contextlib
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import filelock
+
+from prime_bench.base.errors import DataError, UsageError
+from prime_bench.base.files import write_whole, writing
+from prime_bench.store.record import RECORD_SCHEMA, RunRecord
+
+RECORD = "record.json"
+FAILURE = "failure.json"
+_CLAIMS = ".claims"
+
+
+class Runs:
+    """Records and claims below one folder, which need not exist yet."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def path(self, job_id: str) -> Path:
+        """The job's own folder."""
+        return self.folder / job_id
+
+    def done(self, job_id: str) -> bool:
+        """Whether the job has a record."""
+        return (self.path(job_id) / RECORD).is_file()
+
+    def get(self, job_id: str) -> RunRecord | None:
+        """The job's record, or None. Raises DataError for a record that cannot be read."""
+        file = self.path(job_id) / RECORD
+        try:
+            table = json.loads(file.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError) as error:
+            raise DataError(f"{file}: cannot read the record: {error}", hint=_ADVICE) from error
+        if not isinstance(table, dict) or table.get("record_schema") != RECORD_SCHEMA:
+            raise DataError(f"{file}: not a record of schema {RECORD_SCHEMA}", hint=_ADVICE)
+        try:
+            record = RunRecord.parse(table, where="")
+        except UsageError as error:
+            raise DataError(f"{file}: not a record: {error.message}", hint=_ADVICE) from error
+        if record.job.id != job_id or record.job_id != job_id:
+            raise DataError(
+                f"{file}: the record's job has the id {record.job.id}, its folder is {job_id}",
+                hint=_ADVICE,
+            )
+        return record
+
+    def put(self, record: RunRecord) -> None:
+        """Write the record, whole, as the last file of its job."""
+        text = json.dumps(record.plain(), indent=2, allow_nan=False) + "\n"
+        write_whole(self.path(record.job_id) / RECORD, text)
+
+    def records(self) -> list[RunRecord]:
+        """All records, in order of their ids. Raises DataError."""
+        files = sorted(self.folder.glob(f"*/{RECORD}")) if self.folder.is_dir() else []
+        found = (self.get(file.parent.name) for file in files)
+        return [record for record in found if record is not None]
+
+    def failure(self, job_id: str) -> str | None:
+        """Why the job's last try failed, in a line; None where it did not fail."""
+        file = self.path(job_id) / FAILURE
+        try:
+            return str(json.loads(file.read_text(encoding="utf-8"))["error"])
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError, KeyError, TypeError):
+            return f"{file}: not readable"
+
+    def started(self, job_id: str) -> bool:
+        """Whether the job has a folder."""
+        return self.path(job_id).is_dir()
+
+    def claimed(self, job_id: str) -> bool:
+        """Whether a living process has claimed the job."""
+        if not self._claim_file(job_id).exists():
+            return False
+        with self.claim(job_id) as mine:
+            return not mine
+
+    @contextlib.contextmanager
+    def claim(self, job_id: str) -> Iterator[bool]:
+        """Hold the job against other processes: True if it is ours, False if another has it.
+
+        The claim is a lock of the operating system, so it ends with its process, however that ends.
+        """
+        file = self._claim_file(job_id)
+        with writing(file):
+            file.parent.mkdir(parents=True, exist_ok=True)
+            lock = filelock.FileLock(file)
+            try:
+                lock.acquire(blocking=False)
+            except filelock.Timeout:
+                yield False
+                return
+        try:
+            yield True
+        finally:
+            # With a record the job is never claimed in earnest again, so nobody can be misled by
+            # a lock on a file that is gone.
+            if self.done(job_id):
+                file.unlink(missing_ok=True)
+            lock.release()
+
+    def _claim_file(self, job_id: str) -> Path:
+        return self.folder / _CLAIMS / f"{job_id}.lock"
+
+
+_ADVICE = "move the job's folder away and run the recipe again"
