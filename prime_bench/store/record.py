@@ -96,7 +96,7 @@ class RunRecord(Settings):
     arm: str
     """Name of the arm when the job ran, a label."""
     data_variant: str
-    """First 8 hex digits of the digest of the data's settings, as in the name of the table's folder.
+    """Digest of the data's settings, as `variant` in the table's manifest.
 
     A recipe finds its records by it where the data themselves are not at hand.
     """
