@@ -1,4 +1,4 @@
-"""A block of raw rows on its way into a table: what every reader and generator makes, and what the encoder takes."""
+"""A block of raw rows on its way into a table: made by readers and generators, taken by the encoder."""
 
 from dataclasses import dataclass
 
@@ -13,8 +13,9 @@ class Chunk:
     """n rows in file order."""
 
     categories: pl.DataFrame
-    """(n, C) columns named as the card's categorical fields, in schema order: pl.String, or per-field pl.Categorical. A
-    missing value is the empty text; there are no nulls."""
+    """(n, C) columns named as the card's categorical fields, in schema order: pl.String, or one
+    pl.Categorical a field that stays the same in all chunks. A missing value is the empty text; there
+    are no nulls."""
     numerics: np.ndarray
     """(n, K) float64, values as written; NaN where missing."""
     labels: np.ndarray

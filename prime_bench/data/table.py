@@ -1,0 +1,103 @@
+"""A prepared table, opened by path and memory-mapped: a worker needs no more than numpy."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from prime_bench.base.errors import DataError, UserError
+from prime_bench.data.manifest import SCHEMA_NAME, Manifest
+from prime_bench.data.schema import Schema
+from prime_bench.data.variant import resolve
+
+SPLIT_NAMES = ("train", "valid", "test")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Split:
+    """N rows in file order; read-only memory maps."""
+
+    ids: np.ndarray
+    """(N, C) int32, a column a categorical field: 0 (PAD) to vocabulary_size - 1 (out-of-vocabulary)."""
+    numerics: np.ndarray
+    """(N, K) float32, a column a numeric field."""
+    labels: np.ndarray
+    """(N,) uint8, 0 or 1."""
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PreparedTable:
+    """Schema, manifest and three splits."""
+
+    path: Path
+    schema: Schema
+    manifest: Manifest
+
+    @classmethod
+    def open(cls, path: Path | str) -> "PreparedTable":
+        """Open the table in folder `path`.
+
+        Raises DataError, with the command to run, where it is missing or unfit.
+        """
+        folder = Path(path)
+        try:
+            manifest = Manifest.read(folder)
+            schema = _read_schema(folder)
+        except DataError as error:
+            raise DataError(error.message, hint=_how_to_prepare(folder)) from error
+        table = cls(path=folder, schema=schema, manifest=manifest)
+        for name in SPLIT_NAMES:
+            table.split(name)
+        return table
+
+    def split(self, name: str) -> Split:
+        """The split `train`, `valid` or `test`."""
+        n_rows = getattr(self.manifest.rows, name)
+        shape = self.schema.shape
+        return Split(
+            ids=self._map(f"{name}.ids.npy", np.int32, (n_rows, len(shape.vocabulary_sizes))),
+            numerics=self._map(f"{name}.numerics.npy", np.float32, (n_rows, shape.n_numeric)),
+            labels=self._map(f"{name}.labels.npy", np.uint8, (n_rows,)),
+        )
+
+    def _map(self, name: str, dtype: type, shape: tuple[int, ...]) -> np.ndarray:
+        path = self.path / name
+        try:
+            # An array without elements cannot be mapped.
+            array: np.ndarray = np.load(
+                path, mmap_mode=None if 0 in shape else "r", allow_pickle=False
+            )
+        except (OSError, ValueError) as error:
+            raise DataError(
+                f"{path}: cannot be read: {error}", hint=_how_to_prepare(self.path)
+            ) from error
+        if array.dtype != dtype or array.shape != shape:
+            raise DataError(
+                f"{path}: expected {np.dtype(dtype)} {shape}, found {array.dtype} {array.shape}",
+                hint=_how_to_prepare(self.path),
+            )
+        array.flags.writeable = False
+        return array
+
+
+def _read_schema(folder: Path) -> Schema:
+    path = folder / SCHEMA_NAME
+    try:
+        return Schema.model_validate_json(path.read_bytes())
+    except (OSError, ValueError) as error:
+        raise DataError(f"{path}: cannot be read: {error}") from error
+
+
+def _how_to_prepare(folder: Path) -> str:
+    """The command that makes the table in `folder`, as far as the folder's name tells."""
+    name = folder.name.rpartition("-")[0]
+    try:
+        variant = resolve(name, {})
+    except UserError:
+        return "make it with `prime-bench prepare`"
+    if variant.folder(folder.parent) == folder:
+        return f"make it with `{variant.prepare_command()}`"
+    return f"make it with `prime-bench prepare {name}` and the settings of your recipe"
