@@ -1,0 +1,114 @@
+"""Job and schema -> model: the backbone, its plug-in, and one random stream for the initial values
+of each.
+"""
+
+import hashlib
+import importlib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import torch
+
+from prime_bench.backbones.interface import Backbone
+from prime_bench.base.errors import UsageError, did_you_mean
+from prime_bench.base.streams import derive
+from prime_bench.catalog import BACKBONES, PLUGINS, BackboneEntry, PluginEntry
+from prime_bench.data.schema import Schema
+from prime_bench.plugins.attach import Arm
+from prime_bench.plugins.interface import Plugin
+from prime_bench.recipe.job import Job
+
+Entry = TypeVar("Entry", BackboneEntry, PluginEntry)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Assembled:
+    """A model that is ready to train, on the CPU."""
+
+    arm: Arm
+    initial_weights: str
+    """SHA-256 of the backbone's weights before the plug-in was attached: equal in all arms of a
+    pair.
+    """
+
+
+def build_backbone(
+    name: str, schema: Schema, hyperparameters: Mapping[str, Any], *, seed: int
+) -> Backbone:
+    """The backbone `name` of the catalogue, initialised from the stream "backbone-init" of `seed`,
+    on the CPU.
+
+    torch's global generators stay as they are. Raises UsageError for an unknown name, an unknown
+    key or a bad value.
+    """
+    entry = _entry(BACKBONES, name, "backbone")
+    settings = entry.settings.parse(hyperparameters, where=f"backbone.{name}")
+    build = _load(entry.target)
+    with _global_stream(derive(seed, "backbone-init")):
+        backbone: Backbone = build(schema, settings)
+    return backbone
+
+
+def build_arm(job: Job, schema: Schema) -> Assembled:
+    """The arm that `job` names, in train mode, on the CPU. Raises UsageError as `build_backbone`
+    does.
+    """
+    backbone = build_backbone(job.backbone, schema, job.backbone_settings, seed=job.seed)
+    initial_weights = weights_digest(backbone)
+    settings = BACKBONES[job.backbone].settings.parse(job.backbone_settings, where="backbone")
+    width = settings.input_width(schema.shape)
+    plugin = build_plugin(job.plugin, width, job.plugin_settings, seed=job.seed)
+    return Assembled(arm=Arm(backbone, plugin), initial_weights=initial_weights)
+
+
+def build_plugin(
+    name: str, input_width: int, hyperparameters: Mapping[str, Any], *, seed: int
+) -> Plugin | None:
+    """The plug-in `name` of the catalogue at width d = `input_width`, from the stream "plugin-
+    init"; None for Dense.
+
+    Raises UsageError for an unknown name, an unknown key or a bad value.
+    """
+    entry = _entry(PLUGINS, name, "arm")
+    settings = entry.settings.parse(hyperparameters, where=f"arm.{name}")
+    if entry.target is None:
+        return None
+    generator = torch.Generator().manual_seed(derive(seed, "plugin-init"))
+    plugin: Plugin = _load(entry.target)(input_width, settings, generator=generator)
+    return plugin
+
+
+def weights_digest(module: torch.nn.Module) -> str:
+    """SHA-256 over names, dtypes, shapes and bytes of the module's state dict, as 64 hex digits."""
+    running = hashlib.sha256()
+    for name, tensor in module.state_dict().items():
+        running.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
+        running.update(tensor.detach().cpu().contiguous().numpy().data)
+    return running.hexdigest()
+
+
+def _entry(table: Mapping[str, Entry], name: str, noun: str) -> Entry:
+    if name not in table:
+        raise UsageError(
+            f"unknown {noun} `{name}`{did_you_mean(name, table)}",
+            hint=f"known: {', '.join(sorted(table))}",
+        )
+    return table[name]
+
+
+def _load(target: str) -> Any:
+    """The class that `module:Class` of the catalogue's literal tables names."""
+    module, _, name = target.partition(":")
+    return getattr(importlib.import_module(module), name)
+
+
+@contextmanager
+def _global_stream(seed: int) -> Iterator[None]:
+    """Inside, torch's global CPU generator is a stream of its own; afterwards it is as it was."""
+    with torch.random.fork_rng(devices=[]), torch.device("cpu"):
+        # Not torch.manual_seed: that one seeds the accelerators' generators too, which fork_rng
+        # does not put back here.
+        torch.default_generator.manual_seed(seed)
+        yield

@@ -1,0 +1,46 @@
+"""DNN: a multi-layer perceptron on the flattened embeddings.
+
+    l = MLP(z; h; 1),    z = vec(E)
+
+Shapes: B rows, C categorical and K numeric fields, F = C + K, k embedding width, d = F k.
+Zhang, Du and Wang, Deep Learning over Multi-field Categorical Data, ECIR 2016; as FuxiCTR 2.3.10's
+DNN, whose parameter names these are. The Top-NN is the whole MLP.
+"""
+
+from torch import Tensor, nn
+
+from prime_bench.backbones import fuxi
+from prime_bench.backbones.embedding import FieldEmbedding
+from prime_bench.backbones.initial import linear_paths, parameter_paths, reset_linears
+from prime_bench.backbones.interface import Backbone
+from prime_bench.data.schema import Schema
+from prime_bench.settings.dnn import DNNSettings
+
+
+class DNN(Backbone):
+    """Sites: `embedding` (B, F, k), `top_input` (B, d)."""
+
+    def __init__(self, schema: Schema, settings: DNNSettings) -> None:
+        super().__init__()
+        self.sites = nn.ModuleDict({"embedding": nn.Identity(), "top_input": nn.Identity()})
+        self.embedding = FieldEmbedding(schema, settings.embedding_dim)
+        self.mlp = fuxi.mlp(
+            settings.input_width(schema.shape),
+            settings.hidden_units,
+            width_out=1,
+            dropout=settings.net_dropout,
+            batch_norm=settings.batch_norm,
+        )
+        reset_linears(self)
+        self.top_layers = linear_paths(self, "mlp")[:-1]  # the last one is the output layer
+        self.top_parameters = parameter_paths(self, "mlp")
+
+    def forward(self, ids: Tensor, numerics: Tensor) -> Tensor:
+        """Ids (B, C) and values (B, K) -> logits (B,)."""
+        z = self.sites["embedding"](self.embedding(ids, numerics)).flatten(1)  # (B, F, k) -> (B, d)
+        logit: Tensor = self.mlp(self.sites["top_input"](z))
+        return logit.squeeze(-1)  # (B, 1) -> (B,)
+
+    def embedding_parameters(self) -> list[nn.Parameter]:
+        """The table and the numeric fields' weights."""
+        return list(self.embedding.parameters())

@@ -1,0 +1,92 @@
+"""The only importer of fuxictr: its layers under our names, its faults turned into ours.
+
+`import fuxictr.pytorch.layers` reaches fuxictr's preprocessing, and through it ray and pandas
+(seconds and hundreds of megabytes), for the sake of one function that reads embeddings from a file.
+During that one import placeholders stand in for the two modules; afterwards they are gone, and a
+user's own `import fuxictr.preprocess` gets the real ones.
+"""
+
+import contextlib
+import importlib
+import sys
+import types
+import warnings
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from torch import nn
+
+from prime_bench.base.errors import EnvironmentFault
+
+_PREPROCESS = "fuxictr.preprocess"
+_TOKENIZER = "fuxictr.preprocess.tokenizer"
+
+
+def _load_pretrain_emb(pretrain_path: str, keys: Sequence[str] = ("key", "value")) -> Any:
+    """What fuxictr's PretrainedEmbedding keeps in this process: the real function, imported when it
+    is called.
+    """
+    return importlib.import_module(_TOKENIZER).load_pretrain_emb(pretrain_path, list(keys))
+
+
+@contextlib.contextmanager
+def _without_preprocessing() -> Iterator[None]:
+    """Keep the two modules out of one import, unless this process has them already."""
+    if _PREPROCESS in sys.modules:
+        yield
+        return
+    package, tokenizer = types.ModuleType(_PREPROCESS), types.ModuleType(_TOKENIZER)
+    tokenizer.load_pretrain_emb = _load_pretrain_emb  # type: ignore[attr-defined]
+    sys.modules.update({_PREPROCESS: package, _TOKENIZER: tokenizer})
+    try:
+        yield
+    finally:
+        del sys.modules[_PREPROCESS], sys.modules[_TOKENIZER]
+
+
+def _import_layers() -> types.ModuleType:
+    try:
+        # fuxictr's own warnings (invalid escapes, deprecations) are nothing that a user of ours can
+        # act on.
+        with _without_preprocessing(), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return importlib.import_module("fuxictr.pytorch.layers")
+    except ImportError as error:
+        raise EnvironmentFault(
+            f"FuxiCTR's layers cannot be imported: {error}",
+            hint="pip install fuxictr==2.3.10",
+        ) from error
+
+
+_layers = _import_layers()
+
+
+def mlp(
+    width_in: int,
+    widths: Sequence[int],
+    *,
+    width_out: int | None = None,
+    dropout: float = 0.0,
+    batch_norm: bool = False,
+) -> nn.Module:
+    """FuxiCTR's MLP, (B, width_in) -> (B, width_out), or (B, widths[-1]) without an output layer.
+
+    Per hidden layer Linear, BatchNorm1d if `batch_norm`, ReLU, Dropout if `dropout` > 0; the output
+    layer is a bare Linear. All of them lie in its nn.Sequential `mlp`.
+    """
+    block: nn.Module = _layers.MLP_Block(
+        input_dim=width_in,
+        hidden_units=list(widths),
+        output_dim=width_out,
+        dropout_rates=float(dropout),
+        batch_norm=batch_norm,
+    )
+    return block
+
+
+def cross_net_v2(width: int, n_layers: int) -> nn.Module:
+    """FuxiCTR's CrossNetV2, (B, width) -> (B, width); its L Linears lie in its nn.ModuleList
+    `cross_layers`.
+    """
+    net: nn.Module = _layers.CrossNetV2(width, n_layers)
+    return net

@@ -1,0 +1,86 @@
+"""Arm: a backbone with at most one plug-in, as it is trained and evaluated.
+
+Shapes: B rows, C categorical and K numeric fields, k embedding width, d = (C + K) k.
+"""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.utils.hooks import RemovableHandle
+
+from prime_bench.backbones.interface import Backbone
+from prime_bench.plugins.interface import Plugin
+
+
+class Tap:
+    """A forward hook that keeps the output of its module until it is taken."""
+
+    def __init__(self) -> None:
+        self._output: Tensor | None = None
+
+    def __call__(self, module: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:  # noqa: ARG002
+        """Called by torch after the module's forward."""
+        self._output = output
+
+    def take(self) -> Tensor | None:
+        """The output, once: nothing keeps the graph alive between two forward passes."""
+        output, self._output = self._output, None
+        return output
+
+
+class Arm(nn.Module):
+    """`backbone` with `plugin` reading z, the flattened output of its site `embedding`; None is the
+    Dense arm.
+    """
+
+    plugin: Plugin | None
+
+    def __init__(self, backbone: Backbone, plugin: Plugin | None = None) -> None:
+        super().__init__()
+        self.backbone = backbone
+        self.plugin = plugin
+        self._tap = Tap()
+        self._hook: RemovableHandle | None = None
+        if plugin is not None:
+            self._hook = backbone.sites["embedding"].register_forward_hook(self._tap)
+
+    def forward(self, ids: Tensor, numerics: Tensor) -> Tensor:
+        """Ids (B, C) int32 or int64, values (B, K) -> click probability (B,)."""
+        if self.plugin is None:
+            return torch.sigmoid(self.backbone(ids, numerics))
+        probability: Tensor = self.plugin(*self._run(ids, numerics))
+        return probability
+
+    def log_probabilities(self, ids: Tensor, numerics: Tensor) -> tuple[Tensor, Tensor]:
+        """The same -> (log p, log(1 - p)), (B,) each, for `loss = "logit"` (decision 13)."""
+        if self.plugin is None:
+            logit = self.backbone(ids, numerics)
+            return F.logsigmoid(logit), F.logsigmoid(-logit)
+        return self.plugin.log_probabilities(*self._run(ids, numerics))
+
+    def embedding_parameters(self) -> list[nn.Parameter]:
+        """Parameters that the embedding L2 term covers."""
+        return self.backbone.embedding_parameters()
+
+    def network_parameters(self) -> list[nn.Parameter]:
+        """All other trainable parameters, the plug-in's included: what `network_l2` covers
+        (decision 35).
+        """
+        embeddings = {id(parameter) for parameter in self.embedding_parameters()}
+        return [p for p in self.parameters() if p.requires_grad and id(p) not in embeddings]
+
+    def detach(self) -> Backbone:
+        """The plain backbone, without a hook; the arm is a Dense arm from now on."""
+        if self._hook is not None:
+            self._hook.remove()
+        self._hook = self.plugin = None
+        return self.backbone
+
+    def _run(self, ids: Tensor, numerics: Tensor) -> tuple[Tensor, Tensor]:
+        """z (B, d) and the backbone's logit (B,)."""
+        try:
+            logit = self.backbone(ids, numerics)
+        finally:
+            embeddings = self._tap.take()
+        assert embeddings is not None, "the backbone did not pass its site `embedding`"
+        return embeddings.flatten(1), logit  # (B, F, k) -> (B, d)

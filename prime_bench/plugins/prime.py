@@ -1,0 +1,130 @@
+"""PRIME: routed low-rank experts that correct the Dense logit, averaged over bags, mixed with the
+Dense probability.
+
+    h        = LN(z)                                          (9)    LayerNorm without affine
+    delta_ge = u_ge . SiLU(V_ge h) + b_ge                     (10)
+    r_ge     = softmax over e of (a_ge . h + c_ge) / T        (12)
+    p_s      = mean over g of sum over e of r_ge sigmoid(l_d + delta_ge)    (13-15)
+    p        = alpha p_d + (1 - alpha) p_s                    (17)
+
+With p_s - p_d taken expert by expert, as sigmoid(l_d + delta) - sigmoid(l_d), the start (u = b = 0)
+is p_d bit by bit (Eq. 18, decision 14). Load biases c follow the load without a gradient (Eq.
+20-22, decision 16).
+
+Shapes: B rows, d width of z, d' width of the router's input, G bags, M experts a bag, E = G M
+experts (bag by bag), q rank.
+"""
+
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from prime_bench.plugins.interface import Plugin
+from prime_bench.plugins.mixture import anchored, log_weight
+from prime_bench.settings.prime import PrimeConfig
+
+
+class Prime(Plugin):
+    """PRIME at width d = `input_width`; its initial values come from `generator` alone (decision
+    15).
+
+    The router reads what the experts read, z, unless `forward` is given another input, of width
+    `router_width`. In train mode every forward pass also moves the buffers `load_average` and
+    `load_bias`, (G, M).
+    """
+
+    load_bias: Tensor
+    load_average: Tensor
+
+    def __init__(
+        self,
+        input_width: int,
+        config: PrimeConfig,
+        *,
+        router_width: int | None = None,
+        generator: torch.Generator,
+    ) -> None:
+        super().__init__()
+        self.config = config
+        experts, router_width = config.experts, router_width or input_width
+        self.expert_in = nn.Parameter(torch.empty(experts, config.rank, input_width))  # V
+        self.expert_out = nn.Parameter(torch.zeros(experts, config.rank))  # u
+        self.expert_bias = nn.Parameter(torch.zeros(experts))  # b
+        self.router = nn.Parameter(torch.empty(experts, router_width))  # a
+        load = torch.zeros(config.bags, config.experts_per_bag)
+        self.register_buffer("load_bias", load)  # c
+        self.register_buffer("load_average", torch.full_like(load, 1 / config.experts_per_bag))
+        # Xavier normal, each expert's V and each bag's router on its own (decision 15).
+        for weight, fan_out in (
+            (self.expert_in, config.rank),
+            (self.router, config.experts_per_bag),
+        ):
+            std = math.sqrt(2 / (weight.shape[-1] + fan_out))
+            nn.init.normal_(weight, std=std, generator=generator)
+
+    def forward(self, z: Tensor, dense_logit: Tensor, router_input: Tensor | None = None) -> Tensor:
+        """z (B, d), l_d (B,), router input (B, d') -> probability (B,)."""
+        delta, scores = self._read(z, router_input)
+        routing = torch.softmax(scores, dim=-1)  # (B, G, M)
+        base = dense_logit.unsqueeze(1)  # (B,) -> (B, 1)
+        # Both sigmoids run over contiguous (B, E): a kernel rounds its vector body and its scalar
+        # tail differently, so only equal layouts make the difference exactly 0 where delta is 0.
+        shifted = torch.sigmoid(base + delta) - torch.sigmoid(base.expand_as(delta).contiguous())
+        correction = (routing.flatten(1) * shifted).sum(dim=1) / self.config.bags  # (B, E) -> (B,)
+        probability = anchored(torch.sigmoid(dense_logit), correction, self.config.dense_weight)
+        self._follow_load(routing)
+        return probability
+
+    def log_probabilities(
+        self, z: Tensor, dense_logit: Tensor, router_input: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """The same -> (log p, log(1 - p)), (B,) each, by logsumexp over the anchor and all experts
+        (decision 13).
+        """
+        delta, scores = self._read(z, router_input)
+        log_routing = torch.log_softmax(scores, dim=-1)  # (B, G, M)
+        alpha = self.config.dense_weight
+        logits = torch.cat([dense_logit.unsqueeze(1), dense_logit.unsqueeze(1) + delta], dim=1)
+        anchor = torch.full_like(dense_logit, log_weight(alpha)).unsqueeze(1)
+        experts = log_routing.flatten(1) + log_weight((1 - alpha) / self.config.bags)
+        log_weights = torch.cat([anchor, experts], dim=1)  # (B, 1 + E)
+        log_p = torch.logsumexp(log_weights + F.logsigmoid(logits), dim=1)
+        log_not_p = torch.logsumexp(log_weights + F.logsigmoid(-logits), dim=1)
+        self._follow_load(log_routing.exp())
+        return log_p, log_not_p
+
+    def _read(self, z: Tensor, router_input: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Experts' residual logits (B, E) and the routers' scores over T (B, G, M)."""
+        experts, rank, width = self.expert_in.shape
+        weight = self.expert_in.view(experts * rank, width)
+        if router_input is None:
+            both = F.linear(self._normalise(z), torch.cat([weight, self.router]))  # (B, E q + E)
+            hidden, scores = torch.split(both, [experts * rank, experts], dim=1)
+        else:
+            hidden = F.linear(self._normalise(z), weight)
+            scores = F.linear(self._normalise(router_input), self.router)
+        response = F.silu(hidden).view(-1, experts, rank)  # (B, E q) -> (B, E, q)
+        delta = (response * self.expert_out).sum(dim=2) + self.expert_bias  # (B, E)
+        biased = scores.view(-1, *self.load_bias.shape) + self.load_bias  # (B, E) -> (B, G, M)
+        return delta, biased / self.config.temperature
+
+    def _normalise(self, x: Tensor) -> Tensor:
+        return F.layer_norm(x, x.shape[-1:]) if self.config.layer_norm else x
+
+    @torch.no_grad()
+    def _follow_load(self, routing: Tensor) -> None:
+        """Move the average towards this batch's load, then the bias against the average (Eq.
+        20-22).
+        """
+        if not self.training:
+            return
+        config = self.config
+        load = routing.mean(dim=0)  # (B, G, M) -> (G, M)
+        self.load_average.mul_(config.load_ema).add_(load, alpha=1 - config.load_ema)
+        self.load_bias.add_(
+            1 / config.experts_per_bag - self.load_average, alpha=config.load_bias_step
+        )
+        self.load_bias.sub_(self.load_bias.mean(dim=1, keepdim=True))
+        self.load_bias.clamp_(-config.load_bias_bound, config.load_bias_bound)
