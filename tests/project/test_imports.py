@@ -1,0 +1,179 @@
+"""Imports go one way: the table of allowed edges, and layers that load without heavy packages."""
+
+import ast
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).parents[2] / "prime_bench"
+MODULES = sorted(PACKAGE.rglob("*.py"))
+
+BUILT_ON = {
+    "base": set(),
+    "settings": {"base"},
+    "catalog": {"base", "settings"},
+    "recipe": {"base", "settings", "catalog"},
+    "data": {"base", "settings"},
+    "store": {"base", "settings", "recipe"},
+    "schedule": {"base", "settings", "catalog", "recipe", "store", "data"},
+    "report": {"base", "settings", "catalog", "recipe", "store"},
+    "backbones": {"base", "settings", "data"},
+    "plugins": {"base", "settings", "backbones"},
+    "assemble": {"base", "settings", "catalog", "recipe", "data", "backbones", "plugins"},
+    "training": {"base", "settings", "recipe", "store", "data", "assemble", "plugins"},
+    "worker": {
+        *("base", "settings", "catalog", "recipe", "store", "data", "assemble", "training"),
+        "probes",
+    },
+    "cli": {"base", "settings", "catalog", "recipe", "store", "data", "schedule", "report"},
+}
+"""Layer -> the layers it may import. The command line starts workers; it never imports them."""
+
+DATA_PARTS = {
+    "schedule": {"manifest", "schema", "variant"},
+    "backbones": {"schema"},
+    "assemble": {"schema"},
+    "training": {"schema", "table", "manifest"},
+    "worker": {"schema", "table", "manifest"},
+}
+"""What of `data` these layers may use: the prepared table and its description, never the readers."""
+
+ONE_IMPORTER = {"fuxictr": {"backbones/fuxi.py"}, "ray": set()}
+"""Foreign package -> the only files that may import it."""
+
+TORCH_FREE = ("base", "settings", "catalog", "recipe", "store", "schedule", "report", "data")
+HEAVY = ("torch", "ray", "fuxictr")
+TABLE_TOOLS = ("polars", "pyarrow", "scipy", "pandas", "sklearn")
+SMALL = (
+    "prime_bench.backbones.dnn",
+    "prime_bench.backbones.dcnv2",
+    "prime_bench.plugins.prime",
+    "prime_bench.plugins.attach",
+    "prime_bench.training.loop",
+    "prime_bench.data.table",
+    "prime_bench.assemble",
+    "prime_bench.worker",
+)
+"""Modules that a GPU machine loads with little more than torch installed."""
+
+
+def layer_of(path: Path) -> str:
+    first = path.relative_to(PACKAGE).parts[0]
+    return first.removesuffix(".py")
+
+
+def imports(path: Path) -> Iterator[str]:
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: relative import"
+            module = node.module or ""
+            if module == "prime_bench":
+                yield from (f"prime_bench.{alias.name}" for alias in node.names)
+            else:
+                yield module
+
+
+def named(path: Path, package: str) -> list[str]:
+    """Modules of a package that stand in the code as text, for `importlib`."""
+    return [
+        node.value
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Constant)
+        and isinstance(node.value, str)
+        and re.fullmatch(rf"{package}(\.\w+)+", node.value)
+    ]
+
+
+def edges() -> list[tuple[Path, str]]:
+    return [
+        (path, name)
+        for path in MODULES
+        for name in imports(path)
+        if name.startswith("prime_bench.") and layer_of(path) != "__init__"
+    ]
+
+
+def test_modules_and_edges_were_found() -> None:
+    assert len(MODULES) > 40
+    assert len(edges()) > 80
+
+
+def test_every_layer_has_a_row() -> None:
+    layers = {layer_of(path) for path in MODULES} - {"__init__"}
+
+    assert layers == set(BUILT_ON)
+
+
+def test_imports_go_down() -> None:
+    wrong = []
+    for path, name in edges():
+        own, parts = layer_of(path), name.split(".")
+        target = parts[1]
+        if target in ("__version__", own):
+            continue
+        if target not in BUILT_ON[own] or (target == "data" and own in DATA_PARTS and parts[2] not in DATA_PARTS[own]):
+            wrong.append(f"{path.relative_to(PACKAGE)} may not import {name}")
+
+    assert wrong == []
+
+
+@pytest.mark.parametrize("package", sorted(ONE_IMPORTER))
+def test_a_foreign_package_has_one_importer(package: str) -> None:
+    importers = {
+        path.relative_to(PACKAGE).as_posix()
+        for path in MODULES
+        if any(name.split(".")[0] == package for name in [*imports(path), *named(path, package)])
+    }
+
+    assert importers == ONE_IMPORTER[package]
+
+
+def load_blocked(modules: list[str], *, blocked: tuple[str, ...]) -> str:
+    """Import the modules in a fresh interpreter where the blocked packages cannot be imported."""
+    code = (
+        "import importlib, sys\n"
+        f"for name in {blocked!r}: sys.modules[name] = None\n"
+        f"for name in {modules!r}: importlib.import_module(name)\n"
+        f"print([name for name in {blocked!r} if sys.modules.get(name)])\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    return done.stdout.strip() or done.stderr
+
+
+@pytest.mark.parametrize("layer", TORCH_FREE)
+def test_layer_loads_without_torch(layer: str) -> None:
+    modules = [
+        ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts).removesuffix(".__init__")
+        for path in MODULES
+        if layer_of(path) == layer
+    ]
+
+    assert modules
+    assert load_blocked(modules, blocked=HEAVY) == "[]"
+
+
+@pytest.mark.parametrize("module", SMALL)
+def test_gpu_side_loads_without_table_tools(module: str) -> None:
+    assert load_blocked([module], blocked=(*TABLE_TOOLS, "ray")) == "[]"
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["run", "--help"], ["prepare", "--help"]])
+def test_help_imports_nothing_heavy(arguments: list[str]) -> None:
+    """What keeps the answer under 0.3 s, without a clock in a test."""
+    code = (
+        "import sys\n"
+        "from prime_bench.cli.main import exit_code\n"
+        f"assert exit_code({arguments!r}) == 0\n"
+        "heavy = ('torch', 'polars', 'pydantic', 'rich', 'numpy', 'scipy', 'jinja2', 'tabulate')\n"
+        "print([name for name in heavy if name in sys.modules], file=sys.stderr)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+
+    assert done.stderr.strip() == "[]"
+    assert "Usage: prime-bench" in done.stdout
