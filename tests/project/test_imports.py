@@ -117,7 +117,9 @@ def test_imports_go_down() -> None:
         target = parts[1]
         if target in ("__version__", own):
             continue
-        if target not in BUILT_ON[own] or (target == "data" and own in DATA_PARTS and parts[2] not in DATA_PARTS[own]):
+        if target not in BUILT_ON[own] or (
+            target == "data" and own in DATA_PARTS and parts[2] not in DATA_PARTS[own]
+        ):
             wrong.append(f"{path.relative_to(PACKAGE)} may not import {name}")
 
     assert wrong == []
