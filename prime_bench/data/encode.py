@@ -1,0 +1,279 @@
+"""Chunks of raw rows become the arrays of a prepared table, in bounded memory.
+
+Three passes: rows are coded while they are read and wait on disk; codes are counted; ids are written. Codes come
+in any order (polars hands them out in threads), and nothing in the table depends on it: ids follow from the
+vocabulary, which is sorted by count and text.
+
+Shapes: n rows of a block, C categorical fields, K numeric fields, V values of a field.
+"""
+
+import contextlib
+import json
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from prime_bench.base.errors import DataError
+from prime_bench.base.files import sha256_of, write_whole
+from prime_bench.data.card import CardColumn
+from prime_bench.data.chunk import SPLITS, Chunk
+from prime_bench.data.coding import BucketCodes, FieldCodes, TextCodes
+from prime_bench.data.manifest import SCHEMA_NAME, SplitCounts
+from prime_bench.data.numerics import Ranges, spooled
+from prime_bench.data.progress import OnProgress, Progress, silent
+from prime_bench.data.schema import Field, Schema
+from prime_bench.data.split import split_by_time
+from prime_bench.data.spool import ArrayFile, Block, Spool
+from prime_bench.data.vocabulary import Vocabulary
+from prime_bench.settings.dataset import DataSettings, LogSettings
+
+_TRAIN = 0
+_COUNTED_ROWS = (
+    1 << 20
+)  # rows counted at once: a counter as long as the vocabulary is added up that rarely
+_TURNED_ROWS = 1 << 13  # rows whose columns are turned into rows at once, few enough for the cache
+
+
+@dataclass(frozen=True, kw_only=True)
+class Encoded:
+    """What was written."""
+
+    schema: Schema
+    rows: SplitCounts
+    positives: SplitCounts
+    train_values: dict[str, int]
+    """Of each categorical field of the card: values with `train_values_min_count` training rows or more."""
+    outputs: dict[str, str]
+    """SHA-256 of each file, by its name in the folder."""
+
+
+def encode(
+    chunks: Iterable[Chunk],
+    *,
+    fields: Sequence[CardColumn],
+    settings: DataSettings,
+    folder: Path,
+    train_values_min_count: int = 1,
+    on_progress: OnProgress = silent,
+) -> Encoded:
+    """Write arrays, vocabularies and schema of the rows of `chunks` into the empty folder `folder`.
+
+    `fields` are the columns in schema order, with role categorical, hour or numeric. Raises DataError where a
+    split is left without rows.
+    """
+    coders = _coders(fields, settings)
+    numeric = [column for column in fields if column.name not in coders]
+    with Spool(
+        folder / "spool",
+        n_codes=len(coders),
+        n_numerics=len(numeric),
+        numeric_dtype=np.float64 if settings.numeric == "minmax" else np.float32,
+    ) as spool:
+        splits = _spool_rows(chunks, spool, coders=list(coders.values()), settings=settings)
+        counted = _count(spool, splits, list(coders.values()), on_progress)
+        vocabularies = {
+            name: coder.vocabulary(counted.of_scope(i, settings), min_count=settings.min_count)
+            for i, (name, coder) in enumerate(coders.items())
+        }
+        train_values = {
+            name: coder.vocabulary(counted.codes[i][_TRAIN], min_count=train_values_min_count)
+            for i, (name, coder) in enumerate(coders.items())
+            if isinstance(coder, TextCodes)
+        }
+        outputs: dict[str, str] = {}
+        for name, vocabulary in vocabularies.items():
+            outputs |= vocabulary.write(folder, name)
+        schema = _schema(fields, vocabularies)
+        write_whole(folder / SCHEMA_NAME, json.dumps(schema.plain(), indent=1, ensure_ascii=False))
+        outputs[SCHEMA_NAME] = sha256_of(folder / SCHEMA_NAME)
+        writer = _Writer(list(vocabularies.values()), counted.ranges, splits, on_progress)
+        outputs |= writer.write(spool, folder, rows=counted.rows)
+    return Encoded(
+        schema=schema,
+        rows=_split_counts(counted.rows),
+        positives=_split_counts(counted.positives),
+        train_values={name: len(vocabulary.values) for name, vocabulary in train_values.items()},
+        outputs=dict(sorted(outputs.items())),
+    )
+
+
+def _coders(fields: Sequence[CardColumn], settings: DataSettings) -> dict[str, FieldCodes]:
+    """A coder for each field that has ids, in schema order."""
+    coders: dict[str, FieldCodes] = {}
+    numeric = [column.name for column in fields if column.role == "numeric"]
+    for column in fields:
+        if column.role != "numeric":
+            coders[column.name] = TextCodes(column.name)
+        elif settings.numeric == "log_bucket":
+            coders[column.name] = BucketCodes(
+                numeric.index(column.name), zero_is_missing=settings.zero_is_missing
+            )
+    return coders
+
+
+class _Splits:
+    """The split of each row of the spool, once all rows are there."""
+
+    def __init__(self, rows_at: Counter[int], settings: DataSettings) -> None:
+        self._split_at: dict[int, int] = {}
+        if isinstance(settings, LogSettings) and settings.split == "time":
+            self._split_at = split_by_time(rows_at, settings.split_fractions)
+        self._times = np.array(sorted(self._split_at), dtype=np.int64)
+        self._split = np.array([self._split_at[time] for time in sorted(self._split_at)], np.uint8)
+
+    def of(self, block: Block) -> np.ndarray:
+        """(n,) uint8, index into SPLITS."""
+        keys = block.split()
+        if not self._split_at:
+            return keys.astype(np.uint8)
+        return self._split[np.searchsorted(self._times, keys)]
+
+
+def _spool_rows(
+    chunks: Iterable[Chunk], spool: Spool, *, coders: Sequence[FieldCodes], settings: DataSettings
+) -> _Splits:
+    rows_at: Counter[int] = Counter()
+    for chunk in chunks:
+        codes = np.empty((len(coders), len(chunk.labels)), dtype=np.int32)
+        for row, coder in zip(codes, coders, strict=True):
+            row[:] = coder.encode(chunk)
+        if spool.n_numerics:
+            numerics = spooled(chunk.numerics, settings.numeric)
+        else:
+            numerics = np.empty((len(chunk.labels), 0), dtype=spool.numeric_dtype)
+        spool.append(codes=codes, numerics=numerics, labels=chunk.labels, split=chunk.split)
+        if chunk.split.dtype == np.int64:
+            times, counts = np.unique(chunk.split, return_counts=True)
+            rows_at.update(dict(zip(times.tolist(), counts.tolist(), strict=True)))
+    spool.finish()
+    return _Splits(rows_at, settings)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Counted:
+    codes: list[np.ndarray]
+    """A (2, V) int64 array a coded field: rows of each code in training, and elsewhere."""
+    rows: np.ndarray
+    """(3,) int64 rows of each split."""
+    positives: np.ndarray
+    """(3,) int64 rows with label 1."""
+    ranges: Ranges
+    """Of the numeric fields over the training rows; used by minmax alone."""
+
+    def of_scope(self, field: int, settings: DataSettings) -> np.ndarray:
+        """(V,) rows of each code among those that the vocabulary is made from."""
+        train, rest = self.codes[field]
+        return train if settings.vocabulary == "train" else train + rest
+
+
+def _count(
+    spool: Spool, splits: _Splits, coders: Sequence[FieldCodes], on_progress: OnProgress
+) -> _Counted:
+    codes = [np.zeros((2, coder.n_codes), dtype=np.int64) for coder in coders]
+    rows = np.zeros(len(SPLITS), dtype=np.int64)
+    positives = np.zeros(len(SPLITS), dtype=np.int64)
+    ranges = Ranges.empty(spool.n_numerics)
+    for group in spool.groups(_COUNTED_ROWS):
+        split = np.concatenate([splits.of(block) for block in group])
+        labels = np.concatenate([block.labels() for block in group])
+        train = split == _TRAIN
+        rows += np.bincount(split, minlength=len(SPLITS))
+        positives += np.bincount(split[labels == 1], minlength=len(SPLITS))
+        for field, count in enumerate(codes):
+            values = np.concatenate([block.codes(field) for block in group])
+            for part, mask in enumerate((train, ~train)):
+                chosen = values if mask.all() else values[mask]
+                if len(chosen):
+                    count[part] += np.bincount(chosen, minlength=count.shape[1])
+        if spool.numeric_dtype == np.float64:
+            ranges.see(np.concatenate([block.numerics() for block in group])[train])
+        done = int(rows.sum())
+        on_progress(Progress(stage="counting", done=done, total=spool.rows, rows=done))
+    empty = [name for name, count in zip(SPLITS, rows, strict=True) if count == 0]
+    if empty:
+        raise DataError(
+            f"the split leaves no row for {' and '.join(empty)} ({spool.rows} rows in all)",
+            hint="give more rows, or other fractions",
+        )
+    return _Counted(codes=codes, rows=rows, positives=positives, ranges=ranges)
+
+
+def _schema(fields: Sequence[CardColumn], vocabularies: dict[str, Vocabulary]) -> Schema:
+    return Schema(
+        fields=[
+            Field(
+                name=column.name,
+                kind="categorical" if column.name in vocabularies else "numeric",
+                vocabulary_size=(
+                    vocabularies[column.name].size if column.name in vocabularies else None
+                ),
+                semantic=column.semantic,
+            )
+            for column in fields
+        ]
+    )
+
+
+class _Writer:
+    """The last pass: codes to ids, rows to the files of their split."""
+
+    def __init__(
+        self,
+        vocabularies: Sequence[Vocabulary],
+        ranges: Ranges,
+        splits: _Splits,
+        on_progress: OnProgress,
+    ) -> None:
+        self._vocabularies = vocabularies
+        self._ranges = ranges
+        self._splits = splits
+        self._on_progress = on_progress
+
+    def write(self, spool: Spool, folder: Path, *, rows: np.ndarray) -> dict[str, str]:
+        """Write the nine arrays; the SHA-256 of each."""
+        files: dict[str, ArrayFile] = {}
+        with contextlib.ExitStack() as stack:
+            for split, n_rows in zip(SPLITS, rows.tolist(), strict=True):
+                for kind, dtype, width in (
+                    ("ids", np.int32, (len(self._vocabularies),)),
+                    ("numerics", np.float32, (spool.n_numerics,)),
+                    ("labels", np.uint8, ()),
+                ):
+                    name = f"{split}.{kind}.npy"
+                    file = ArrayFile(folder / name, dtype=dtype, shape=(n_rows, *width))
+                    files[name] = stack.enter_context(file)
+            for block in spool.blocks:
+                self._write_block(block, files)
+                done = block.start + block.rows
+                self._on_progress(Progress(stage="writing", done=done, total=spool.rows, rows=done))
+            return {name: file.finish() for name, file in files.items()}
+
+    def _write_block(self, block: Block, files: dict[str, ArrayFile]) -> None:
+        numerics = block.numerics()
+        if numerics.dtype == np.float64:
+            numerics = self._ranges.scale(numerics)
+        arrays = {"ids": self._ids(block), "numerics": numerics, "labels": block.labels()}
+        split = self._splits.of(block)
+        for index, name in enumerate(SPLITS):
+            chosen = split == index
+            for kind, array in arrays.items():
+                # Most blocks lie in one split, and need no copy.
+                rows = array if chosen.all() else array[chosen]
+                files[f"{name}.{kind}.npy"].append(rows)
+
+    def _ids(self, block: Block) -> np.ndarray:
+        """(n, C) int32."""
+        columns = [block.codes(field) for field in range(len(self._vocabularies))]
+        ids = np.empty((block.rows, len(columns)), dtype=np.int32)
+        for start in range(0, block.rows, _TURNED_ROWS):
+            part = slice(start, start + _TURNED_ROWS)
+            for field, vocabulary in enumerate(self._vocabularies):
+                ids[part, field] = vocabulary.ids[columns[field][part]]
+        return ids
+
+
+def _split_counts(counts: np.ndarray) -> SplitCounts:
+    return SplitCounts.model_validate(dict(zip(SPLITS, counts.tolist(), strict=True)))

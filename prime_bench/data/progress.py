@@ -1,0 +1,24 @@
+"""How far a long step is."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True)
+class Progress:
+    """Told now and then, in order."""
+
+    stage: str
+    """`reading`, `counting` or `writing`."""
+    done: int
+    """Of `total`: bytes of the files as stored while reading, else rows."""
+    total: int
+    rows: int
+    """Rows done in this stage."""
+
+
+OnProgress = Callable[[Progress], None]
+
+
+def silent(_: Progress) -> None:
+    """Tell nobody."""

@@ -1,0 +1,70 @@
+"""From counted codes to ids: PAD 0, values from 1, out-of-vocabulary last.
+
+A vocabulary file holds one value a line, UTF-8: line n is the value of id n.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+
+from prime_bench.base.files import sha256_of
+
+FOLDER = "vocabulary"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Vocabulary:
+    """The values of one field that own an id."""
+
+    values: pl.Series
+    """(V - 2,) text; position i has id i + 1."""
+    ids: np.ndarray
+    """(codes,) int32: the id of each code, out-of-vocabulary for those that own none."""
+
+    @property
+    def size(self) -> int:
+        """V: with PAD and out-of-vocabulary."""
+        return len(self.values) + 2
+
+    def write(self, folder: Path, field: str) -> dict[str, str]:
+        """Write the field's file below `folder`; its name in the table and its SHA-256."""
+        name = f"{FOLDER}/{field}.txt"
+        path = folder / name
+        path.parent.mkdir(exist_ok=True)
+        self.values.to_frame().write_csv(path, include_header=False, quote_style="never")
+        return {name: sha256_of(path)}
+
+
+def by_count(texts: pl.Series, counts: np.ndarray, *, min_count: int) -> Vocabulary:
+    """Ids by (-count, UTF-8 bytes of the text) of the values with `min_count` rows or more.
+
+    `texts` and `counts` are indexed by code. The empty text is the missing value and owns no id.
+    """
+    kept = (
+        pl.DataFrame({"text": texts, "count": counts, "code": np.arange(len(counts))})
+        .filter((pl.col("count") >= min_count) & (pl.col("text") != ""))
+        .sort(["count", "text"], descending=[True, False])
+    )
+    return _vocabulary(kept["text"], kept["code"].to_numpy(), n_codes=len(counts))
+
+
+def by_value(
+    values: list[float], counts: np.ndarray, *, min_count: int, zero_is_missing: bool
+) -> Vocabulary:
+    """Ids in order of value (decision 37) of the buckets with `min_count` rows or more; NaN is the missing value."""
+    kept = sorted(
+        (value, code)
+        for code, value in enumerate(values)
+        if counts[code] >= min_count and value == value and not (zero_is_missing and value == 0)
+    )
+    texts = pl.Series("text", [str(int(value)) for value, _ in kept], dtype=pl.String)
+    codes = np.array([code for _, code in kept], dtype=np.int64)
+    return _vocabulary(texts, codes, n_codes=len(counts))
+
+
+def _vocabulary(values: pl.Series, codes: np.ndarray, *, n_codes: int) -> Vocabulary:
+    ids = np.full(n_codes, len(values) + 1, dtype=np.int32)
+    ids[codes] = np.arange(1, len(values) + 1, dtype=np.int32)
+    return Vocabulary(values=values, ids=ids)
