@@ -1,0 +1,127 @@
+"""Rows of a split where a step reads them, and the order in which it does.
+
+Shapes: N rows of a split, B rows of a batch, C categorical and K numeric fields.
+"""
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from prime_bench.base.streams import derive
+from prime_bench.data.table import Split
+
+# A split goes to the device whole if it takes no more than this share of the free memory there.
+_DEVICE_SHARE = 0.5
+_COPY_ROWS = 1 << 20
+
+
+@dataclass(frozen=True)
+class Batch:
+    """B rows on the device of the model."""
+
+    ids: Tensor
+    """(B, C) int32."""
+    numerics: Tensor
+    """(B, K) float32."""
+    labels: Tensor
+    """(B,) uint8."""
+
+
+class Rows:
+    """A split to gather from: whole on the GPU where it fits, else in its memory maps."""
+
+    def __init__(self, split: Split, *, device: torch.device) -> None:
+        self._arrays = (split.ids, split.numerics, split.labels)
+        self._device = device
+        self._resident = (
+            tuple(_moved(array, device) for array in self._arrays)
+            if _fits(self._arrays, device)
+            else None
+        )
+
+    def __len__(self) -> int:
+        return len(self._arrays[2])
+
+    @property
+    def labels(self) -> np.ndarray:
+        """(N,) uint8, in the order of the file."""
+        return self._arrays[2]
+
+    def shuffled(self, order: Tensor, *, batch_size: int) -> Iterator[Batch]:
+        """The rows in `order` (N,), in batches as `batch_bounds` cuts them."""
+        if self._resident is not None:
+            order = order.to(self._device)
+        for start, stop in batch_bounds(len(order), batch_size):
+            yield self._gather(order[start:stop])
+
+    def in_order(self, *, batch_size: int) -> Iterator[Batch]:
+        """The rows as the file has them; a last batch of one row stays one."""
+        for start in range(0, len(self), batch_size):
+            rows = slice(start, start + batch_size)
+            if self._resident is not None:
+                yield Batch(*(column[rows] for column in self._resident))
+            else:
+                yield Batch(*(self._sent(np.array(array[rows])) for array in self._arrays))
+
+    def _gather(self, index: Tensor) -> Batch:
+        if self._resident is not None:
+            return Batch(*(column.index_select(0, index) for column in self._resident))
+        rows = index.numpy()
+        return Batch(*(self._sent(array.take(rows, axis=0)) for array in self._arrays))
+
+    def _sent(self, array: np.ndarray) -> Tensor:
+        tensor = torch.from_numpy(array)
+        if self._device.type != "cuda":
+            return tensor
+        return tensor.pin_memory().to(self._device, non_blocking=True)
+
+
+def row_order(n_rows: int, *, seed: int, epoch: int) -> Tensor:
+    """The permutation (N,) int64 in which epoch `epoch`, counted from 1, reads the training rows.
+
+    Drawn on the CPU whatever the device, from a stream of its own: it depends on the three numbers
+    alone.
+    """
+    generator = torch.Generator().manual_seed(derive(seed, f"row-order/{epoch}"))
+    return torch.randperm(n_rows, generator=generator)
+
+
+def row_order_digest(order: Tensor) -> str:
+    """SHA-256 of a permutation as little-endian int64, 64 hex digits."""
+    return hashlib.sha256(order.numpy().astype("<i8", copy=False).tobytes()).hexdigest()
+
+
+def batch_bounds(n_rows: int, batch_size: int) -> list[tuple[int, int]]:
+    """Where each batch starts and ends; a single last row joins the one before (decision 39)."""
+    if n_rows == 0:
+        return []
+    starts = list(range(0, n_rows, batch_size))
+    if joins_last_row(n_rows, batch_size):
+        starts.pop()
+    return list(zip(starts, [*starts[1:], n_rows], strict=True))
+
+
+def joins_last_row(n_rows: int, batch_size: int) -> bool:
+    """Whether the last batch would hold one row, on which batch norm cannot train."""
+    return n_rows > batch_size and n_rows % batch_size == 1
+
+
+def _fits(arrays: tuple[np.ndarray, ...], device: torch.device) -> bool:
+    if device.type != "cuda":
+        return False
+    free_bytes, _ = torch.cuda.mem_get_info(device)
+    return sum(array.nbytes for array in arrays) <= _DEVICE_SHARE * free_bytes
+
+
+def _moved(array: np.ndarray, device: torch.device) -> Tensor:
+    """A copy on the device, sent in blocks: the host never holds a second copy of the split."""
+    dtype = torch.from_numpy(np.empty(0, dtype=array.dtype)).dtype
+    moved = torch.empty(array.shape, dtype=dtype, device=device)
+    for start in range(0, len(array), _COPY_ROWS):
+        block = np.array(array[start : start + _COPY_ROWS])
+        moved[start : start + len(block)].copy_(torch.from_numpy(block))
+    return moved

@@ -1,0 +1,261 @@
+"""Steps against a float64 NumPy oracle with gradients worked out by hand; the guards of the loss.
+
+The oracle is FuxiCTR's formula: mean BCE of the probability with logs clamped at -100, plus
+(l2/2)||W||^2 of every parameter, the gradient of that sum clipped by its global norm, then Adam.
+"""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import torch
+
+from prime_bench.assemble import build_arm
+from prime_bench.settings.training import TrainSpec
+from prime_bench.training.batches import Batch, Rows
+from prime_bench.training.optimizer import Optimizer, Penalty, batch_loss
+
+RATE, MAX_NORM = 1e-2, 0.05
+PENALTY = Penalty(embedding=0.3, network=0.07)
+
+
+class Oracle:
+    """DNN or DCNv2 (parallel) in NumPy: `weights` by FuxiCTR's names, one step at a time."""
+
+    def __init__(self, state, schema):
+        self.weights = {name: value.copy() for name, value in state.items()}
+        self.first = {name: np.zeros_like(value) for name, value in state.items()}
+        self.second = {name: np.zeros_like(value) for name, value in state.items()}
+        self.sizes = schema.shape.vocabulary_sizes
+        self.kinds = [field.kind for field in schema.fields]
+        self.steps = 0
+
+    def embed(self, ids, numerics):
+        offsets = np.cumsum([0, *self.sizes[:-1]])
+        self.rows = ids + offsets
+        table, weight = self.weights["embedding.table"], self.weights["embedding.numeric_weight"]
+        columns = {
+            "categorical": iter([table[self.rows[:, c]] for c in range(ids.shape[1])]),
+            "numeric": iter([numerics[:, [j]] * weight[j] for j in range(numerics.shape[1])]),
+        }
+        return np.concatenate([next(columns[kind]) for kind in self.kinds], axis=1)
+
+    def embed_backward(self, gradient, numerics, gradients):
+        table = np.zeros_like(self.weights["embedding.table"])
+        weight = np.zeros_like(self.weights["embedding.numeric_weight"])
+        parts = np.split(gradient, len(self.kinds), axis=1)
+        categorical = [p for p, kind in zip(parts, self.kinds, strict=True) if kind[0] == "c"]
+        numeric = [p for p, kind in zip(parts, self.kinds, strict=True) if kind[0] == "n"]
+        for c, part in enumerate(categorical):
+            np.add.at(table, self.rows[:, c], part)
+        for j, part in enumerate(numeric):
+            weight[j] = (numerics[:, [j]] * part).sum(axis=0)
+        table[np.cumsum([0, *self.sizes[:-1]])] = 0  # PAD gets no gradient
+        gradients["embedding.table"], gradients["embedding.numeric_weight"] = table, weight
+
+    def mlp(self, x, names):
+        """Linear and ReLU for each name but the last, which is bare where it has one output."""
+        self.inputs = []
+        for name in names:
+            self.inputs.append(x)
+            x = x @ self.weights[f"{name}.weight"].T + self.weights[f"{name}.bias"]
+            if x.shape[1] > 1:
+                x = np.maximum(x, 0)
+        return x
+
+    def mlp_backward(self, out, gradient, names, gradients):
+        for name, x in zip(reversed(names), reversed(self.inputs), strict=True):
+            if out.shape[1] > 1:
+                gradient = gradient * (out > 0)
+            gradients[f"{name}.weight"] = gradient.T @ x
+            gradients[f"{name}.bias"] = gradient.sum(axis=0)
+            gradient, out = gradient @ self.weights[f"{name}.weight"], x
+        return gradient
+
+    def update(self, loss_gradients):
+        """L2, clip, Adam. Returns the gradient's norm before the clip."""
+        total = {
+            name: gradient
+            + (PENALTY.embedding if name.startswith("embedding.") else PENALTY.network)
+            * self.weights[name]
+            for name, gradient in loss_gradients.items()
+        }
+        assert total.keys() == self.weights.keys()
+        norm = np.sqrt(sum((g**2).sum() for g in total.values()))
+        self.steps += 1
+        for name, gradient in total.items():
+            clipped = gradient * min(1.0, MAX_NORM / (norm + 1e-6))
+            self.first[name] = 0.9 * self.first[name] + 0.1 * clipped
+            self.second[name] = 0.999 * self.second[name] + 0.001 * clipped**2
+            m = self.first[name] / (1 - 0.9**self.steps)
+            v = self.second[name] / (1 - 0.999**self.steps)
+            self.weights[name] -= RATE * m / (np.sqrt(v) + 1e-8)
+        return norm
+
+    def step(self, ids, numerics, labels):
+        """Mean BCE before the step, and the norm."""
+        gradients = {}
+        z = self.embed(ids, numerics)
+        logit, backward = self.head(z)
+        p = 1 / (1 + np.exp(-logit))
+        loss = -(
+            labels * np.maximum(np.log(p), -100) + (1 - labels) * np.maximum(np.log(1 - p), -100)
+        ).mean()
+        d_z = backward(((p - labels) / len(labels))[:, None], gradients)
+        self.embed_backward(d_z, numerics, gradients)
+        return loss, self.update(gradients)
+
+
+class DNNOracle(Oracle):
+    def head(self, z):
+        names = ["mlp.mlp.0", "mlp.mlp.2", "mlp.mlp.4"]
+        out = self.mlp(z, names)
+        return out[:, 0], lambda d, gradients: self.mlp_backward(out, d, names, gradients)
+
+
+class DCNv2Oracle(Oracle):
+    def head(self, z):
+        weights, names = self.weights, ["parallel_dnn.mlp.0", "parallel_dnn.mlp.2"]
+        crosses = [f"crossnet.cross_layers.{i}" for i in range(2)]
+        xs, products = [z], []
+        for name in crosses:
+            products.append(xs[-1] @ weights[f"{name}.weight"].T + weights[f"{name}.bias"])
+            xs.append(xs[-1] + z * products[-1])
+        deep = self.mlp(z, names)
+        joined = np.concatenate([xs[-1], deep], axis=1)
+        logit = joined @ weights["fc.weight"].T + weights["fc.bias"]
+
+        def backward(d, gradients):
+            gradients["fc.weight"], gradients["fc.bias"] = d.T @ joined, d.sum(axis=0)
+            d_joined = d @ weights["fc.weight"]
+            d_x, d_deep = d_joined[:, : z.shape[1]], d_joined[:, z.shape[1] :]
+            d_z = self.mlp_backward(deep, d_deep, names, gradients)
+            for layer in (1, 0):
+                d_product = d_x * z
+                gradients[f"{crosses[layer]}.weight"] = d_product.T @ xs[layer]
+                gradients[f"{crosses[layer]}.bias"] = d_product.sum(axis=0)
+                d_z = d_z + d_x * products[layer]
+                d_x = d_x + d_product @ weights[f"{crosses[layer]}.weight"]
+            return d_z + d_x
+
+        return logit[:, 0], backward
+
+
+def batch_of(split, rows):
+    return Batch(
+        ids=torch.from_numpy(split.ids[rows]),
+        numerics=torch.from_numpy(split.numerics[rows].astype(np.float64)),
+        labels=torch.from_numpy(split.labels[rows]),
+    )
+
+
+@pytest.mark.parametrize("loss", ["probability", "logit"])
+@pytest.mark.parametrize(
+    ("backbone", "oracle_class", "settings"),
+    [("DNN", DNNOracle, {}), ("DCNv2", DCNv2Oracle, {"num_cross_layers": 2})],
+)
+def test_ten_steps_equal_fuxictr_formula(
+    backbone, oracle_class, settings, loss, schema, make_split, make_job
+):
+    arm = build_arm(make_job(backbone, **settings), schema).arm.double()
+    with torch.no_grad():
+        # Embeddings of FuxiCTR's size (1e-4) would hide a wrong gradient below the tolerance.
+        arm.backbone.embedding.table.mul_(5000)
+    state = {name: p.detach().numpy() for name, p in arm.backbone.named_parameters()}
+    oracle = oracle_class(state, schema)
+    spec = TrainSpec(learning_rate=RATE, max_gradient_norm=MAX_NORM, loss=loss)
+    optimizer = Optimizer(arm, spec, penalty=PENALTY)
+    split = make_split(200)
+    for number in range(10):
+        rows = slice(20 * number, 20 * number + 20)
+        batch = batch_of(split, rows)
+        mean_loss, norm = oracle.step(
+            split.ids[rows], batch.numerics.numpy(), split.labels[rows].astype(np.float64)
+        )
+        assert norm > MAX_NORM  # the clip is at work
+        assert optimizer.step(batch).item() == pytest.approx(mean_loss, abs=1e-12)
+        for name, parameter in arm.backbone.named_parameters():
+            np.testing.assert_allclose(
+                parameter.detach().numpy(), oracle.weights[name], rtol=0, atol=1e-12, err_msg=name
+            )
+
+
+def test_a_gradient_below_the_norm_is_not_clipped(schema, make_split, make_job):
+    """Adam hides a common factor of all gradients, so the gradients themselves are looked at."""
+    job, batch = make_job(), batch_of(make_split(20), slice(0, 20))
+    norms = {}
+    for limit in (10.0, 1e-3):
+        arm = build_arm(job, schema).arm.double()
+        spec = TrainSpec(max_gradient_norm=limit)
+        Optimizer(arm, spec, penalty=Penalty(embedding=0.0, network=0.0)).step(batch)
+        norms[limit] = torch.cat([p.grad.flatten() for p in arm.parameters()]).norm().item()
+    assert 1e-2 < norms[10.0] < 10
+    assert norms[1e-3] == pytest.approx(1e-3 * norms[10.0] / (norms[10.0] + 1e-6), rel=1e-9)
+
+
+def test_the_penalty_reaches_rows_and_parameters_that_the_batch_does_not(
+    schema, make_split, make_job
+):
+    arm = build_arm(make_job(plugin="prime"), schema).arm
+    before = arm.backbone.embedding.table.detach().clone()
+    split = make_split(4)
+    batch = next(iter(Rows(split, device=torch.device("cpu")).in_order(batch_size=4)))
+    Optimizer(arm, TrainSpec(), penalty=Penalty(embedding=0.1, network=0.0)).step(batch)
+    moved = (arm.backbone.embedding.table != before).all(dim=1)
+    pad = before.eq(0).all(dim=1)
+    assert pad.sum() == 3
+    assert torch.equal(moved, ~pad)
+
+
+def test_the_network_penalty_covers_the_plugin(schema, make_split, make_job):
+    arm = build_arm(make_job(plugin="prime"), schema).arm
+    router = arm.plugin.router.detach().clone()
+    batch = batch_of(make_split(20), slice(0, 20))
+    batch = dataclasses.replace(batch, numerics=batch.numerics.float())
+    # At the start all experts agree, so the router's own gradient is zero.
+    Optimizer(arm, TrainSpec(), penalty=Penalty(embedding=0.0, network=0.1)).step(batch)
+    assert not torch.equal(arm.plugin.router, router)
+
+
+class Fixed(torch.nn.Module):
+    """Stands in for an arm whose probability is its parameter."""
+
+    def __init__(self, p):
+        super().__init__()
+        self.p = torch.nn.Parameter(torch.tensor(p))
+
+    def forward(self, ids, numerics):  # noqa: ARG002
+        return self.p
+
+
+def test_logs_are_clamped_at_100_as_torch_does():
+    batch = Batch(torch.zeros(2, 1), torch.zeros(2, 1), torch.tensor([1, 0], dtype=torch.uint8))
+    model = Fixed([0.0, 1.0])
+    loss = batch_loss(model, batch, kind="probability")
+    loss.backward()
+    assert loss.item() == 100.0
+    assert torch.isfinite(model.p.grad).all()
+
+
+@pytest.mark.parametrize("plugin", ["dense", "prime", "residual_parameters"])
+def test_nan_spreads_to_the_weights_and_nothing_is_raised(plugin, schema, make_split, make_job):
+    arm = build_arm(make_job(plugin=plugin), schema).arm
+    batch = batch_of(make_split(20), slice(0, 20))
+    numerics = batch.numerics.float()
+    numerics[3, 1] = torch.nan
+    optimizer = Optimizer(arm, TrainSpec(), penalty=Penalty(embedding=0.0, network=0.0))
+    optimizer.step(dataclasses.replace(batch, numerics=numerics))
+    assert all(p.isnan().any() for p in arm.parameters())
+    optimizer.step(dataclasses.replace(batch, numerics=numerics))
+
+
+def test_the_learning_rate_can_be_set(schema, make_split, make_job):
+    arm = build_arm(make_job(), schema).arm.double()
+    spec = TrainSpec(learning_rate=RATE)
+    optimizer = Optimizer(arm, spec, penalty=Penalty(embedding=0.0, network=0.0))
+    optimizer.learning_rate = 1e-7
+    before = [p.detach().clone() for p in arm.parameters()]
+    optimizer.step(batch_of(make_split(20), slice(0, 20)))
+    step = max((p - b).abs().max().item() for p, b in zip(arm.parameters(), before, strict=True))
+    assert optimizer.learning_rate == 1e-7
+    assert 0.9e-7 < step < 1.1e-7
