@@ -1,14 +1,16 @@
 """The entry point: commands are imported when called, errors become a message and a code."""
 
 import importlib
+import os
 import sys
 import traceback
 from collections.abc import Sequence
+from typing import Any
 
 import click
 
 from prime_bench import __version__
-from prime_bench.base.errors import UserError
+from prime_bench.base.errors import UserError, did_you_mean
 from prime_bench.base.files import environment_fault
 
 COMMANDS = {
@@ -27,14 +29,25 @@ class _LazyGroup(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
         return list(COMMANDS)
 
-    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:  # noqa: ARG002
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
         if name not in COMMANDS:
-            return None
+            if ctx.resilient_parsing:
+                return None
+            ctx.fail(f"no command `{name}`{did_you_mean(name, COMMANDS)}")
         module, _, attribute = COMMANDS[name].partition(":")
         command = getattr(importlib.import_module(module), attribute)
         if not isinstance(command, click.Command):
             raise TypeError(f"{COMMANDS[name]} is no command")
         return command
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:
+            # The reader (`| head`) has enough. Without this, click exits with 1, which is taken for
+            # failed jobs, and Python complains again when it flushes at its end.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            ctx.exit(0)
 
 
 @click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
@@ -58,9 +71,6 @@ def exit_code(arguments: list[str]) -> int:
     debug = "--debug" in arguments
     try:
         result = cli.main(arguments, prog_name="prime-bench", standalone_mode=False)
-    except click.exceptions.NoArgsIsHelpError as error:
-        error.show()
-        return EXIT_USAGE
     except click.ClickException as error:
         error.show()
         return EXIT_USAGE
@@ -70,10 +80,6 @@ def exit_code(arguments: list[str]) -> int:
     except UserError as error:
         _say(f"error: {error}", debug=debug)
         return error.exit_code
-    except BrokenPipeError:
-        # The reader (`| head`) has enough; without this Python complains again while it exits.
-        sys.stdout = None
-        return 0
     except OSError as error:
         fault = environment_fault(error)
         _say(f"error: {fault or _bug(error)}", debug=debug)

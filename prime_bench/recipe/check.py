@@ -19,7 +19,7 @@ def read_recipe(table: Mapping[str, Any], *, name: str) -> tuple[Recipe | None, 
     parsed, file_faults = RecipeTable.check(table)
     if parsed is None:
         # The rest of the file is checked all the same, so that one message names every fault.
-        parsed, _ = RecipeTable.check(_without(table, file_faults))
+        parsed, _ = RecipeTable.check(_mended(table, file_faults))
     if parsed is None:
         return None, file_faults
     arms, arm_faults = _arms(parsed)
@@ -46,16 +46,37 @@ def read_recipe(table: Mapping[str, Any], *, name: str) -> tuple[Recipe | None, 
     return recipe, []
 
 
-def _without(table: Mapping[str, Any], faults: list[Fault]) -> dict[str, Any]:
-    """A copy of the table that lacks the keys at fault."""
-    copy = deepcopy(dict(table))
+def _mended(table: Mapping[str, Any], faults: list[Fault]) -> dict[str, Any]:
+    """A copy with something sound in place of what is at fault, which causes no further faults."""
+    mended = deepcopy(dict(table))
     for fault in faults:
-        here: Any = copy
-        for part in fault.path[:-1]:
-            here = here.get(part) if isinstance(here, dict) else None
-        if isinstance(here, dict):
-            here.pop(fault.path[-1], None)
-    return copy
+        section, *rest = fault.path
+        here = mended.get(section)
+        if rest and isinstance(here, dict) and section == "training":
+            here.pop(rest[0], None)
+        elif rest and isinstance(here, dict) and section in ("arm", "dataset", "backbone"):
+            here[rest[0]] = {"plugin": "dense"} if section == "arm" else {}
+        else:
+            mended.pop(section, None)
+    if "arms" not in mended:
+        mended["arms"] = _arms_meant(table.get("arms"), arm=mended.get("arm")) or ["dense"]
+        mended.pop("report", None)
+    backbones = mended.setdefault("backbone", {"DNN": {}})
+    if "dataset" not in mended:
+        mended["dataset"] = _datasets_meant(backbones) or {"any": {}}
+    return {"schema": 1, "title": "", "seeds": [0], **mended}
+
+
+def _arms_meant(arms: object, *, arm: object) -> list[str]:
+    """Names that a faulty `arms` holds, and those of all arm tables."""
+    named = [name for name in arms if isinstance(name, str)] if isinstance(arms, list) else []
+    return list(dict.fromkeys([*named, *(arm if isinstance(arm, dict) else ())]))
+
+
+def _datasets_meant(backbones: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """The data sets of all `on` tables."""
+    on = [table["on"] for table in backbones.values() if isinstance(table.get("on"), dict)]
+    return {name: {} for names in on for name in names}
 
 
 def _repeats(parsed: RecipeTable) -> Iterator[Fault]:
@@ -95,7 +116,7 @@ def _arm(name: str, table: Mapping[str, Any]) -> tuple[Arm | None, list[Fault]]:
     plugin = keys.pop("plugin", name if name in PLUGINS else None)
     if plugin is None:
         return None, [Fault((), "`plugin` is missing: the plug-in that this arm refines")]
-    if plugin not in PLUGINS:
+    if not isinstance(plugin, str) or plugin not in PLUGINS:
         near = did_you_mean(str(plugin), PLUGINS)
         return None, [Fault(("plugin",), f"unknown plug-in `{plugin}`{near}")]
     entry = PLUGINS[plugin]

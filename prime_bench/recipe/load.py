@@ -12,7 +12,8 @@ from prime_bench.recipe.check import read_recipe
 from prime_bench.recipe.expand import Recipe
 from prime_bench.settings.model import Fault
 
-_HEADER = re.compile(r"\s*\[\[?\s*([^\[\]]+?)\s*\]\]?\s*(#.*)?$")
+# No commas: a line of a nested array is no header.
+_HEADER = re.compile(r"\s*\[\[?\s*([^\[\],]+?)\s*\]\]?\s*(#.*)?$")
 _KEY = re.compile(r"\s*([A-Za-z0-9_.\"'-]+)\s*=")
 
 
@@ -23,7 +24,7 @@ def load_recipe(argument: str | Path, *, changes: Sequence[str] = ()) -> Recipe:
     """
     path = find_recipe(argument)
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8-sig")  # editors on Windows put a mark in front
         table = tomllib.loads(text)
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"{path}: cannot read the recipe: {error}") from error
@@ -57,6 +58,10 @@ def find_recipe(argument: str | Path) -> Path:
 
 def _apply(table: dict[str, Any], change: str) -> tuple[str, ...]:
     """Set one `key.key=value` in the raw table and return the key's path."""
+    try:
+        change.encode()
+    except UnicodeEncodeError:
+        raise UsageError(f"--set {change!a}: not valid UTF-8") from None
     dotted, equals, value = change.partition("=")
     path = tuple(part.strip() for part in dotted.split("."))
     if not equals or not all(path):

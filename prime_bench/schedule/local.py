@@ -21,6 +21,7 @@ from prime_bench.store.runs import Runs
 WORKER = "prime_bench.worker"
 _PATIENCE_S = 10
 _LAST_WORDS_BYTES = 2000
+_QUOTED_CHARACTERS = 200
 
 
 class LocalBackend:
@@ -40,6 +41,7 @@ class LocalBackend:
             child: _Child | None = None
             for request in requests:
                 if child is None or not child.alive:
+                    stack.close()  # the dead child's pipes, which would add up over many deaths
                     child = stack.enter_context(_Child(self._command))
                 outcome = child.do(request, on_event=on_event)
                 done = Runs(Path(request.runs)).done(request.job.id)
@@ -60,6 +62,7 @@ class _Child:
             stderr=self._stderr,
             text=True,
             encoding="utf-8",
+            errors="replace",
             # A Ctrl-C in the terminal reaches the parent alone, which then ends the child.
             start_new_session=True,
         )
@@ -77,18 +80,31 @@ class _Child:
             stdin.write(json.dumps(request.plain()) + "\n")
             stdin.flush()
             for line in stdout:
-                event = json.loads(line)
+                event = _event(line)
+                if event is None:
+                    # Nobody knows what such a worker says next, so it does no other job.
+                    self._process.kill()
+                    self._process.wait()
+                    said = line.strip()[:_QUOTED_CHARACTERS]
+                    return Outcome(request=request, error=f"the worker said no event, but: {said}")
                 on_event(event)
                 if event["event"] in ("done", "skipped"):
                     return Outcome(request=request, skipped=event["event"] == "skipped")
                 if event["event"] == "failed":
-                    return Outcome(request=request, error=str(event["error"]))
+                    return Outcome(
+                        request=request, error=str(event.get("error", "no reason given"))
+                    )
         except BrokenPipeError:
             pass
         return Outcome(request=request, error=self._obituary())
 
     def _obituary(self) -> str:
-        code = self._process.wait()
+        try:
+            code = self._process.wait(timeout=_PATIENCE_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+            return "the worker closed its output, went on, and was ended"
         self._stderr.seek(0)
         words = self._stderr.read()[-_LAST_WORDS_BYTES:].decode("utf-8", "replace").strip()
         last = f": {words.splitlines()[-1]}" if words else ""
@@ -121,3 +137,12 @@ class _Child:
         if self._process.stdout is not None:
             self._process.stdout.close()
         self._stderr.close()
+
+
+def _event(line: str) -> Event | None:
+    """The event in a line of a worker's output; None where the line is something else."""
+    try:
+        event = json.loads(line)
+    except ValueError:
+        return None
+    return event if isinstance(event, dict) and "event" in event else None

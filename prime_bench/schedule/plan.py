@@ -92,14 +92,15 @@ def make_plan(recipe: Recipe, *, data_dir: Path, runs: Runs, only: Sequence[str]
 
 
 def _variants(recipe: Recipe) -> Mapping[str, DataVariant]:
-    variants, faults = {}, []
+    variants, faults, hints = {}, [], []
     for name, keys in recipe.datasets.items():
         try:
-            variants[name] = resolve(name, keys, where=f"{recipe.name}: dataset.{name}")
+            variants[name] = resolve(name, keys, where=f"dataset.{name}")
         except UsageError as error:
-            faults.append(str(error))
+            faults += [f"{recipe.name}: {line}" for line in error.message.splitlines()]
+            hints += [error.hint] if error.hint else []
     if faults:
-        raise UsageError("\n".join(faults))
+        raise UsageError("\n".join(faults), hint="\n".join(dict.fromkeys(hints)))
     return variants
 
 
@@ -123,7 +124,7 @@ _NOT_BUILT: tuple[State, str] = ("not built", "this version has no such backbone
 def job_state(job: Job, runs: Runs) -> tuple[State, str]:
     """A job's state from what its folder holds, and the reason in a line."""
     job_id = job.id
-    if runs.done(job_id):
+    if runs.get(job_id) is not None:
         return "done", "has a record"
     if runs.claimed(job_id):
         return "running", "another process has claimed it"

@@ -81,21 +81,22 @@ class Runs:
         """Whether a living process has claimed the job."""
         if not self._claim_file(job_id).exists():
             return False
-        with self.claim(job_id) as mine:
+        with self.claim(job_id, wait_s=0) as mine:
             return not mine
 
     @contextlib.contextmanager
-    def claim(self, job_id: str) -> Iterator[bool]:
+    def claim(self, job_id: str, *, wait_s: float = 0.2) -> Iterator[bool]:
         """Hold the job against other processes: True if it is ours, False if another has it.
 
         The claim is a lock of the operating system, so it ends with its process, however that ends.
+        The wait outlasts a `claimed` of another process, which holds the lock for a moment.
         """
         file = self._claim_file(job_id)
         with writing(file):
             file.parent.mkdir(parents=True, exist_ok=True)
             lock = filelock.FileLock(file)
             try:
-                lock.acquire(blocking=False)
+                lock.acquire(timeout=wait_s, poll_interval=0.02)
             except filelock.Timeout:
                 yield False
                 return
