@@ -1,0 +1,51 @@
+"""Before the first update every plug-in gives the Dense probability, bit by bit (decision 14)."""
+
+import pytest
+import torch
+
+from prime_bench.plugins.prime import Prime
+from prime_bench.plugins.residual import ParameterMatchedResidual
+from prime_bench.settings.prime import PrimeConfig
+from prime_bench.settings.residual import ResidualParametersSettings
+
+BATCHES = [1, 7, 1005, 1012, 4096]
+PLUGINS = {
+    "prime": (Prime, PrimeConfig()),
+    "prime_odd": (Prime, PrimeConfig(bags=3, experts_per_bag=7, dense_weight=0.1)),
+    "prime_no_anchor": (Prime, PrimeConfig(dense_weight=0.0)),
+    "residual": (ParameterMatchedResidual, ResidualParametersSettings()),
+}
+
+
+def check(name, n_rows, *, train, generator):
+    build, settings = PLUGINS[name]
+    plugin = build(20, settings, generator=generator).train(train)
+    for spread in (0.1, 3.0, 20.0):
+        z = torch.randn(n_rows, 20, generator=generator)
+        # As a backbone's last Linear leaves it: (B, 1), squeezed.
+        logit = (spread * torch.randn(n_rows, 1, generator=generator)).squeeze(-1)
+        assert torch.equal(plugin(z, logit), torch.sigmoid(logit))
+
+
+@pytest.mark.parametrize("train", [False, True])
+@pytest.mark.parametrize("n_rows", BATCHES)
+@pytest.mark.parametrize("name", PLUGINS)
+def test_equal_to_dense(name, n_rows, train, generator):
+    check(name, n_rows, train=train, generator=generator)
+
+
+@pytest.mark.usefixtures("two_threads")
+@pytest.mark.parametrize("n_rows", BATCHES)
+@pytest.mark.parametrize("name", PLUGINS)
+def test_equal_to_dense_with_two_threads(name, n_rows, generator):
+    check(name, n_rows, train=True, generator=generator)
+
+
+@pytest.mark.parametrize("name", PLUGINS)
+def test_equality_holds_without_cutting_the_gradient(name, generator):
+    build, settings = PLUGINS[name]
+    plugin = build(20, settings, generator=generator)
+    z, logit = torch.randn(50, 20, generator=generator), torch.randn(50, generator=generator)
+    plugin(z, logit).sum().backward()
+    out = plugin.expert_out if isinstance(plugin, Prime) else plugin.weight_out
+    assert out.grad.abs().min() > 0
