@@ -1,0 +1,290 @@
+"""What every pair of backbone and plug-in keeps: the contract over the whole catalogue."""
+
+import copy
+import itertools
+from collections.abc import Iterator
+
+import pytest
+import torch
+from torch import nn
+from torch.utils.flop_counter import FlopCounterMode
+
+from prime_bench.assemble import build_arm, build_backbone, build_plugin, weights_digest
+from prime_bench.backbones.interface import Backbone, replace
+from prime_bench.base.errors import UsageError
+from prime_bench.catalog import BACKBONES, PLUGINS
+from prime_bench.data.schema import Field, Schema
+from prime_bench.recipe.job import Job
+from prime_bench.settings.training import TrainSpec
+
+SCHEMA = Schema(
+    fields=[
+        Field(name="n0", kind="numeric"),
+        Field(name="c0", kind="categorical", vocabulary_size=7),
+        Field(name="c1", kind="categorical", vocabulary_size=4),
+        Field(name="n1", kind="numeric"),
+        Field(name="c2", kind="categorical", vocabulary_size=9),
+    ]
+)
+# Every backbone of the catalogue, small, and with all that its settings can switch on.
+BACKBONE_CASES = {
+    "DNN": ("DNN", {"hidden_units": [8, 6]}),
+    "DNN-bn": ("DNN", {"hidden_units": [8, 6], "batch_norm": True, "net_dropout": 0.2}),
+    "DCNv2": ("DCNv2", {"parallel_dnn_hidden_units": [8, 6], "num_cross_layers": 2}),
+    "DCNv2-bn": (
+        "DCNv2",
+        {"parallel_dnn_hidden_units": [8, 6], "batch_norm": True, "net_dropout": 0.2},
+    ),
+    "DCNv2-cross": ("DCNv2", {"model_structure": "crossnet_only"}),
+    "DCNv2-stacked": ("DCNv2", {"model_structure": "stacked", "stacked_dnn_hidden_units": [8, 6]}),
+    "DCNv2-both": (
+        "DCNv2",
+        {
+            "model_structure": "stacked_parallel",
+            "stacked_dnn_hidden_units": [8],
+            "parallel_dnn_hidden_units": [6, 5],
+        },
+    ),
+}
+ARMS = [pytest.param(b, p, id=f"{b}-{p}") for b, p in itertools.product(BACKBONE_CASES, PLUGINS)]
+# Products with u, which the formulas count (Eq. 24) and torch's counter of matrix products does not.
+UNCOUNTED_MACS = {"dense": 0, "prime": 32 * 16, "residual_parameters": 544}
+
+
+def job(case: str, plugin: str = "dense", *, seed: int = 3) -> Job:
+    name, hyperparameters = BACKBONE_CASES[case]
+    return Job(
+        fingerprint="0",
+        backbone=name,
+        backbone_settings=hyperparameters,
+        plugin=plugin,
+        plugin_settings={},
+        training=TrainSpec(),
+        seed=seed,
+    )
+
+
+def rows(n_rows: int) -> tuple[torch.Tensor, torch.Tensor]:
+    generator = torch.Generator().manual_seed(n_rows)
+    ids = [torch.randint(n, (n_rows,), generator=generator) for n in (7, 4, 9)]
+    return torch.stack(ids, dim=1).int(), torch.randn(n_rows, 2, generator=generator)
+
+
+@pytest.fixture(params=[1, 2])
+def threads(request) -> Iterator[int]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(request.param)
+    yield request.param
+    torch.set_num_threads(before)
+
+
+def test_the_contract_covers_the_whole_catalogue():
+    assert {name for name, _ in BACKBONE_CASES.values()} == set(BACKBONES)
+    assert len(ARMS) >= len(BACKBONES) * len(PLUGINS) >= 6
+
+
+@pytest.mark.parametrize(("case", "plugin"), ARMS)
+def test_shapes_determinism_and_independence_of_rows(case, plugin):
+    arm = build_arm(job(case, plugin), SCHEMA).arm.eval()
+    _train_a_little(arm)
+    ids, numerics = rows(12)
+    probability = arm(ids, numerics)
+    assert probability.shape == (12,)
+    assert probability.dtype == torch.float32
+    assert bool(((probability > 0) & (probability < 1)).all())
+    assert torch.equal(arm(ids, numerics), probability)
+    assert torch.equal(arm(ids.long(), numerics), probability)
+    log_p, log_not_p = arm.log_probabilities(ids, numerics)
+    torch.testing.assert_close(log_p.exp(), probability)
+    torch.testing.assert_close(log_not_p.exp(), 1 - probability)
+
+    neighbours_ids, neighbours_numerics = ids.clone(), numerics.clone()
+    neighbours_ids[1:], neighbours_numerics[1:] = 0, 7.0
+    assert torch.equal(arm(neighbours_ids, neighbours_numerics)[0], probability[0])
+    alone = torch.cat([arm(ids[i : i + 1], numerics[i : i + 1]) for i in range(12)])
+    torch.testing.assert_close(alone, probability)
+    order = torch.tensor([3, 0, 2, 1, *range(4, 12)])
+    torch.testing.assert_close(arm(ids[order], numerics[order]), probability[order])
+
+
+@pytest.mark.parametrize(("case", "plugin"), ARMS)
+def test_every_parameter_learns(case, plugin):
+    arm = build_arm(job(case, plugin), SCHEMA).arm
+    _train_a_little(arm, n_steps=1)  # u = 0 keeps the gradient of what is before it at exactly 0
+    arm(*rows(64)).square().sum().backward()
+    for name, parameter in arm.named_parameters():
+        assert parameter.grad is not None, name
+        assert bool(parameter.grad.any()), name
+        assert bool(parameter.grad.isfinite().all()), name
+    table = arm.backbone.embedding.table.detach()
+    assert not table[[0, 7, 11]].any(), "PAD rows stay zero"
+
+
+@pytest.mark.parametrize("case", BACKBONE_CASES)
+def test_first_and_last_ids_have_rows_of_their_own(case):
+    backbone = _backbone(case)
+    seen = []
+    backbone.sites["embedding"].register_forward_hook(lambda _m, _i, out: seen.append(out))
+    ids = torch.tensor([[0, 0, 0], [6, 3, 8]], dtype=torch.int32)
+    backbone.eval()(ids, torch.zeros(2, 2))
+    embeddings = seen[0].detach()
+    assert embeddings.shape == (2, 5, 10)
+    assert not embeddings[0].any()
+    table = backbone.embedding.table.detach()
+    assert torch.equal(embeddings[1, [1, 2, 4]], table[[6, 10, 19]])
+
+
+@pytest.mark.parametrize(("case", "plugin"), ARMS)
+def test_state_dict_round_trip(case, plugin):
+    arm = build_arm(job(case, plugin), SCHEMA).arm
+    _train_a_little(arm)
+    other = build_arm(job(case, plugin, seed=4), SCHEMA).arm
+    other.load_state_dict(arm.state_dict())
+    assert torch.equal(other.eval()(*rows(9)), arm.eval()(*rows(9)))
+
+
+@pytest.mark.parametrize(("case", "plugin"), ARMS)
+def test_parameters_and_macs_follow_their_formulas(case, plugin):
+    name, hyperparameters = BACKBONE_CASES[case]
+    settings = BACKBONES[name].settings.parse(hyperparameters, where="")
+    added = PLUGINS[plugin].settings()
+    width = settings.input_width(SCHEMA.shape)
+    arm = build_arm(job(case, plugin), SCHEMA).arm.eval()
+    parameters = sum(p.numel() for p in arm.parameters() if p.requires_grad)
+    assert parameters == settings.parameters(SCHEMA.shape) + added.parameters(width)
+    assert parameters == sum(p.numel() for p in arm.embedding_parameters()) + sum(
+        p.numel() for p in arm.network_parameters()
+    )
+    with FlopCounterMode(display=False) as counter:
+        arm(*rows(3))
+    macs = counter.get_total_flops() / 2 / 3 + UNCOUNTED_MACS[plugin]
+    assert macs == settings.macs(SCHEMA.shape) + added.macs(width)
+
+
+@pytest.mark.parametrize("case", BACKBONE_CASES)
+def test_the_top_nn_can_be_found_and_replaced(case):
+    backbone = _backbone(case)
+    names = dict(backbone.named_parameters())
+    assert set(backbone.top_parameters) <= set(names)
+    assert bool(backbone.top_layers) == bool(backbone.top_parameters) == ("cross" not in case)
+    assert ("top_input" in backbone.sites) == bool(backbone.top_layers)
+    batch = rows(6)
+    before = backbone.eval()(*batch)
+    for path in backbone.top_layers:
+        layer = backbone.get_submodule(path)
+        assert type(layer) is nn.Linear
+        assert f"{path}.weight" in backbone.top_parameters
+        other = nn.Linear(layer.in_features, layer.out_features)
+        assert replace(backbone, path, other) is layer
+        assert backbone.get_submodule(path) is other
+        assert not torch.equal(backbone(*batch), before)
+        replace(backbone, path, layer)
+        assert torch.equal(backbone(*batch), before)
+    with pytest.raises(KeyError, match="no hidden layer"):
+        replace(backbone, "embedding", nn.Identity())
+
+
+@pytest.mark.parametrize("case", BACKBONE_CASES)
+def test_all_arms_of_a_seed_start_from_the_same_backbone(case):
+    built = {plugin: build_arm(job(case, plugin), SCHEMA) for plugin in PLUGINS}
+    dense = built["dense"]
+    for assembled in built.values():
+        assert assembled.initial_weights == dense.initial_weights
+        for name, value in dense.arm.backbone.state_dict().items():
+            assert torch.equal(assembled.arm.backbone.state_dict()[name], value), name
+        assert weights_digest(assembled.arm.backbone) == assembled.initial_weights
+    assert build_arm(job(case, seed=4), SCHEMA).initial_weights != dense.initial_weights
+
+
+@pytest.mark.parametrize("train", [False, True])
+@pytest.mark.parametrize("case", BACKBONE_CASES)
+def test_all_arms_start_from_the_same_predictions(case, train, threads):
+    """Bit by bit, before the first update, whatever the batch (decision 14)."""
+    arms = [build_arm(job(case, plugin), SCHEMA).arm.train(train) for plugin in PLUGINS]
+    assert threads == torch.get_num_threads()
+    for n_rows in (1, 7, 1005, 1012, 4096):
+        if n_rows == 1 and train and "bn" in case:
+            continue  # BatchNorm has no variance of one row; the training loop makes no such batch
+        batch = rows(n_rows)
+        found = []
+        for arm in arms:
+            torch.default_generator.manual_seed(5)  # the same dropout masks
+            found.append(arm(*batch))
+        assert len(found) == len(PLUGINS)
+        assert all(torch.equal(other, found[0]) for other in found[1:]), n_rows
+
+
+@pytest.mark.parametrize(("case", "plugin"), ARMS)
+def test_building_leaves_the_global_generator_alone_and_does_not_read_it(case, plugin):
+    built = []
+    for seed in (1, 2):
+        torch.default_generator.manual_seed(seed)
+        before = torch.get_rng_state()
+        built.append(build_arm(job(case, plugin), SCHEMA))
+        assert torch.equal(torch.get_rng_state(), before)
+    first, second = (weights_digest(assembled.arm) for assembled in built)
+    assert first == second
+
+
+def test_a_plugins_start_depends_on_the_seed_and_not_on_the_backbone():
+    seeds = [build_plugin("prime", 20, {}, seed=seed) for seed in (1, 1, 2)]
+    first, again, other = (weights_digest(plugin) for plugin in seeds)
+    assert first == again != other
+    assert build_plugin("dense", 20, {}, seed=1) is None
+
+
+def test_the_digest_sees_values_names_types_and_shapes():
+    backbone = _backbone("DNN")
+    before = weights_digest(backbone)
+    with torch.no_grad():
+        backbone.embedding.table[1, 0] += 1e-7
+    assert weights_digest(backbone) != before
+    plain = nn.Linear(4, 1, bias=False)
+    reshaped = nn.Linear(2, 2, bias=False)
+    reshaped.weight = nn.Parameter(plain.weight.detach().view(2, 2))
+    named = nn.Module()
+    named.other = plain.weight
+    wide = copy.deepcopy(plain).double()
+    digests = {weights_digest(module) for module in (plain, reshaped, named, wide)}
+    assert len(digests) == 4
+
+
+@pytest.mark.parametrize(
+    ("name", "hyperparameters", "words"),
+    [
+        ("DCNV", {}, ["unknown backbone `DCNV`", "did you mean `DCNv2`?", "known: "]),
+        ("DNN", {"hiden_units": [4]}, ["backbone.DNN.hiden_units", "did you mean `hidden_units`"]),
+        ("DNN", {"hidden_units": []}, ["backbone.DNN.hidden_units"]),
+        ("DNN", {"net_dropout": 1.0}, ["backbone.DNN.net_dropout"]),
+        ("DCNv2", {"model_structure": "stack"}, ["backbone.DCNv2.model_structure"]),
+    ],
+)
+def test_a_wrong_backbone_is_the_users_mistake(name, hyperparameters, words):
+    with pytest.raises(UsageError) as raised:
+        build_backbone(name, SCHEMA, hyperparameters, seed=0)
+    assert all(word in str(raised.value) for word in words), str(raised.value)
+
+
+def test_a_wrong_plugin_is_the_users_mistake():
+    with pytest.raises(UsageError, match="unknown arm `prim`; did you mean `prime`"):
+        build_arm(job("DNN", "prim"), SCHEMA)
+    with pytest.raises(UsageError, match=r"arm\.prime\.bag: unknown key; did you mean `bags`"):
+        build_plugin("prime", 20, {"bag": 1}, seed=0)
+
+
+def _backbone(case: str) -> Backbone:
+    name, hyperparameters = BACKBONE_CASES[case]
+    return build_backbone(name, SCHEMA, hyperparameters, seed=0)
+
+
+def _train_a_little(arm: nn.Module, *, n_steps: int = 3) -> None:
+    """Away from the start, where plug-ins are neutral; the mode stays."""
+    was_training = arm.training
+    arm.train()
+    optimizer = torch.optim.Adam(arm.parameters(), lr=0.05)
+    for _ in range(n_steps):
+        optimizer.zero_grad()
+        arm(*rows(64)).square().sum().backward()
+        optimizer.step()
+    optimizer.zero_grad()
+    arm.train(was_training)
