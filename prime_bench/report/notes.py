@@ -1,0 +1,201 @@
+"""What stands under a table: everything a reader must know to trust a number, from the records."""
+
+import itertools
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+
+from prime_bench.report import stats
+from prime_bench.report.design import ArmColumn, changed_keys, changes_of_arm
+from prime_bench.report.numbers import fixed, series, signed
+from prime_bench.report.stats import METRICS, Moments
+from prime_bench.report.tables import MainTable, Panel
+from prime_bench.settings.training import TrainSpec
+from prime_bench.store.record import RunRecord
+
+METRIC_LABELS = {"auc": "AUC", "logloss": "LogLoss"}
+
+
+def collect_notes(
+    table: MainTable, *, sound: MainTable, outdated: Sequence[RunRecord], decimals: int
+) -> tuple[str, ...]:
+    """All notes in a fixed order.
+
+    `sound` is the same table without degenerate runs, `outdated` the records that others with
+    higher `numerics` replaced.
+    """
+    notes: list[str] = []
+    for panel in table.panels:
+        notes += _missing(panel, table.arms)
+        notes += _unlike(panel)
+        notes += _mean_row(panel)
+    notes += _degenerate(table, sound, decimals=decimals)
+    for panel in table.panels:
+        notes += _data(panel, table.records)
+    notes += _protocol(table)
+    notes += _arms(table)
+    notes += _provenance(table.records, outdated)
+    notes += _chance(table)
+    return tuple(notes)
+
+
+def _missing(panel: Panel, arms: Sequence[ArmColumn]) -> Iterator[str]:
+    seeds = panel.design.seeds
+    for arm in arms:
+        labels = [row.label for row in panel.design.rows]
+        missing = {label: panel.cells[label, arm.name, "auc"].missing_seeds for label in labels}
+        empty = [label for label in labels if len(missing[label]) == len(seeds)]
+        if empty:
+            which = "any backbone" if len(empty) == len(labels) else ", ".join(empty)
+            yield f"{panel.design.label}, {arm.label}: no record for {which}"
+        for label in labels:
+            if missing[label] and label not in empty:
+                yield (
+                    f"{panel.design.label}, {label}, {arm.label}: "
+                    f"{len(seeds) - len(missing[label])} of {len(seeds)} seeds; "
+                    f"missing {_seeds(missing[label])}; Δ covers complete pairs only"
+                )
+
+
+def _unlike(panel: Panel) -> Iterator[str]:
+    for dropped in panel.dropped:
+        if dropped.unpaired.kind == "unlike":
+            yield (
+                f"{panel.design.label}, {dropped.row.label}, {dropped.arm.label}: seed "
+                f"{dropped.unpaired.seed} is not compared: {dropped.unpaired.reason}"
+            )
+
+
+def _mean_row(panel: Panel) -> Iterator[str]:
+    left_out = [row.label for row in panel.design.rows if row.label not in panel.mean_rows]
+    if panel.mean_rows and left_out:
+        yield (
+            f"{panel.design.label}: the Mean row leaves out {', '.join(left_out)}, where an arm "
+            "has no pair; the paired median, pairs won and backbones won cover every pair there is"
+        )
+
+
+def _degenerate(table: MainTable, sound: MainTable, *, decimals: int) -> Iterator[str]:
+    for panel, healthy in zip(table.panels, sound.panels, strict=True):
+        touched = False
+        for row, arm in itertools.product(panel.design.rows, table.arms):
+            for seed, reason in panel.cells[row.label, arm.name, "auc"].degenerate.items():
+                touched = True
+                yield (
+                    f"† {panel.design.label}, {row.label}, {arm.label}: "
+                    f"seed {seed} is degenerate: {reason}"
+                )
+            yield from _cell_without(panel, healthy, row.label, arm, decimals=decimals)
+        if touched:
+            yield from _summary_without(healthy, table.others, decimals=decimals)
+
+
+def _cell_without(
+    panel: Panel, healthy: Panel, row: str, arm: ArmColumn, *, decimals: int
+) -> Iterator[str]:
+    parts = []
+    for metric in METRICS:
+        name, key = METRIC_LABELS[metric], (row, arm.name, metric)
+        if panel.cells[key].degenerate:
+            parts.append(f"{name} {spread(healthy.cells[key].moments, decimals=decimals)}")
+        if key in panel.comparisons and panel.comparisons[key].degenerate_seeds:
+            delta = healthy.comparisons[key].mean
+            parts.append(f"Δ {name} {'--' if delta is None else signed(delta, decimals)}")
+    if parts:
+        yield (
+            f"† {panel.design.label}, {row}, {arm.label} without degenerate runs: "
+            f"{', '.join(parts)}"
+        )
+
+
+def _summary_without(
+    healthy: Panel, others: Sequence[ArmColumn], *, decimals: int
+) -> Iterator[str]:
+    for arm in others:
+        parts = []
+        for metric in METRICS:
+            summary = healthy.summaries[arm.name, metric]
+            for name, value in (("mean", summary.delta), ("median", summary.paired_median)):
+                text = "--" if value is None else signed(value, decimals)
+                parts.append(f"{name} Δ {METRIC_LABELS[metric]} {text}")
+        yield (
+            f"† {healthy.design.label}, {arm.label}, all backbones without degenerate runs: "
+            f"{', '.join(parts)}"
+        )
+
+
+def spread(moments: Moments | None, *, decimals: int) -> str:
+    """`0.7402±0.0010`; without the spread for a single run, `--` for none."""
+    if moments is None:
+        return "--"
+    sd = "" if moments.sd is None else f"±{fixed(moments.sd, decimals)}"
+    return fixed(moments.mean, decimals) + sd
+
+
+def _data(panel: Panel, records: Iterable[RunRecord]) -> Iterator[str]:
+    own = [record for record in records if record.job.fingerprint == panel.design.fingerprint]
+    if any(not record.data_verified for record in own):
+        yield (
+            f"{panel.design.label}: unverified data; the files did not match published digests, "
+            "so the numbers are not comparable with published ones"
+        )
+    for note in dict.fromkeys(note for record in own for note in record.data_notes):
+        yield f"{panel.design.label}: {note}"
+
+
+def _protocol(table: MainTable) -> Iterator[str]:
+    reference = TrainSpec().plain()
+    changes: dict[str, list[str]] = {}
+    for panel in table.panels:
+        if text := changed_keys(panel.design.training, reference):
+            changes.setdefault(text, []).append(panel.design.label)
+    for text, labels in changes.items():
+        yield f"{series(labels)}: not the paper's training protocol: {text}"
+
+
+def _arms(table: MainTable) -> Iterator[str]:
+    for arm in table.arms:
+        if changes := changes_of_arm(arm.key):
+            yield f"{arm.label} is {arm.key.plugin} with {changes}"
+
+
+def _provenance(records: Sequence[RunRecord], outdated: Sequence[RunRecord]) -> Iterator[str]:
+    environments = [record.environment for record in records]
+    facts = {
+        "commits": [str(environment.commit)[:12] for environment in environments],
+        "devices": [environment.device for environment in environments],
+        "torch versions": [
+            environment.versions.get("torch", "unknown") for environment in environments
+        ],
+        "versions of the numerics": [str(record.job.numerics) for record in records],
+    }
+    for name, values in facts.items():
+        counts = Counter(values)
+        if len(counts) > 1:
+            listed = [f"{value} ({number} runs)" for value, number in sorted(counts.items())]
+            yield f"The records come from {len(counts)} {name}: {', '.join(listed)}"
+    dirty = sum(1 for environment in environments if environment.dirty)
+    if dirty:
+        yield f"{dirty} of {len(records)} records were made with changes that are in no commit"
+    if outdated:
+        yield f"{len(outdated)} records of older numerics are left out, newer ones replace them"
+
+
+def _chance(table: MainTable) -> Iterator[str]:
+    """How often a clean sweep somewhere in the table is luck, for each number of pairs a cell."""
+    cells = Counter(
+        len(comparison.seeds)
+        for panel in table.panels
+        for (_, _, metric), comparison in panel.comparisons.items()
+        if metric == "auc" and comparison.seeds
+    )
+    for n_pairs, n_cells in sorted(cells.items()):
+        percent = 100 * stats.chance_of_a_clean_sweep(n_cells=n_cells, n_pairs=n_pairs)
+        yield (
+            f"If nothing differed, all {n_pairs} pairs of at least one of {n_cells} independent "
+            f"cells would be won in {percent:.0f}% of such tables, on one metric; no exact "
+            f"two-sided p from {n_pairs} pairs is below {2.0 ** (1 - n_pairs):.4g}"
+        )
+
+
+def _seeds(seeds: Iterable[int]) -> str:
+    return ", ".join(str(seed) for seed in seeds)
