@@ -47,7 +47,7 @@ BACKBONE_CASES = {
     ),
 }
 ARMS = [pytest.param(b, p, id=f"{b}-{p}") for b, p in itertools.product(BACKBONE_CASES, PLUGINS)]
-# Products with u, which the formulas count (Eq. 24) and torch's counter of matrix products does not.
+# Products with u, which the formulas count (Eq. 24) and torch's counter does not see.
 UNCOUNTED_MACS = {"dense": 0, "prime": 32 * 16, "residual_parameters": 544}
 
 
