@@ -37,6 +37,8 @@ class InputFile(Settings):
     """Bytes as stored."""
     mtime_ns: int
     """Last change, which with path and size says `unchanged` without reading."""
+    content_bytes: int
+    """Bytes of the uncompressed content."""
     md5: str
     """Of the uncompressed content."""
     sha256: str

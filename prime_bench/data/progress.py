@@ -9,7 +9,7 @@ class Progress:
     """Told now and then, in order."""
 
     stage: str
-    """`reading`, `counting` or `writing`."""
+    """`reading` or `making`, then `counting` and `writing`."""
     done: int
     """Of `total`: bytes of the files as stored while reading, else rows."""
     total: int

@@ -3,6 +3,7 @@
 A vocabulary file holds one value a line, UTF-8: line n is the value of id n.
 """
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -33,7 +34,10 @@ class Vocabulary:
         name = f"{FOLDER}/{field}.txt"
         path = folder / name
         path.parent.mkdir(exist_ok=True)
-        self.values.to_frame().write_csv(path, include_header=False, quote_style="never")
+        with path.open("wb") as file:
+            self.values.to_frame().write_csv(file, include_header=False, quote_style="never")
+            file.flush()
+            os.fsync(file.fileno())
         return {name: sha256_of(path)}
 
 

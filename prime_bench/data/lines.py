@@ -1,0 +1,204 @@
+"""Raw bytes to blocks of checked lines: every line has the right number of fields, and nothing else is in it.
+
+Shapes: n lines of W fields.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import numpy as np
+
+from prime_bench.base.errors import DataError
+
+BLOCK_BYTES = 1 << 24
+_COMMA, _LINE_FEED = ord(","), ord("\n")
+_SEPARATORS = {"\t": "tab", ";": "semicolon", "|": "bar", " ": "space"}
+_BOM = b"\xef\xbb\xbf"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lines:
+    """n checked lines."""
+
+    content: bytes
+    """Each line ends in a line feed."""
+    first_line: int
+    """Number of the first line in its file, from 1."""
+    ends: np.ndarray
+    """(n, W) int64: position of the separator behind each field."""
+
+    @property
+    def text(self) -> np.ndarray:
+        """The content as (bytes,) uint8."""
+        return np.frombuffer(self.content, dtype=np.uint8)
+
+    def starts(self, column: int) -> np.ndarray:
+        """(n,) positions of the first byte of a column's fields."""
+        if column > 0:
+            return self.ends[:, column - 1] + 1
+        return np.concatenate([[0], self.ends[:-1, -1] + 1])
+
+    def field(self, row: int, column: int) -> str:
+        """One field's text."""
+        start, end = self.starts(column)[row], self.ends[row, column]
+        return self.content[start:end].decode()
+
+
+def read_lines(
+    read: Callable[[int], bytes],
+    *,
+    where: str,
+    header: Sequence[str],
+    block_bytes: int = BLOCK_BYTES,
+) -> Iterator[Lines]:
+    """Checked lines behind the header, block by block. `read` is a stream's, `where` the file's name.
+
+    Raises DataError, with file and line, for the first line that is not as it must be.
+    """
+    next_line = 0
+    for content in _blocks(read, where=where, block_bytes=block_bytes):
+        if next_line == 0:
+            first, _, content = content.partition(b"\n")
+            check_header(first, where=where, expected=header)
+            next_line = 2
+        if content:
+            lines = _checked(content, where=where, first_line=next_line, width=len(header))
+            next_line += len(lines.ends)
+            yield lines
+    if next_line == 0:
+        raise DataError(f"{where}: the file is empty")
+    if next_line == 2:
+        raise DataError(f"{where}: has a header and no rows")
+
+
+def _blocks(read: Callable[[int], bytes], *, where: str, block_bytes: int) -> Iterator[bytes]:
+    """Bytes that end at a line end, read ahead in a thread; a line feed is added where the file has no last one."""
+    rest = b""
+    with ThreadPoolExecutor(max_workers=1) as pool:
+        ahead = pool.submit(read, block_bytes)
+        while piece := ahead.result():
+            ahead = pool.submit(read, block_bytes)
+            cut = piece.rfind(b"\n") + 1
+            if cut:
+                yield rest + piece[:cut]
+                rest = piece[cut:]
+            else:
+                rest += piece
+                _check_line_ends(rest, where=where)
+    if rest:
+        yield rest + b"\n"
+
+
+def _check_line_ends(unfinished: bytes, *, where: str) -> None:
+    if b"\r" in unfinished[:BLOCK_BYTES]:
+        raise DataError(f"{where}: line 1: lines end in a carriage return alone", hint=_UNIX)
+    if len(unfinished) > 4 * BLOCK_BYTES:
+        raise DataError(f"{where}: no line end in {len(unfinished)} bytes; this is no csv file")
+
+
+_UNIX = "convert the file to Unix line ends, for example with `dos2unix`"
+
+
+def _checked(content: bytes, *, where: str, first_line: int, width: int) -> Lines:
+    text = np.frombuffer(content, dtype=np.uint8)
+    separators = np.flatnonzero((text == _COMMA) | (text == _LINE_FEED))
+    fits = len(separators) % width == 0
+    if fits:
+        ends = separators.reshape(-1, width)
+        feeds = text[ends] == _LINE_FEED
+        fits = bool(feeds[:, -1].all()) and not feeds[:, :-1].any()
+    if not fits or any(byte in content for byte in (b"\r", b"\0", b'"')) or not _is_utf8(content):
+        raise _first_fault(content, where=where, first_line=first_line, width=width)
+    return Lines(content=content, first_line=first_line, ends=ends)
+
+
+def _is_utf8(content: bytes) -> bool:
+    if content.isascii():
+        return True
+    try:
+        content.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _first_fault(content: bytes, *, where: str, first_line: int, width: int) -> DataError:
+    for number, line in enumerate(content.split(b"\n")[:-1], start=first_line):
+        fault = _character_fault(line)
+        if fault is not None:
+            return DataError(f"{where}: line {number}: {fault[0]}", hint=fault[1])
+        if not line:
+            return DataError(f"{where}: line {number} is blank", hint="remove blank lines")
+        found = line.count(b",") + 1
+        if found != width:
+            return DataError(
+                f"{where}: expected {width} comma-separated fields, line {number} has {found}"
+            )
+    raise AssertionError("the block was found faulty, and no line is")
+
+
+def _character_fault(line: bytes) -> tuple[str, str] | None:
+    """What is wrong with the bytes of a line, and what to do."""
+    if b"\0" in line:
+        return "has a NUL byte; this is no text file", ""
+    if line.endswith(b"\r"):
+        return "ends in carriage return and line feed (Windows line ends)", _UNIX
+    if b"\r" in line:
+        return "has a carriage return", _UNIX
+    if b'"' in line:
+        return "has a quotation mark; quoted fields are not part of this format", ""
+    try:
+        line.decode()
+    except UnicodeDecodeError as error:
+        return f"is not UTF-8 (byte {error.start + 1} of the line)", "convert the file to UTF-8"
+    return None
+
+
+def check_header(line: bytes, *, where: str, expected: Sequence[str]) -> None:
+    """Raise DataError unless `line`, without its line feed, is the header."""
+    if line.startswith((b"\x1f\x8b", b"PK\x03\x04")):
+        raise DataError(
+            f"{where}: is compressed", hint="its name must end in .gz (or .zip, where one is read)"
+        )
+    if line.startswith(_BOM):
+        raise DataError(
+            f"{where}: line 1 starts with a byte order mark", hint="save it as UTF-8 without one"
+        )
+    if b"\r" in line[:-1]:
+        raise DataError(f"{where}: line 1: lines end in a carriage return alone", hint=_UNIX)
+    fault = _character_fault(line)
+    if fault is not None:
+        raise DataError(f"{where}: line 1 {fault[0]}", hint=fault[1])
+    found = line.decode().split(",")
+    if found != list(expected):
+        message, hint = _header_fault(line.decode(), found, list(expected))
+        raise DataError(f"{where}: {message}", hint=hint)
+
+
+def _header_fault(line: str, found: list[str], expected: list[str]) -> tuple[str, str]:
+    counts = f"expected {len(expected)} comma-separated fields, line 1 has {len(found)}"
+    if found == ["id", "click"]:
+        return (
+            f"{counts}; this is Kaggle's sample submission",
+            "the log is the file train.gz or train.csv",
+        )
+    if not line:
+        return "line 1 is blank, expected the header", ""
+    if len(found) == 1:
+        for separator, name in _SEPARATORS.items():
+            if separator in line:
+                return f"{counts}; it looks {name}-separated", ""
+    if found[1:] == expected and not found[0]:
+        return f"{counts}; the first column has no name", "cut the first column off"
+    missing = [name for name in expected if name not in found]
+    extra = [name for name in found if name not in expected]
+    if len(missing) == len(expected):
+        return f"{counts}; no header, or that of another file", f"header: {','.join(expected)}"
+    twice = sorted({name for name in found if found.count(name) > 1})
+    parts = [
+        f"{what} {', '.join(f'`{name}`' for name in names[:5])}" + (", ..." if names[5:] else "")
+        for what, names in (("missing", missing), ("unexpected", extra), ("twice", twice))
+        if names
+    ]
+    return f"{counts}; {'; '.join(parts) or 'the columns are in another order'}", ""

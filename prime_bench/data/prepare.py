@@ -1,0 +1,229 @@
+"""From a raw click log, or a seed, to a prepared table: the verb `prepare`."""
+
+import importlib.metadata
+import platform
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from prime_bench.base.errors import DataError, EnvironmentFault
+from prime_bench.data.chunk import SPLITS, Chunk
+from prime_bench.data.encode import Encoded, encode
+from prime_bench.data.manifest import BestPossible, InputFile, Manifest, fingerprint_of
+from prime_bench.data.progress import OnProgress, Progress, silent
+from prime_bench.data.publish import replacing, sole_writer
+from prime_bench.data.published import cardinality_differences, differences, likely_cause
+from prime_bench.data.readers import Reader
+from prime_bench.data.source import SourceFile, digest_source, find_sources
+from prime_bench.data.synthetic import chunks, columns
+from prime_bench.data.synthetic_best import BestCounter
+from prime_bench.data.table import PreparedTable
+from prime_bench.data.variant import DataVariant
+from prime_bench.settings.dataset import SyntheticSettings
+
+VOCABULARY_NOTE = (
+    "vocabulary over all splits: values that occur in validation or test rows alone own embedding"
+    " rows that are never trained"
+)
+UNVERIFIED_NOTE = "unverified: the files are not the published ones"
+NO_DIGESTS_NOTE = "unverified: no digests are published for these files"
+
+
+def prepare(
+    variant: DataVariant,
+    *,
+    data_dir: Path,
+    source: Path | None = None,
+    allow_unverified: bool = False,
+    on_progress: OnProgress = silent,
+    say: Callable[[str], None] = lambda _: None,
+) -> Manifest:
+    """Make the variant's table below `data_dir`, or find that it is there; its manifest.
+
+    `source` is what `--from` names; None for generated data, and to take a table that is there.
+    `say` gets messages for the user. Raises DataError for unfit files, EnvironmentFault where none
+    were named or the disk fails. After an error, or killed at any moment, there is no new table, and
+    the old one stays if there was one.
+    """
+    sources = find_sources(variant.card, source) if source is not None else []
+    folder = variant.folder(data_dir)
+    with sole_writer(folder, say=say):
+        found = _whole_table(folder, variant, say=say)
+        if found is not None and (not sources or _same_inputs(found.inputs, sources)):
+            if sources and not allow_unverified:
+                _refuse_unpublished(variant, found.inputs, _in_order(found))
+            return found
+        if not sources and variant.card.kind != "generated":
+            raise _nothing_to_read(variant)
+        if found is not None:
+            say(f"{folder}: was made from other files, and is made anew")
+        with replacing(folder) as hidden:
+            if isinstance(variant.settings, SyntheticSettings):
+                manifest = _generate(variant, variant.settings, hidden, on_progress)
+            else:
+                reader = Reader(variant.card, variant.settings, sources, on_progress=on_progress)
+                manifest = _read(variant, reader, hidden, allow_unverified, on_progress)
+            manifest.write(hidden)
+    return manifest
+
+
+def _generate(
+    variant: DataVariant, settings: SyntheticSettings, folder: Path, on_progress: OnProgress
+) -> Manifest:
+    best = BestCounter()
+
+    def counted() -> Iterator[Chunk]:
+        rows = 0
+        for chunk in chunks(settings, best=best):
+            yield chunk
+            rows += len(chunk.labels)
+            on_progress(Progress(stage="making", done=rows, total=settings.rows, rows=rows))
+
+    encoded = encode(
+        counted(),
+        fields=columns(settings),
+        settings=settings,
+        folder=folder,
+        on_progress=on_progress,
+    )
+    return _manifest(variant, encoded, verified=True, best=best.result())
+
+
+def _read(
+    variant: DataVariant,
+    reader: Reader,
+    folder: Path,
+    allow_unverified: bool,
+    on_progress: OnProgress,
+) -> Manifest:
+    card = variant.card
+
+    def published() -> Iterator[Chunk]:
+        yield from reader.chunks()
+        # Before the rows are counted and written, which would be work for nothing.
+        if not allow_unverified:
+            _refuse_unpublished(variant, reader.inputs, reader.positives)
+
+    encoded = encode(
+        published(),
+        fields=card.fields,
+        settings=variant.settings,
+        folder=folder,
+        train_values_min_count=card.train_values_min_count,
+        on_progress=on_progress,
+    )
+    verified = bool(card.files) and not differences(card, reader.inputs, reader.positives)
+    unlike = cardinality_differences(card, encoded.train_values)
+    if verified and unlike:
+        raise DataError(
+            "\n".join([f"{card.name}: the table does not fit its card", *unlike]),
+            hint="the files are the published ones, so this is a fault of ours: please report it",
+        )
+    return _manifest(variant, encoded, verified=verified, inputs=reader.inputs)
+
+
+def _manifest(
+    variant: DataVariant,
+    encoded: Encoded,
+    *,
+    verified: bool,
+    inputs: Sequence[InputFile] = (),
+    best: dict[str, BestPossible] | None = None,
+) -> Manifest:
+    notes = list(variant.card.notes)
+    if not verified:
+        notes.append(UNVERIFIED_NOTE if variant.card.files else NO_DIGESTS_NOTE)
+    if variant.settings.vocabulary == "all":
+        notes.append(VOCABULARY_NOTE)
+    return Manifest.model_validate(
+        {
+            "dataset": variant.name,
+            "settings": variant.settings.plain(),
+            "variant": variant.digest,
+            "fingerprint": fingerprint_of(encoded.outputs),
+            "verified": verified,
+            "notes": notes,
+            "rows": encoded.rows,
+            "positives": encoded.positives,
+            "n_fields": len(encoded.schema.fields),
+            "vocabulary_total": sum(encoded.schema.shape.vocabulary_sizes),
+            "inputs": list(inputs),
+            "outputs": encoded.outputs,
+            "versions": {
+                "python": platform.python_version(),
+                **{name: importlib.metadata.version(name) for name in _WRITERS},
+            },
+            "best": best,
+        }
+    )
+
+
+_WRITERS = ("prime-bench", "numpy", "polars")
+
+
+def _whole_table(
+    folder: Path, variant: DataVariant, *, say: Callable[[str], None]
+) -> Manifest | None:
+    """The manifest of the table in `folder` if all its files are there and of the right size."""
+    if not folder.exists():
+        return None
+    try:
+        manifest = PreparedTable.open(folder).manifest
+    except DataError as error:
+        say(f"{error.message}; the table is made anew")
+        return None
+    missing = [name for name in manifest.outputs if not (folder / name).is_file()]
+    if missing or manifest.variant != variant.digest:
+        say(f"{folder}: {missing[0] if missing else 'the manifest'} is amiss; made anew")
+        return None
+    return manifest
+
+
+def _same_inputs(inputs: Sequence[InputFile], sources: Sequence[SourceFile]) -> bool:
+    """Whether a table was made from the contents of `sources`; reads them only where it must."""
+    return len(inputs) == len(sources) and all(
+        _same_input(file, source) for file, source in zip(inputs, sources, strict=True)
+    )
+
+
+def _same_input(file: InputFile, source: SourceFile) -> bool:
+    if (file.path, file.size, file.mtime_ns) == (source.name, source.size, source.mtime_ns):
+        return True
+    if not source.compressed and source.size != file.content_bytes:
+        return False
+    return digest_source(source) == file.sha256
+
+
+def _refuse_unpublished(
+    variant: DataVariant, inputs: Sequence[InputFile], positives: Sequence[int]
+) -> None:
+    """Raise DataError where the card has digests and the files have others."""
+    card = variant.card
+    lines = differences(card, inputs, positives) if card.files else []
+    if lines:
+        cause = likely_cause(card, inputs, positives)
+        raise DataError(
+            "\n".join([f"these are not the published files of {card.title}", *lines]),
+            hint=f"likely cause: {cause}. To use them as they are, marked as unverified in every"
+            " record and report, add --allow-unverified",
+        )
+
+
+def _in_order(manifest: Manifest) -> list[int]:
+    return [getattr(manifest.positives, split) for split in SPLITS]
+
+
+def _nothing_to_read(variant: DataVariant) -> EnvironmentFault:
+    card = variant.card
+    if card.kind == "log":
+        need = [f"  a csv (or .csv.gz) file with header {','.join(card.header)}"]
+    else:
+        need = [
+            f"  {split}.csv  md5 {file.md5}  {file.rows:,} rows"
+            for split, file in card.files.items()
+        ]
+        need.append("each may be .csv.gz, or all three in the published .zip")
+    where = ", ".join([card.homepage, *card.mirrors])
+    return EnvironmentFault(
+        "\n".join([f"{variant.name}: needs its raw data, and no --from was given", *need]),
+        hint=f"get it from {where} and run `{variant.prepare_command()}`",
+    )

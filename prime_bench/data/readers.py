@@ -1,0 +1,198 @@
+"""Raw files of the three published formats become chunks; values stay the text that they are.
+
+Shapes: n rows of a block, C categorical and K numeric fields, W columns of the file.
+"""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+
+from prime_bench.base.errors import DataError
+from prime_bench.data.card import DatasetCard
+from prime_bench.data.chunk import Chunk
+from prime_bench.data.lines import BLOCK_BYTES, Lines, read_lines
+from prime_bench.data.manifest import InputFile
+from prime_bench.data.progress import OnProgress, Progress, silent
+from prime_bench.data.source import SourceFile, open_source
+from prime_bench.data.split import RowHash, split_by_hash
+from prime_bench.settings.dataset import DataSettings, LogSettings
+
+_HOURS = pl.Series([f"{hour:02}" for hour in range(24)])
+_FLOAT32_MAX = float(np.finfo(np.float32).max)
+
+
+class Reader:
+    """Reads the sources of one card; `inputs` and `positives` grow by an entry as each file ends."""
+
+    def __init__(
+        self,
+        card: DatasetCard,
+        settings: DataSettings,
+        sources: Sequence[SourceFile],
+        *,
+        block_bytes: int = BLOCK_BYTES,
+        on_progress: OnProgress = silent,
+    ) -> None:
+        self.inputs: list[InputFile] = []
+        self.positives: list[int] = []
+        self._card = card
+        self._settings = settings
+        self._sources = sources
+        self._block_bytes = block_bytes
+        self._on_progress = on_progress
+        self._parser = _Parser(card, settings)
+
+    def chunks(self) -> Iterator[Chunk]:
+        """All rows in file order. Raises DataError, with file and line, for the first fault."""
+        total = sum(source.stored_bytes for source in self._sources)
+        before, rows = 0, 0
+        for source in self._sources:
+            first_row, positives = rows, 0
+            with open_source(source) as stream:
+                for lines in read_lines(
+                    stream.read,
+                    where=source.name,
+                    header=self._card.header,
+                    block_bytes=self._block_bytes,
+                ):
+                    chunk = self._parser.chunk(lines, source)
+                    yield chunk
+                    rows += len(chunk.labels)
+                    positives += int(chunk.labels.sum())
+                    done = before + stream.done_bytes
+                    self._on_progress(Progress(stage="reading", done=done, total=total, rows=rows))
+                self.inputs.append(
+                    InputFile(
+                        path=source.name,
+                        size=source.size,
+                        mtime_ns=source.mtime_ns,
+                        content_bytes=stream.content_bytes,
+                        md5=stream.md5,
+                        sha256=stream.sha256,
+                        rows=rows - first_row,
+                    )
+                )
+            self.positives.append(positives)
+            before += source.stored_bytes
+
+
+class _Parser:
+    """Lines to chunks."""
+
+    def __init__(self, card: DatasetCard, settings: DataSettings) -> None:
+        positions = {column.name: i for i, column in enumerate(card.columns)}
+        self._columns = card.columns
+        self._label = next(i for i, column in enumerate(card.columns) if column.role == "label")
+        self._hours = [positions[c.name] for c in card.fields if c.role == "hour"]
+        self._numeric = [positions[c.name] for c in card.fields if c.role == "numeric"]
+        self._parsed = [
+            i for i, column in enumerate(card.columns) if column.role in ("categorical", "numeric")
+        ]
+        self._categorical = [column.name for column in card.fields if column.role != "numeric"]
+        # One Categories a field, so that a text has the same code in all blocks of all files.
+        self._types: dict[str, pl.DataType] = {
+            column.name: pl.Categorical(pl.Categories.random())
+            if column.role in ("categorical", "hour")
+            else pl.Float64()
+            for column in card.columns
+        }
+        self._log = settings if isinstance(settings, LogSettings) else None
+        self._hash = RowHash(self._log.split_seed) if self._log is not None else None
+
+    def chunk(self, lines: Lines, source: SourceFile) -> Chunk:
+        labels = self._labels(lines, source)
+        hours = {position: _hours(lines, source, position) for position in self._hours}
+        frame = pl.read_csv(
+            lines.content,
+            has_header=False,
+            schema={
+                column.name: self._types[column.name]
+                if column.role in ("categorical", "numeric")
+                else pl.String()
+                for column in self._columns
+            },
+            columns=self._parsed,
+            quote_char=None,
+            # Numbers that are none become null and are reported below, with their line.
+            ignore_errors=True,
+        )
+        assert frame.height == len(labels), (frame.height, len(labels))  # noqa: S101
+        numerics = self._numerics(frame, lines, source)
+        for position, keys in hours.items():
+            name = self._columns[position].name
+            text = _HOURS.gather(keys % 100).alias(name).cast(self._types[name])
+            frame = frame.with_columns(text)
+        return Chunk(
+            categories=frame.select(pl.col(name).fill_null("") for name in self._categorical),
+            numerics=numerics,
+            labels=labels,
+            split=self._split(lines, source, hours),
+        )
+
+    def _labels(self, lines: Lines, source: SourceFile) -> np.ndarray:
+        """(n,) uint8. A label is `0` or `1`; `0.0` and `1.0`, as some tools write them, are taken for the same."""
+        text, start, end = lines.text, lines.starts(self._label), lines.ends[:, self._label]
+        length = end - start
+        digit = text[start]
+        good = ((digit == ord("0")) | (digit == ord("1"))) & ((length == 1) | (length == 3))
+        long = np.flatnonzero(length == 3)
+        good[long] &= (text[start[long] + 1] == ord(".")) & (text[start[long] + 2] == ord("0"))
+        if not good.all():
+            self._refuse(lines, source, int(np.argmin(good)), self._label, "expected 0 or 1")
+        return (digit - ord("0")).astype(np.uint8)
+
+    def _numerics(self, frame: pl.DataFrame, lines: Lines, source: SourceFile) -> np.ndarray:
+        """(n, K) float64, NaN where the field is empty."""
+        numerics = np.empty((frame.height, len(self._numeric)), dtype=np.float64)
+        bad: list[tuple[int, int]] = []
+        for k, position in enumerate(self._numeric):
+            values = frame[self._columns[position].name].to_numpy()
+            empty = lines.starts(position) == lines.ends[:, position]
+            # `raw` stores float32, so what is finite only in float64 is refused as well.
+            faulty = ~empty & ~(np.abs(values) <= _FLOAT32_MAX)
+            if faulty.any():
+                bad.append((int(np.argmax(faulty)), position))
+            numerics[:, k] = values
+        if bad:
+            row, position = min(bad)
+            self._refuse(lines, source, row, position, "expected a finite number or nothing")
+        return numerics
+
+    def _split(self, lines: Lines, source: SourceFile, hours: dict[int, np.ndarray]) -> np.ndarray:
+        n_rows = len(lines.ends)
+        if self._log is None or self._hash is None:
+            return np.full(n_rows, source.split, dtype=np.uint8)
+        if self._log.split == "time":
+            return next(iter(hours.values()))
+        hashes = self._hash(lines.text, lines.starts(0), lines.ends[:, -1])
+        return split_by_hash(hashes, self._log.split_fractions)
+
+    def _refuse(
+        self, lines: Lines, source: SourceFile, row: int, position: int, expected: str
+    ) -> None:
+        _refuse(lines, source, row, position, f"`{self._columns[position].name}`: {expected}")
+
+
+def _hours(lines: Lines, source: SourceFile, position: int) -> np.ndarray:
+    """(n,) int64 YYMMDDHH. Raises DataError for anything else."""
+    start, length = lines.starts(position), lines.ends[:, position] - lines.starts(position)
+    good = length == 8
+    if good.all():
+        digits = lines.text[start[:, None] + np.arange(8)].astype(np.int64) - ord("0")
+        keys = digits @ (10 ** np.arange(7, -1, -1))
+        month, day, hour = keys // 10_000 % 100, keys // 100 % 100, keys % 100
+        good = ((digits >= 0) & (digits <= 9)).all(axis=1)
+        good &= (month >= 1) & (month <= 12) & (day >= 1) & (day <= 31) & (hour <= 23)
+        if good.all():
+            return keys
+    _refuse(lines, source, int(np.argmin(good)), position, "`hour`: expected 8 digits, YYMMDDHH")
+    raise AssertionError("unreachable")
+
+
+def _refuse(lines: Lines, source: SourceFile, row: int, position: int, fault: str) -> None:
+    raise DataError(
+        f"{Path(source.name)}: line {lines.first_line + row}: {fault},"
+        f" found `{lines.field(row, position)[:80]}`"
+    )
