@@ -86,6 +86,8 @@ def _place(fault: Fault, *, path: Path, text: str, changed: Sequence[tuple[str, 
     if any(fault.path[: len(change)] == change for change in changed):
         return f"--set {fault}"
     line = line_of(text, fault.path)
+    if line is None and any(change[: len(fault.path)] == fault.path for change in changed):
+        return f"--set {fault}"  # the change has made the table that is at fault
     return f"{path}:{line}: {fault}" if line else f"{path}: {fault}"
 
 

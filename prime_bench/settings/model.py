@@ -44,7 +44,10 @@ class Settings(pydantic.BaseModel):
             # Strict validation of JSON takes an array for a tuple, but no text for a number.
             return cls.model_validate_json(json.dumps(dict(table), default=str)), []
         except pydantic.ValidationError as error:
-            return None, [_fault(cls, item) for item in error.errors()]
+            faults = [_fault(cls, item) for item in error.errors()]
+        # A list that is too short because of a faulty element is no fault of its own.
+        inside = {fault.path[:length] for fault in faults for length in range(len(fault.path))}
+        return None, [fault for fault in faults if fault.path not in inside]
 
     @classmethod
     def parse(cls, table: Mapping[str, Any], *, where: str) -> Self:

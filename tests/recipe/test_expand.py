@@ -1,0 +1,135 @@
+"""The grid: its order, its narrowing, `on` tables and arms that refine a plug-in."""
+
+import pytest
+
+from prime_bench.base.errors import UsageError
+from prime_bench.recipe.load import load_recipe
+from prime_bench.settings.prime import PrimeConfig
+
+TWO_SETS = """
+[dataset.criteo]
+[backbone.DNN.on.criteo]
+hidden_units = [5]
+embedding_dim = 7
+"""
+
+
+@pytest.fixture
+def grid(write, sound):
+    """2 seeds, 2 data sets, 3 backbones of which one is not built, 2 arms."""
+    return load_recipe(write(sound + "[backbone.FwFM]\nwhatever = 1\n" + TWO_SETS))
+
+
+def test_jobs_come_seed_by_seed_and_the_arms_of_a_pair_side_by_side(grid):
+    expected = [
+        f"{dataset} {backbone} {arm} seed {seed}"
+        for seed in (7, 3)
+        for dataset in ("synthetic", "criteo")
+        for backbone in ("DNN", "DCNv2", "FwFM")
+        for arm in ("dense", "prime")
+    ]
+
+    assert [str(trial) for trial in grid.trials()] == expected
+
+
+def test_a_cut_anywhere_leaves_at_most_one_half_pair(grid):
+    trials = grid.trials()
+    for length in range(len(trials)):
+        pairs = {}
+        for trial in trials[:length]:
+            pairs.setdefault((trial.dataset, trial.backbone, trial.seed), set()).add(trial.arm.name)
+        assert sum(len(arms) == 1 for arms in pairs.values()) <= 1
+
+
+@pytest.mark.parametrize(
+    ("only", "number"),
+    [
+        ([], 24),
+        (["seed=7"], 12),
+        (["seed=7", "seed=3"], 24),
+        (["backbone=DNN"], 8),
+        (["backbone=DNN", "arm=prime"], 4),
+        (["backbone=DNN", "arm=prime", "dataset=criteo", "seed=3"], 1),
+    ],
+)
+def test_only_narrows(grid, only, number):
+    trials = grid.trials(only=only)
+
+    assert len(trials) == number
+    for item in only:
+        key, value = item.split("=")
+        values = {other.split("=")[1] for other in only if other.startswith(f"{key}=")}
+        seen = {str(trial.arm.name if key == "arm" else getattr(trial, key)) for trial in trials}
+        assert seen == values
+        assert value in seen
+
+
+@pytest.mark.parametrize(
+    ("only", "said"),
+    [
+        ("seed", "--only seed: expected KEY=VALUE with KEY one of dataset, backbone, arm, seed"),
+        ("model=DNN", "--only model=DNN: expected KEY=VALUE"),
+        ("backbone=DNM", "--only backbone=DNM: the recipe has no such backbone; did you mean"),
+        ("backbone=AFM", "--only backbone=AFM: the recipe has no such backbone"),
+        ("seed=8", "--only seed=8: the recipe has no such seed"),
+        ("arm=", "--only arm=: the recipe has no such arm"),
+    ],
+)
+def test_only_refuses_what_the_recipe_has_not(grid, only, said):
+    with pytest.raises(UsageError) as caught:
+        grid.trials(only=[only])
+
+    assert caught.value.message.startswith(said)
+
+
+def test_on_tables_hold_on_their_data_set_alone(grid):
+    settings = grid.backbones["DNN"]
+
+    assert settings["synthetic"]["hidden_units"] == [8]
+    assert settings["criteo"]["hidden_units"] == [5]
+    assert settings["criteo"]["embedding_dim"] == 7
+
+
+def test_the_width_of_training_holds_for_every_backbone_that_sets_none(grid):
+    assert grid.backbones["DNN"]["synthetic"]["embedding_dim"] == 4
+    assert {settings["embedding_dim"] for settings in grid.backbones["DCNv2"].values()} == {4}
+
+
+def test_a_backbone_that_is_not_built_is_a_trial_without_settings(grid):
+    trial = grid.trials(only=["backbone=FwFM"])[0]
+
+    assert trial.backbone_settings is None
+    with pytest.raises(ValueError, match="FwFM is not built"):
+        trial.bind("0")
+
+
+def test_arms_refine_plugins(write, sound):
+    arms = (
+        '[arm.prime]\nlabel = "P"\n[arm.narrow]\nplugin = "prime"\nrank = 2\n'
+        '[arm.wide]\nplugin = "prime"\nlabel = "Wide"\nrank = 64\n'
+    )
+    text = sound.replace('"prime"]', '"prime", "narrow", "wide"]') + arms
+
+    dense, prime, narrow, wide = load_recipe(write(text)).arms
+
+    assert (dense.plugin, dense.label, dense.settings) == ("dense", "Dense", {})
+    assert (prime.plugin, prime.label) == ("prime", "P")
+    assert prime.settings == PrimeConfig().plain()
+    assert (narrow.plugin, narrow.label) == ("prime", "narrow")
+    assert narrow.settings == PrimeConfig(rank=2).plain()
+    assert (wide.label, wide.settings["rank"]) == ("Wide", 64)
+
+
+@pytest.mark.parametrize(
+    ("table", "said"),
+    [
+        ("[arm.mine]\nrank = 2\n", "arm.mine: `plugin` is missing"),
+        ('[arm.mine]\nplugin = "prime"\nlabel = 3\n', "arm.mine.label: a text is wanted"),
+        ('[arm.mine]\nplugin = "dense"\nrank = 3\n', "arm.mine.rank: unknown key"),
+    ],
+)
+def test_faulty_arms(write, sound, table, said):
+    with pytest.raises(UsageError) as caught:
+        load_recipe(write(sound.replace('"prime"', '"mine"') + table))
+
+    assert said in caught.value.message

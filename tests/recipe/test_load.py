@@ -1,0 +1,326 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from prime_bench.base.bundled import bundled_folder
+from prime_bench.base.errors import UsageError
+from prime_bench.recipe.load import find_recipe, line_of, load_recipe
+
+FAULTY = """\
+schema = 1
+title = "Faulty"
+sedes = [1]
+seeds = [1, 2, 1]
+arms = ["dense", "prmie", "narrow", "lost"]
+
+[dataset.synthetic]
+
+[training]
+batch_size = "4096"
+max_epoch = 3
+
+[backbone.DNN]
+hidden_units = [400, 400.5]
+net_dropout = 0.1
+
+[backbone.DNN.on.synthetic]
+net_dropout = 2
+
+[backbone.DNN.on.syntetic]
+net_dropout = 0.2
+
+[backbone.DCNv3]
+
+[arm.narrow]
+plugin = "prime"
+ranks = 2
+
+[arm.lost]
+plugin = "apgg"
+
+[arm.spare]
+plugin = "prime"
+
+[report]
+family = [
+  ["prime", "dense"]
+]
+"""
+EXPECTED = [  # line, and what is said there
+    (3, "sedes: unknown key; did you mean `seeds`?"),
+    (4, "seeds: 1 stands 2 times"),
+    (5, "arms: unknown arm `prmie`; did you mean `prime`?"),
+    (10, "training.batch_size: input should be a valid integer"),
+    (11, "training.max_epoch: unknown key; did you mean `max_epochs`?"),
+    (20, "backbone.DNN.on.syntetic: the recipe has no such data set; did you mean `synthetic`?"),
+    (23, "backbone.DCNv3: unknown backbone; did you mean `DCNv2`?"),
+    (27, "arm.narrow.ranks: unknown key; did you mean `rank`?"),
+    (30, "arm.lost.plugin: unknown plug-in `apgg`"),
+    (32, "arm.spare: not in `arms`, so it would never run"),
+    (36, "report.family: `prime` is not in `arms`"),
+]
+
+
+def _message(path, changes=()):
+    with pytest.raises(UsageError) as caught:
+        load_recipe(path, changes=changes)
+    return caught.value.message
+
+
+def test_all_faults_of_a_file_come_in_one_message_with_line_and_key(write):
+    path = write(FAULTY)
+
+    lines = _message(path).splitlines()
+
+    assert len(lines) == len(EXPECTED)
+    for number, text in EXPECTED:
+        assert any(line.startswith(f"{path}:{number}: {text}") for line in lines), (number, lines)
+
+
+def test_a_backbones_fault_is_where_its_key_was_set(write, sound):
+    on = "\n[backbone.DNN.on.synthetic]\nnet_dropout = 2\n"
+    path = write(sound.replace("hidden_units = [8]", "hidden_units = [8, 0.5]", 1) + on)
+
+    lines = _message(path).splitlines()
+
+    assert len(lines) == 2
+    assert lines[0].startswith(f"{path}:14: backbone.DNN.hidden_units.1: ")
+    assert lines[1].startswith(f"{path}:20: backbone.DNN.on.synthetic.net_dropout: ")
+
+
+BROKEN = {  # a fault of the file's frame must not hide that of DNN's key, nor bring others along
+    "schema": ("schema = 1", "schema = 2"),
+    "no schema": ("schema = 1", ""),
+    "title": ('title = "Small"', "title = 3"),
+    "no title": ('title = "Small"', ""),
+    "seed": ("[7, 3]", "[7, true]"),
+    "seeds": ("[7, 3]", "7"),
+    "no seeds": ("seeds = [7, 3]", ""),
+    "arm": ('"prime"]', "3]"),
+    "arms": ('["dense", "prime"]', '"dense"'),
+    "empty arms": ('["dense", "prime"]', "[]"),
+    "training": ("max_epochs = 1", "max_epochs = 0"),
+    "dataset": ("[dataset.synthetic]\nrows = 1000", "[dataset]\nsynthetic = 1"),
+    "no dataset": ("[dataset.synthetic]\nrows = 1000", ""),
+    "backbone": ("[backbone.DCNv2]\nparallel_dnn_hidden_units = [8]", "[backbone]\nDCNv2 = 1"),
+}
+
+
+@pytest.mark.parametrize("case", BROKEN)
+def test_one_fault_hides_no_other(write, sound, case):
+    old, new = BROKEN[case]
+    assert old in sound
+    text = sound.replace(old, new).replace("hidden_units = [8]", "hidden_units = [0]", 1)
+    on = '\n[backbone.DNN.on.synthetic]\nnet_dropout = 0.1\n[arm.prime]\nplugin = "prime"\n'
+    own = '\n[report]\nfamily = [["prime", "dense"]]\n'
+
+    lines = _message(write(text + on + own)).splitlines()
+
+    assert len(lines) == 2, lines
+    assert sum("backbone.DNN.hidden_units.0: " in line for line in lines) == 1
+
+
+def test_no_backbone_is_one_fault(write, sound):
+    assert _message(write(sound.partition("[backbone.DNN]")[0])).endswith("backbone: missing")
+
+
+@pytest.mark.parametrize(
+    "plugin", ["3", "true", '["prime"]', '{ name = "prime" }', '"primes"'], ids=str
+)
+def test_a_plugin_that_is_no_name_is_a_fault(write, sound, plugin):
+    path = write(sound.replace('"prime"', '"mine"') + f"\n[arm.mine]\nplugin = {plugin}\n")
+
+    assert f"{path}:20: arm.mine.plugin: unknown plug-in" in _message(path)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("schema = ", "not valid TOML"),
+        ("a = 1\na = 2", "not valid TOML"),
+        (b"title = '\xff'", "cannot read the recipe"),
+        (b"\x00", "not valid TOML"),
+        ("", "schema: missing"),
+    ],
+)
+def test_a_file_that_is_no_recipe_is_named(tmp_path, text, said):
+    path = tmp_path / "x.toml"
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+
+    message = _message(path)
+
+    assert message.startswith(f"{path}: ")
+    assert said in message
+
+
+def test_the_mark_of_a_windows_editor_is_read_over(tmp_path, sound):
+    path = tmp_path / "marked.toml"
+    path.write_bytes(b"\xef\xbb\xbf" + sound.replace("\n", "\r\n").encode())
+
+    assert len(load_recipe(path).trials()) == 8
+
+
+# ---- finding
+
+
+@pytest.mark.parametrize(
+    "argument", ["main13", "main13.toml", "recipes/main13.toml", "recipes/main13"]
+)
+def test_bundled_recipes_are_found_from_any_folder(tmp_path, monkeypatch, argument):
+    monkeypatch.chdir(tmp_path)
+
+    assert find_recipe(argument) == bundled_folder("recipes") / "main13.toml"
+
+
+def test_a_file_of_the_user_comes_before_a_bundled_one(tmp_path, monkeypatch, sound):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "recipes").mkdir()
+    (tmp_path / "recipes" / "main13.toml").write_text(sound)
+    (tmp_path / "quick").mkdir()
+
+    assert load_recipe("recipes/main13.toml").title == "Small"
+    assert find_recipe("quick") == bundled_folder("recipes") / "quick.toml"
+
+
+@pytest.mark.parametrize(
+    ("argument", "said"),
+    [
+        ("main31", "main31: no such recipe; did you mean `main13`?"),
+        ("elsewhere/main13.toml", "elsewhere/main13.toml: no such recipe; did you mean `main13`?"),
+        ("folder", "folder: a folder, not a recipe"),
+        ("", ".: a folder, not a recipe"),
+    ],
+)
+def test_a_recipe_that_is_not_there(tmp_path, monkeypatch, argument, said):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "folder").mkdir()
+
+    assert _message(argument) == said
+
+
+# ---- --set
+
+
+@pytest.mark.parametrize(
+    ("change", "get", "value"),
+    [
+        ("training.max_epochs=5", lambda r: r.training.max_epochs, 5),
+        ("training.learning_rate = 1e-4", lambda r: r.training.learning_rate, 1e-4),
+        ("training.loss=logit", lambda r: r.training.loss, "logit"),
+        ('training.loss="logit"', lambda r: r.training.loss, "logit"),
+        ("title=a = b", lambda r: r.title, "a = b"),
+        ("seeds=[5]", lambda r: r.seeds, [5]),
+        ("arms=['dense']", lambda r: [arm.name for arm in r.arms], ["dense"]),
+        ("arm.prime.rank=2", lambda r: r.arms[1].settings["rank"], 2),
+        ("dataset.synthetic.rows=5000", lambda r: r.datasets["synthetic"]["rows"], 5000),
+        (
+            "backbone.DNN.batch_norm=true",
+            lambda r: r.backbones["DNN"]["synthetic"]["batch_norm"],
+            True,
+        ),
+        (
+            "backbone.DNN.on.synthetic.hidden_units=[3]",
+            lambda r: r.backbones["DNN"]["synthetic"]["hidden_units"],
+            [3],
+        ),
+        (
+            "training.embedding_dim=6",
+            lambda r: r.backbones["DCNv2"]["synthetic"]["embedding_dim"],
+            6,
+        ),
+    ],
+)
+def test_set_changes_one_key_with_the_type_that_was_written(write, sound, change, get, value):
+    path = write(sound)
+
+    assert get(load_recipe(path)) != value
+    assert get(load_recipe(path, changes=[change])) == value
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ("training.max_epochs", "--set training.max_epochs: expected KEY=VALUE"),
+        ("=3", "--set =3: expected KEY=VALUE"),
+        ("training..x=3", "--set training..x=3: expected KEY=VALUE"),
+        ("title.x=3", "--set title.x=3: `title` is a value, not a table"),
+        ("seeds.0=3", "--set seeds.0=3: `seeds` is a value, not a table"),
+        ("training=3", "--set training: "),
+        (
+            "training.max_epoch=3",
+            "--set training.max_epoch: unknown key; did you mean `max_epochs`?",
+        ),
+        ("training.max_epochs=three", "--set training.max_epochs: input should be a valid integer"),
+        ("training.learning_rate=nan", "--set training.learning_rate: input should be a finite"),
+        (
+            "backbone.DNN.hidden_unit=[3]",
+            "--set backbone.DNN.hidden_unit: unknown key; did you mean",
+        ),
+        ("backbone.DNM.batch_norm=true", "--set backbone.DNM: unknown backbone; did you mean"),
+        ("training.loss=\udcff", "--set 'training.loss=\\udcff': not valid UTF-8"),
+    ],
+)
+def test_a_faulty_change_is_blamed_and_not_the_file(write, sound, change, said):
+    path = write(sound)
+
+    message = _message(path, [change])
+
+    assert message.startswith(said)
+    assert str(path) not in message
+
+
+def test_faults_of_changes_and_file_come_together(write, sound):
+    path = write(sound.replace("max_epochs = 1", "max_epochs = 0"))
+
+    lines = _message(path, ["training.batch_size=1", "seeds=[]"]).splitlines()
+
+    assert [line.partition(": ")[0] for line in sorted(lines)] == [
+        "--set seeds",
+        "--set training.batch_size",
+        f"{path}:11",
+    ]
+
+
+# ---- lines
+
+NESTED = """\
+schema = 1
+family = [
+  ["a"],
+  ["b", "c"]
+]
+after = 1
+[ 'table' . "x" ]   # a comment
+"key" = 1
+sub.deep = 2
+[[list]]
+[table.x.y]
+key = 3
+"""
+
+
+@pytest.mark.parametrize(
+    ("path", "line"),
+    [
+        (("schema",), 1),
+        (("family", "1", "0"), 2),
+        (("after",), 6),
+        (("table", "x"), 7),
+        (("table", "x", "key"), 8),
+        (("table", "x", "nowhere"), 7),
+        (("table", "x", "sub", "deep"), 9),
+        (("list",), 10),
+        (("table", "x", "y", "key"), 12),
+        (("nowhere",), None),
+        ((), None),
+    ],
+)
+def test_the_line_of_a_key(path, line):
+    assert line_of(NESTED, path) == line
+
+
+@given(st.text(), st.lists(st.text(), max_size=3))
+def test_looking_for_a_line_never_fails(text, path):
+    line = line_of(text, path)
+
+    assert line is None or 1 <= line <= len(text.splitlines())

@@ -1,0 +1,96 @@
+"""Each bound of each setting is tried from outside."""
+
+import pytest
+
+from prime_bench.settings.dataset import DataSettings, LogSettings, SyntheticSettings
+from prime_bench.settings.dcnv2 import DCNv2Settings
+from prime_bench.settings.dnn import DNNSettings
+from prime_bench.settings.prime import PrimeConfig
+from prime_bench.settings.residual import ResidualParametersSettings
+from prime_bench.settings.training import TrainSpec
+
+OUTSIDE = [
+    (TrainSpec, "batch_size", 1),
+    (TrainSpec, "learning_rate", 0.0),
+    (TrainSpec, "max_epochs", 0),
+    (TrainSpec, "patience", 0),
+    (TrainSpec, "min_delta", -1e-9),
+    (TrainSpec, "learning_rate_factor", 0.0),
+    (TrainSpec, "learning_rate_factor", 1.1),
+    (TrainSpec, "learning_rate_floor", -1e-9),
+    (TrainSpec, "max_gradient_norm", 0.0),
+    (TrainSpec, "loss", "hinge"),
+    (PrimeConfig, "bags", 0),
+    (PrimeConfig, "experts_per_bag", 0),
+    (PrimeConfig, "rank", 0),
+    (PrimeConfig, "dense_weight", -0.1),
+    (PrimeConfig, "dense_weight", 1.1),
+    (PrimeConfig, "temperature", 0.0),
+    (PrimeConfig, "load_ema", 1.1),
+    (PrimeConfig, "load_bias_step", -1.0),
+    (PrimeConfig, "load_bias_bound", -1.0),
+    (ResidualParametersSettings, "width", 0),
+    (ResidualParametersSettings, "dense_weight", 1.1),
+    (DNNSettings, "embedding_dim", 0),
+    (DNNSettings, "embedding_l2", -1.0),
+    (DNNSettings, "network_l2", -1.0),
+    (DNNSettings, "hidden_units", []),
+    (DNNSettings, "hidden_units", [400, 0]),
+    (DNNSettings, "hidden_units", [400, "400"]),
+    (DNNSettings, "hidden_units", [400, True]),
+    (DNNSettings, "net_dropout", 1.0),
+    (DNNSettings, "net_dropout", -0.1),
+    (DCNv2Settings, "num_cross_layers", 0),
+    (DCNv2Settings, "model_structure", "paralel"),
+    (DCNv2Settings, "parallel_dnn_hidden_units", [0]),
+    (DCNv2Settings, "batch_norm", 1),
+    (DataSettings, "vocabulary", "valid"),
+    (DataSettings, "numeric", "zscore"),
+    (DataSettings, "min_count", 0),
+    (LogSettings, "split_fractions", [0.5, 0.2, 0.2]),
+    (LogSettings, "split_fractions", [0.5, 0.5, 0.0]),
+    (LogSettings, "split_fractions", [0.5, 0.5]),
+    (LogSettings, "split_seed", -1),
+    (SyntheticSettings, "rows", 0),
+    (SyntheticSettings, "strength", -1.0),
+    (SyntheticSettings, "shape", "movielens"),
+]
+
+
+@pytest.mark.parametrize(("model", "key", "value"), OUTSIDE, ids=lambda part: str(part)[:40])
+def test_a_value_outside_its_range_is_a_fault_of_that_key(model, key, value):
+    settings, faults = model.check({key: value})
+
+    assert settings is None
+    assert {fault.path[0] for fault in faults} == {key}
+
+
+@pytest.mark.parametrize("model", sorted({row[0] for row in OUTSIDE}, key=lambda m: m.__name__))
+def test_defaults_are_inside(model):
+    assert model.check(model().plain()) == (model(), [])
+
+
+def test_the_papers_values_are_the_defaults():
+    """Section 4.1 and appendix; what the paper leaves to FuxiCTR is fidelity 11 and 12."""
+    assert PrimeConfig().plain() == {
+        "bags": 4,
+        "experts_per_bag": 8,
+        "rank": 16,
+        "dense_weight": 0.5,
+        "temperature": 1.0,
+        "load_ema": 0.99,
+        "load_bias_step": 0.001,
+        "load_bias_bound": 2.0,
+        "layer_norm": True,
+    }
+    assert TrainSpec().plain() == {
+        "batch_size": 4096,
+        "learning_rate": 0.001,
+        "max_epochs": 100,
+        "patience": 2,
+        "min_delta": 1e-6,
+        "learning_rate_factor": 0.1,
+        "learning_rate_floor": 1e-6,
+        "max_gradient_norm": 10.0,
+        "loss": "probability",
+    }
