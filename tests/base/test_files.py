@@ -63,7 +63,7 @@ def test_a_killed_writer_leaves_the_old_file_or_the_new_one(tmp_path):
 def test_an_error_on_the_way_leaves_neither_the_file_nor_a_part(tmp_path, monkeypatch):
     write_whole(tmp_path / "file", "old")
 
-    def full(descriptor):
+    def full(_descriptor):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(files.os, "fsync", full)
@@ -86,7 +86,7 @@ def test_a_real_full_device_is_an_environment_fault():
 def test_a_path_below_a_file_is_an_environment_fault(tmp_path):
     (tmp_path / "file").touch()
 
-    with pytest.raises(EnvironmentFault, match="not a folder|in the way"):
+    with pytest.raises(EnvironmentFault, match=r"not a folder|in the way"):
         write_whole(tmp_path / "file" / "below", "")
 
 
