@@ -42,7 +42,9 @@ class Progress:
                 visible=True,
             )
         elif event["event"] == "epoch":
-            self._bars.update(self._now, note=f"validation AUC {event['valid_auc']:.4f}")
+            auc = event["valid_auc"]
+            said = "not a number" if auc is None else f"{auc:.4f}"
+            self._bars.update(self._now, note=f"validation AUC {said}")
 
     def outcome(self, outcome: Outcome) -> None:
         """Count a finished job and leave a line for it above the bars."""

@@ -1,0 +1,269 @@
+"""Records survive writing and reading, unfit ones are refused, a claim ends with its process."""
+
+import json
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from prime_bench.base.errors import DataError, EnvironmentFault
+from prime_bench.recipe.job import Job
+from prime_bench.settings.training import TrainSpec
+from prime_bench.store.record import RunRecord
+from prime_bench.store.runs import RECORD, Runs
+
+JOB = Job(
+    fingerprint="f" * 64,
+    backbone="DNN",
+    backbone_settings={"net_dropout": 0.1, "hidden_units": [8, 8]},
+    plugin="dense",
+    plugin_settings={},
+    training=TrainSpec(),
+    seed=2021,
+)
+HOLDER = """
+import sys, time
+from pathlib import Path
+from prime_bench.store.runs import Runs
+with Runs(Path(sys.argv[1])).claim(sys.argv[2]) as mine:
+    print(mine, flush=True)
+    if mine:
+        time.sleep(60)
+"""
+
+
+def _record(job=JOB, **changes):
+    table = {
+        "job_id": job.id,
+        "job": job.plain(),
+        "dataset": "avazu",
+        "arm": "dense",
+        "data_variant": "v" * 64,
+        "data_verified": True,
+        "data_notes": ["größer als 0,1 %"],
+        "pairing": {"initial_weights": "a" * 64, "row_order": "b" * 64},
+        "budget": {
+            "backbone_parameters": 13_395_811,
+            "plugin_parameters": 0,
+            "backbone_macs": 1,
+            "plugin_macs": 0,
+        },
+        "result": {
+            "best_epoch": 1,
+            "epochs": 1,
+            "stopped": "max_epochs",
+            "valid": {"auc": 0.1 + 0.2, "logloss": 1 / 3},
+            "test": {"auc": 0.7612345678901234, "logloss": 5e-324},
+        },
+        "history": [
+            {
+                "epoch": 1,
+                "step": 10,
+                "learning_rate": 1e-3,
+                "train_loss": 0.7,
+                "valid_auc": 0.1 + 0.2,
+                "valid_logloss": 1 / 3,
+                "improved": True,
+                "wall_s": 2.5,
+            }
+        ],
+        "environment": {
+            "commit": None,
+            "dirty": None,
+            "package_version": "0",
+            "python": "3.11.7",
+            "platform": "Linux",
+            "versions": {"torch": "2.13.0"},
+            "device": "a processor",
+            "device_kind": "cpu",
+            "threads": 2,
+            "started": "2026-01-01T00:00:00Z",
+        },
+        "wall_s": 3.5,
+    }
+    return RunRecord.parse({**table, **changes}, where="")
+
+
+@pytest.fixture
+def runs(tmp_path):
+    return Runs(tmp_path / "runs")
+
+
+@pytest.fixture
+def holder(runs):
+    """Another process that holds JOB's claim."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", HOLDER, str(runs.folder), JOB.id],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    with process:
+        assert process.stdout.readline() == "True\n"
+        yield process
+        process.kill()
+
+
+def test_a_record_comes_back_to_the_last_bit(runs):
+    record = _record()
+    runs.put(record)
+
+    assert runs.get(JOB.id) == record
+    assert runs.done(JOB.id)
+    assert runs.records() == [record]
+
+
+def test_a_folder_that_is_not_there_has_no_records(runs):
+    assert runs.records() == []
+    assert runs.get(JOB.id) is None
+    assert not runs.done(JOB.id)
+    assert not runs.started(JOB.id)
+    assert not runs.claimed(JOB.id)
+    assert not runs.folder.exists(), "reading made a folder"
+
+
+def test_records_come_in_order_of_their_ids(runs):
+    records = [_record(JOB.model_copy(update={"seed": seed})) for seed in range(5)]
+    for record in records:
+        runs.put(record)
+
+    assert runs.records() == sorted(records, key=lambda record: record.job_id)
+
+
+def _edited(**changes):
+    return json.dumps({**_record().plain(), **changes})
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "cannot read the record"),
+        (_edited()[:-20], "cannot read the record"),
+        ("\x00" * 100, "cannot read the record"),
+        ("[]", "not a record of schema 1"),
+        ("{}", "not a record of schema 1"),
+        (_edited(record_schema=2), "not a record of schema 1"),
+        (_edited(wall_s="3"), "wall_s: input should be a valid number"),
+        (_edited(wal_s=3), "wal_s: unknown key; did you mean `wall_s`?"),
+        (_edited(job_id="0" * 16), "the record's job has the id"),
+        (_edited(job={**JOB.plain(), "seed": 1}), "the record's job has the id"),
+    ],
+)
+def test_a_broken_record_is_a_data_error_that_names_it(runs, text, said):
+    file = runs.path(JOB.id) / RECORD
+    file.parent.mkdir(parents=True)
+    file.write_text(text)
+
+    with pytest.raises(DataError) as caught:
+        runs.get(JOB.id)
+
+    assert caught.value.message.startswith(f"{file}: ")
+    assert said in caught.value.message
+    assert caught.value.hint
+    with pytest.raises(DataError):
+        runs.records()
+
+
+def test_a_record_in_another_jobs_folder_is_refused(runs):
+    runs.put(_record())
+    shutil.copytree(runs.path(JOB.id), runs.path("0" * 16))
+
+    with pytest.raises(DataError, match=f"has the id {JOB.id}, its folder is 0000000000000000"):
+        runs.get("0" * 16)
+
+
+def test_a_record_below_a_file_is_an_environment_fault(tmp_path):
+    (tmp_path / "file").touch()
+
+    with pytest.raises(EnvironmentFault, match="file"):
+        Runs(tmp_path / "file" / "runs").put(_record())
+    with pytest.raises(EnvironmentFault, match="file"), Runs(tmp_path / "file").claim(JOB.id):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('{"error": "RuntimeError: out of memory"}', "RuntimeError: out of memory"),
+        ("{}", "not readable"),
+        ("[]", "not readable"),
+        ("", "not readable"),
+    ],
+)
+def test_a_failure_is_told_in_a_line(runs, text, said):
+    assert runs.failure(JOB.id) is None
+    runs.path(JOB.id).mkdir(parents=True)
+    (runs.path(JOB.id) / "failure.json").write_text(text)
+
+    assert said in runs.failure(JOB.id)
+
+
+def test_a_claim_is_ours_until_it_ends(runs):
+    with runs.claim(JOB.id) as mine:
+        assert mine
+        assert runs.claimed(JOB.id)
+        with runs.claim("0" * 16) as other:
+            assert other, "another job is free"
+    assert not runs.claimed(JOB.id)
+
+
+@pytest.mark.usefixtures("holder")
+def test_a_claim_of_another_process_holds(runs):
+    assert runs.claimed(JOB.id)
+    with runs.claim(JOB.id) as mine:
+        assert not mine
+    assert runs.claimed(JOB.id), "a try in vain freed the claim"
+
+
+def test_a_claim_ends_with_a_process_that_is_killed(runs, holder):
+    holder.send_signal(signal.SIGKILL)
+    holder.wait()
+
+    assert not runs.claimed(JOB.id)
+    with runs.claim(JOB.id) as mine:
+        assert mine
+
+
+def test_a_claim_waits_out_a_short_look_of_another_process(runs, holder):
+    """`claimed` of a plan elsewhere holds the lock for a moment, which is no claim."""
+    started = time.monotonic()
+    timer = subprocess.Popen(["/bin/sh", "-c", f"sleep 0.3; kill -9 {holder.pid}"])
+    with timer, runs.claim(JOB.id, wait_s=5) as mine:
+        assert mine
+    assert time.monotonic() - started >= 0.25
+
+
+def test_a_done_job_leaves_no_lock_file(runs):
+    with runs.claim(JOB.id):
+        runs.put(_record())
+
+    assert [path.name for path in runs.folder.rglob("*") if path.is_file()] == [RECORD]
+    assert not runs.claimed(JOB.id)
+
+
+def test_an_error_under_a_claim_frees_it(runs):
+    with pytest.raises(RuntimeError), runs.claim(JOB.id):
+        raise RuntimeError
+    with runs.claim(JOB.id) as mine:
+        assert mine
+
+
+def test_one_of_many_processes_gets_the_claim(runs):
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-c", HOLDER, str(runs.folder), JOB.id],
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for _ in range(4)
+    ]
+    try:
+        answers = [process.stdout.readline() for process in processes]
+    finally:
+        for process in processes:
+            process.kill()
+            process.communicate()
+
+    assert sorted(answers) == ["False\n"] * 3 + ["True\n"]
