@@ -27,7 +27,7 @@ def _keep(ctx: click.Context, option: click.Parameter, value: object) -> None:
 
 
 def _setting(flag: str, *, metavar: str, help: str, type: Any = None) -> Callable[[Any], Any]:
-    """A flag that overrides the setting of its name; which data set has which is the card's to say."""
+    """A flag that overrides the setting of its name; which data set has which is up to its card."""
     return click.option(
         flag, type=type, metavar=metavar, help=help, callback=_keep, expose_value=False
     )
@@ -166,7 +166,6 @@ def _write_raw(
     variant: "DataVariant", folder: Path, raw_format: str | None, *, as_json: bool
 ) -> None:
     from prime_bench.cli.preparing import Preparing
-    from prime_bench.data.progress import Progress
     from prime_bench.data.synthetic_raw import write_raw
     from prime_bench.settings.dataset import SyntheticSettings
 
@@ -178,9 +177,7 @@ def _write_raw(
             settings,
             folder,
             raw_format=chosen,
-            on_progress=lambda rows: bars(
-                Progress(stage="making", done=rows, total=settings.rows, rows=rows)
-            ),
+            on_progress=bars,
         )
     if as_json:
         content = {"schema": PREPARE_SCHEMA, "dataset": variant.name, "raw": str(folder)}

@@ -1,4 +1,4 @@
-"""Dataset cards: what a click log looks like, where it can be had, how it is prepared by default."""
+"""Dataset cards: what a log looks like, where it can be had, how it is prepared by default."""
 
 import functools
 import tomllib
@@ -45,7 +45,7 @@ class DatasetCard(Settings):
     name: str
     title: str
     kind: Literal["splits", "log", "generated"]
-    """splits: train, valid and test csv as published; log: one csv, split here; generated: no file."""
+    """splits: train, valid and test csv as published; log: one csv, split here; generated: none."""
     licence: str
     homepage: str
     mirrors: list[str] = []

@@ -1,4 +1,4 @@
-"""A block of raw rows on its way into a table: made by readers and generators, taken by the encoder."""
+"""A block of raw rows on its way into a table: from a reader or generator to the encoder."""
 
 from dataclasses import dataclass
 
@@ -14,8 +14,8 @@ class Chunk:
 
     categories: pl.DataFrame
     """(n, C) columns named as the card's categorical fields, in schema order: pl.String, or one
-    pl.Categorical a field that stays the same in all chunks. A missing value is the empty text; there
-    are no nulls."""
+    pl.Categorical a field that stays the same in all chunks. A missing value is the empty text;
+    there are no nulls."""
     numerics: np.ndarray
     """(n, K) float64, values as written; NaN where missing."""
     labels: np.ndarray

@@ -1,4 +1,4 @@
-"""Values become codes while rows are read: numbers in order of first sight, which only later become ids."""
+"""Values become codes while rows are read: numbers in any order, from which ids are made later."""
 
 from typing import Protocol
 
@@ -27,41 +27,43 @@ class FieldCodes(Protocol):
 
 
 class TextCodes:
-    """Codes of text values: the physical codes of a polars Categorical, which every chunk shares."""
+    """Codes of text values: the physical codes of a polars Categorical that all chunks share."""
 
     def __init__(self, name: str) -> None:
         self.name = name
+        self.n_codes = 0
         self._dtype: pl.Categorical | None = None
         # polars keeps a mapping from text to code only as long as a column uses it.
-        self._anchor = pl.Series(name, [], dtype=pl.String)
-
-    @property
-    def n_codes(self) -> int:
-        """Codes handed out so far."""
-        return len(self.texts())
+        self._anchor: pl.Series | None = None
 
     def encode(self, chunk: Chunk) -> np.ndarray:
         """(n,) int32 codes of the chunk's rows."""
         column = chunk.categories[self.name]
         if self._dtype is None:
             given = column.dtype
-            own = isinstance(given, pl.Categorical) and not given.categories.is_global()
-            self._dtype = given if own else pl.Categorical(pl.Categories.random())
+            if not isinstance(given, pl.Categorical) or given.categories.is_global():
+                given = pl.Categorical(pl.Categories.random())
+            self._dtype = given
         if column.dtype != self._dtype:
             column = column.cast(pl.String).cast(self._dtype)
-        if not len(self._anchor):
+        if len(column) > 0:
             self._anchor = column.head(1)
-        return column.to_physical().to_numpy().astype(np.int32)
+        codes = column.to_physical().to_numpy().astype(np.int32)
+        self.n_codes = max(self.n_codes, int(codes.max(initial=-1)) + 1)
+        return codes
 
     def texts(self) -> pl.Series:
         """The text of each code."""
-        if self._dtype is None:
-            return pl.Series([], dtype=pl.String)
-        return self._dtype.categories.to_series()
+        codes = pl.Series(np.arange(self.n_codes, dtype=np.uint32))
+        return codes.cat.to(self._dtype or pl.Categorical()).cast(pl.String)
 
     def vocabulary(self, counts: np.ndarray, *, min_count: int) -> Vocabulary:
         """Ids by (-count, text)."""
         return by_count(self.texts(), counts, min_count=min_count)
+
+    def n_values(self, counts: np.ndarray, *, min_count: int) -> int:
+        """Values, the missing one apart, with `min_count` or more of (n_codes,) counts."""
+        return int(np.count_nonzero((counts >= min_count) & (self.texts() != "").to_numpy()))
 
 
 class BucketCodes:

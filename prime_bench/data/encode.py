@@ -1,8 +1,8 @@
 """Chunks of raw rows become the arrays of a prepared table, in bounded memory.
 
-Three passes: rows are coded while they are read and wait on disk; codes are counted; ids are written. Codes come
-in any order (polars hands them out in threads), and nothing in the table depends on it: ids follow from the
-vocabulary, which is sorted by count and text.
+Three passes: rows are coded while they are read, and wait on disk; codes are counted; ids are
+written. Codes come in any order (polars hands them out in threads), and nothing in the table
+depends on it: ids follow from the vocabulary, which is sorted by count and text.
 
 Shapes: n rows of a block, C categorical fields, K numeric fields, V values of a field.
 """
@@ -45,7 +45,7 @@ class Encoded:
     rows: SplitCounts
     positives: SplitCounts
     train_values: dict[str, int]
-    """Of each categorical field of the card: values with `train_values_min_count` training rows or more."""
+    """Of each text field: values with `train_values_min_count` training rows or more."""
     outputs: dict[str, str]
     """SHA-256 of each file, by its name in the folder."""
 
@@ -61,8 +61,8 @@ def encode(
 ) -> Encoded:
     """Write arrays, vocabularies and schema of the rows of `chunks` into the empty folder `folder`.
 
-    `fields` are the columns in schema order, with role categorical, hour or numeric. Raises DataError where a
-    split is left without rows.
+    `fields` are the columns in schema order, roles categorical, hour or numeric. Raises DataError
+    where a split is left without rows.
     """
     coders = _coders(fields, settings)
     numeric = [column for column in fields if column.name not in coders]
@@ -79,7 +79,7 @@ def encode(
             for i, (name, coder) in enumerate(coders.items())
         }
         train_values = {
-            name: coder.vocabulary(counted.codes[i][_TRAIN], min_count=train_values_min_count)
+            name: coder.n_values(counted.codes[i][_TRAIN], min_count=train_values_min_count)
             for i, (name, coder) in enumerate(coders.items())
             if isinstance(coder, TextCodes)
         }
@@ -95,7 +95,7 @@ def encode(
         schema=schema,
         rows=_split_counts(counted.rows),
         positives=_split_counts(counted.positives),
-        train_values={name: len(vocabulary.values) for name, vocabulary in train_values.items()},
+        train_values=train_values,
         outputs=dict(sorted(outputs.items())),
     )
 
@@ -129,7 +129,8 @@ class _Splits:
         keys = block.split()
         if not self._split_at:
             return keys.astype(np.uint8)
-        return self._split[np.searchsorted(self._times, keys)]
+        split: np.ndarray = self._split[np.searchsorted(self._times, keys)]
+        return split
 
 
 def _spool_rows(

@@ -1,4 +1,4 @@
-"""Raw bytes to blocks of checked lines: every line has the right number of fields, and nothing else is in it.
+"""Raw bytes to blocks of checked lines: the right number of fields in each, and plain UTF-8 text.
 
 Shapes: n lines of W fields.
 """
@@ -52,7 +52,7 @@ def read_lines(
     header: Sequence[str],
     block_bytes: int = BLOCK_BYTES,
 ) -> Iterator[Lines]:
-    """Checked lines behind the header, block by block. `read` is a stream's, `where` the file's name.
+    """Checked lines behind the header, in blocks; `read` is a stream's, `where` the file's name.
 
     Raises DataError, with file and line, for the first line that is not as it must be.
     """
@@ -73,7 +73,7 @@ def read_lines(
 
 
 def _blocks(read: Callable[[int], bytes], *, where: str, block_bytes: int) -> Iterator[bytes]:
-    """Bytes that end at a line end, read ahead in a thread; a line feed is added where the file has no last one."""
+    """Bytes that end at a line end, read ahead in a thread; the last line feed may be missing."""
     rest = b""
     with ThreadPoolExecutor(max_workers=1) as pool:
         ahead = pool.submit(read, block_bytes)

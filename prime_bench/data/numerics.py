@@ -13,19 +13,20 @@ def log_buckets(values: np.ndarray) -> np.ndarray:
     BARS's rule for Criteo: floor(ln(x)^2) where x > 2, else int(x), which drops the fraction.
     """
     large = values > 2
-    buckets = np.trunc(values)
+    buckets: np.ndarray = np.trunc(values)
     buckets[large] = np.floor(np.log(values[large]) ** 2)
     return buckets
 
 
 def signed_log(values: np.ndarray) -> np.ndarray:
     """sign(x) ln(1 + |x|), missing 0, as float32."""
-    return np.nan_to_num(np.sign(values) * np.log1p(np.abs(values)), nan=0.0).astype(np.float32)
+    return plain(np.sign(values) * np.log1p(np.abs(values)))
 
 
 def plain(values: np.ndarray) -> np.ndarray:
     """The values as float32, missing 0."""
-    return np.nan_to_num(values, nan=0.0).astype(np.float32)
+    filled: np.ndarray = np.nan_to_num(values, nan=0.0).astype(np.float32)
+    return filled
 
 
 @dataclass
@@ -48,16 +49,16 @@ class Ranges:
         self.high = np.fmax(self.high, np.fmax.reduce(values, axis=0, initial=-np.inf))
 
     def scale(self, values: np.ndarray) -> np.ndarray:
-        """(n, K) values in [0, 1] as float32: (x - low) / (high - low), clipped; 0 where missing or constant."""
+        """(n, K) float32: (x - low) / (high - low) cut to [0, 1]; 0 where missing or constant."""
         # Halves, so that the width of a range over nearly all of float64 stays finite.
         width = np.where(self.high > self.low, self.high / 2 - self.low / 2, np.inf)
         low = np.where(self.high >= self.low, self.low, 0.0)
         scaled = (values / 2 - low / 2) / width
-        return np.clip(np.nan_to_num(scaled, nan=0.0), 0.0, 1.0).astype(np.float32)
+        return plain(np.clip(scaled, 0.0, 1.0))
 
 
 def spooled(values: np.ndarray, rule: NumericRule) -> np.ndarray:
-    """The form in which (n, K) values wait for the end of the first pass: only minmax needs them as they are."""
+    """(n, K) values as they wait for the end of the first pass: minmax alone needs the raw ones."""
     if rule == "minmax":
         return values.astype(np.float64)
     return signed_log(values) if rule == "log1p" else plain(values)

@@ -41,8 +41,8 @@ def prepare(
 
     `source` is what `--from` names; None for generated data, and to take a table that is there.
     `say` gets messages for the user. Raises DataError for unfit files, EnvironmentFault where none
-    were named or the disk fails. After an error, or killed at any moment, there is no new table, and
-    the old one stays if there was one.
+    were named or the disk fails. After an error, or killed at any moment, there is no new table,
+    and the old one stays if there was one.
     """
     sources = find_sources(variant.card, source) if source is not None else []
     folder = variant.folder(data_dir)

@@ -1,7 +1,6 @@
-"""A folder that is whole or absent: made hidden, renamed at the end, and swept up after a killed run."""
+"""A folder that is whole or absent: made hidden, renamed at the end, swept after a killed run."""
 
 import contextlib
-import os
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -36,7 +35,7 @@ def sole_writer(folder: Path, *, say: Callable[[str], None]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def replacing(folder: Path) -> Iterator[Path]:
-    """A hidden new folder beside `folder`, which takes its place at the end, and vanishes after an error.
+    """A hidden new folder beside `folder`, which takes its place, or vanishes after an error.
 
     To be used by the sole writer.
     """
@@ -75,7 +74,7 @@ def _locked(folder: Path, *, say: Callable[[str], None]) -> Iterator[None]:
     try:
         yield
     finally:
-        # While it is still held: whoever waits for it sees that the file is gone and makes a new one.
+        # While it is held: whoever waits for it sees that the file is gone, and makes a new one.
         path.unlink(missing_ok=True)
         lock.release()
 
@@ -92,4 +91,4 @@ def _sweep(parent: Path, *, ours: str) -> None:
             lock = filelock.FileLock(parent / (_LOCK + name))
             with lock.acquire(timeout=0):
                 shutil.rmtree(path, ignore_errors=True)
-                os.unlink(lock.lock_file)
+                Path(lock.lock_file).unlink()

@@ -3,17 +3,17 @@
 from collections.abc import Mapping, Sequence
 
 from prime_bench.data.card import DatasetCard
-from prime_bench.data.chunk import SPLITS
 from prime_bench.data.manifest import InputFile
 
 
 def differences(
     card: DatasetCard, inputs: Sequence[InputFile], positives: Sequence[int]
 ) -> list[str]:
-    """A line for each digest, number of rows or number of positives that is not the card's; SPLITS' order."""
+    """A line for each digest or number of rows that is not the card's; inputs in SPLITS' order."""
     lines = []
-    for split, file, positive in zip(SPLITS, inputs, positives, strict=True):
-        expected = card.files[split]
+    for (split, expected), file, positive in zip(
+        card.files.items(), inputs, positives, strict=True
+    ):
         for what, wanted, found in (
             ("md5", expected.md5, file.md5),
             ("rows", f"{expected.rows:,}", f"{file.rows:,}"),
@@ -26,11 +26,11 @@ def differences(
 
 def likely_cause(card: DatasetCard, inputs: Sequence[InputFile], positives: Sequence[int]) -> str:
     """Why the files differ from the published ones."""
-    expected = [card.files[split] for split in SPLITS]
-    known = {file.md5: split for split, file in zip(SPLITS, expected, strict=True)}
+    expected = list(card.files.values())
+    known = {file.md5: split for split, file in card.files.items()}
     moved = [
         f"{split}.csv holds the published {known[file.md5]}.csv"
-        for split, file in zip(SPLITS, inputs, strict=True)
+        for split, file in zip(card.files, inputs, strict=True)
         if known.get(file.md5, split) != split
     ]
     if moved:

@@ -24,7 +24,7 @@ _FLOAT32_MAX = float(np.finfo(np.float32).max)
 
 
 class Reader:
-    """Reads the sources of one card; `inputs` and `positives` grow by an entry as each file ends."""
+    """Reads the sources of one card; `inputs` and `positives` get an entry as each file ends."""
 
     def __init__(
         self,
@@ -132,7 +132,7 @@ class _Parser:
         )
 
     def _labels(self, lines: Lines, source: SourceFile) -> np.ndarray:
-        """(n,) uint8. A label is `0` or `1`; `0.0` and `1.0`, as some tools write them, are taken for the same."""
+        """(n,) uint8. A label is `0` or `1`; some tools write `0.0` and `1.0` instead."""
         text, start, end = lines.text, lines.starts(self._label), lines.ends[:, self._label]
         length = end - start
         digit = text[start]
@@ -141,7 +141,8 @@ class _Parser:
         good[long] &= (text[start[long] + 1] == ord(".")) & (text[start[long] + 2] == ord("0"))
         if not good.all():
             self._refuse(lines, source, int(np.argmin(good)), self._label, "expected 0 or 1")
-        return (digit - ord("0")).astype(np.uint8)
+        labels: np.ndarray = (digit - ord("0")).astype(np.uint8)
+        return labels
 
     def _numerics(self, frame: pl.DataFrame, lines: Lines, source: SourceFile) -> np.ndarray:
         """(n, K) float64, NaN where the field is empty."""

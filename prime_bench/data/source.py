@@ -1,4 +1,4 @@
-"""Where raw files are: plain csv, .gz, or inside a .zip; opened as one kind of stream, digested while read."""
+"""Where raw files are: plain csv, .gz, or inside a .zip; read as one kind of stream, with digests."""
 
 import contextlib
 import gzip
@@ -45,9 +45,9 @@ class SourceFile:
 
 
 def find_sources(card: DatasetCard, path: Path) -> list[SourceFile]:
-    """The csv files of `card` at `path`: a file for a log; a folder or .zip for published splits, in SPLITS' order.
+    """The csv files of `card` at `path`: one for a log, three in SPLITS' order for splits.
 
-    Raises DataError where they are not there.
+    `path` is a file, or else a folder or .zip. Raises DataError where they are not there.
     """
     with reading(path):
         path.stat()
@@ -139,7 +139,7 @@ class Stream:
         self._sha256 = hashlib.sha256()
 
     def read(self, n_bytes: int) -> bytes:
-        """Up to `n_bytes`, nothing at the end. Raises DataError for a file that cannot be unpacked."""
+        """Up to `n_bytes`, none at the end. Raises DataError for a file that cannot be unpacked."""
         with reading(Path(self.source.name)):
             piece = self._content.read(n_bytes)
         self.content_bytes += len(piece)

@@ -13,10 +13,11 @@ _EVEN = np.uint64(0x9E3779B97F4A7C15)
 
 
 def mix(words: np.ndarray) -> np.ndarray:
-    """The finaliser of SplitMix64 over (n,) uint64: every input bit moves every output bit; a bijection."""
-    mixed = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    """The finaliser of SplitMix64 over (n,) uint64: a bijection that moves every output bit."""
+    mixed: np.ndarray = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return mixed ^ (mixed >> np.uint64(31))
+    mixed ^= mixed >> np.uint64(31)
+    return mixed
 
 
 class RowHash:
@@ -51,7 +52,7 @@ class RowHash:
 
 
 def split_by_hash(hashes: np.ndarray, fractions: Sequence[float]) -> np.ndarray:
-    """Splits (n,) uint8 of (n,) uint64 hashes: the hash as a number in [0, 1) against the cumulated fractions."""
+    """Splits (n,) uint8 of (n,) uint64 hashes, as numbers in [0, 1) between summed fractions."""
     train, valid, _ = fractions
     cuts = [int(train * 2**53), int((train + valid) * 2**53)]
     return np.searchsorted(
@@ -60,9 +61,9 @@ def split_by_hash(hashes: np.ndarray, fractions: Sequence[float]) -> np.ndarray:
 
 
 def split_by_time(rows_at: Mapping[int, int], fractions: Sequence[float]) -> dict[int, int]:
-    """The split of each time: earliest first, each cut where the rows before it come nearest to their share.
+    """The split of each time: earliest first, cut where the rows before are nearest to their share.
 
-    `rows_at` has the rows of each time. Raises DataError where the times are too few for three splits.
+    `rows_at` has the rows of each time. Raises DataError where the times are too few.
     """
     times = sorted(rows_at)
     if len(times) < 3:

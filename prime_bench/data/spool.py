@@ -44,7 +44,7 @@ class Block:
 
 
 class Spool:
-    """Blocks of coded rows in a folder of their own; plain reads and writes, so nothing stays in memory."""
+    """Blocks of coded rows in a folder of their own; plain reads and writes, not mapped memory."""
 
     def __init__(
         self, folder: Path, *, n_codes: int, n_numerics: int, numeric_dtype: type[np.floating]

@@ -18,7 +18,7 @@ class Split:
     """N rows in file order; read-only memory maps."""
 
     ids: np.ndarray
-    """(N, C) int32, a column a categorical field: 0 (PAD) to vocabulary_size - 1 (out-of-vocabulary)."""
+    """(N, C) int32, a categorical field a column: PAD 0, last id (out-of-vocabulary) V - 1."""
     numerics: np.ndarray
     """(N, K) float32, a column a numeric field."""
     labels: np.ndarray

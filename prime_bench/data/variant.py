@@ -43,7 +43,7 @@ class DataVariant:
         return data_dir / f"{self.name}-{self.digest[:8]}"
 
     def manifest(self, data_dir: Path) -> Manifest | None:
-        """The table's manifest, None where it is not prepared. Raises DataError for an unfit one."""
+        """The table's manifest, None where there is none. Raises DataError for an unfit one."""
         folder = self.folder(data_dir)
         return Manifest.read(folder) if (folder / MANIFEST_NAME).is_file() else None
 
@@ -62,8 +62,8 @@ class DataVariant:
 def resolve(name: str, overrides: Mapping[str, Any], *, where: str = "") -> DataVariant:
     """The variant of card `name` under its defaults and `overrides`.
 
-    Raises UsageError, with paths below `where`, for an unknown name, key or value, and for a key that
-    has no effect.
+    Raises UsageError, with paths below `where`, for an unknown name, key or value, and for a key
+    that has no effect.
     """
     card = load_card(name)
     settings = _parse(card, overrides, where=where)

@@ -1,4 +1,4 @@
-"""How a click log becomes a prepared table: defaults come from a card, a recipe or flag overrides."""
+"""How a click log becomes a prepared table: a card gives defaults, recipes and flags override."""
 
 from typing import Annotated, Literal
 
@@ -9,7 +9,7 @@ from prime_bench.settings.model import Settings
 NumericRule = Literal["raw", "log_bucket", "log1p", "minmax"]
 """What becomes of a numeric field (decision 4).
 
-raw: the value, missing 0. log_bucket: floor(ln(x)^2) above 2, else int(x), then a categorical value.
+raw: the value, missing 0. log_bucket: floor(ln(x)^2) above 2, else int(x), and then categorical.
 log1p: sign(x) ln(1 + |x|), missing 0. minmax: scaled by the range of the training rows, clipped to
 [0, 1], missing 0, a constant column 0.
 """
@@ -28,7 +28,7 @@ class DataSettings(Settings):
     """Keys of every data set."""
 
     vocabulary: Literal["all", "train"] = "all"
-    """Whose values get an id: rows of all three splits, or training rows alone. No label is used."""
+    """Whose values get an id: rows of all splits, or training rows alone. No label is used."""
     numeric: NumericRule = "raw"
     """What becomes of the numeric fields."""
     min_count: int = pydantic.Field(1, ge=1)
