@@ -46,3 +46,5 @@ class JobRequest(Settings):
     """Folder that holds one folder a job."""
     device: str = "auto"
     """`auto`, `cpu`, `cuda` or `cuda:<index>`."""
+    threads: int | None = None
+    """Threads of one operation on the CPU; None leaves torch's own choice."""

@@ -38,33 +38,37 @@ class Validation(Settings):
     """Optimiser steps so far."""
     learning_rate: float
     """The rate of the epoch that this validation closes."""
-    train_loss: float
-    """Mean of the batches' losses over the epoch, L2 not included."""
-    valid_auc: float
-    valid_logloss: float
+    train_loss: float | None
+    """Mean of the batches' losses over the epoch, L2 not included; None where it is not finite."""
+    valid_auc: float | None
+    """None, as `valid_logloss`, where a prediction is not a number."""
+    valid_logloss: float | None
     improved: bool
     wall_s: float
     """Seconds since the run's first step."""
 
 
 class Score(Settings):
-    """Metrics of one split at the best weights."""
+    """Metrics of one split at the best weights; None where a prediction is not a number."""
 
-    auc: float
-    logloss: float
+    auc: float | None
+    logloss: float | None
 
 
 class Result(Settings):
     """What the run found."""
 
-    best_epoch: int
+    best_epoch: int | None
+    """None where no validation had an AUC: the scores are then those of the last weights."""
     epochs: int
     """Epochs that were run."""
     stopped: Literal["patience", "max_epochs"]
     valid: Score
     test: Score
     degenerate: str | None = None
-    """Why the run is no sound measurement (constant output, AUC 0.5), or None."""
+    """Why the run is no sound measurement (constant output, AUC 0.5, NaN), or None."""
+    notes: list[str] = []
+    """What else a reader may ask about (a last batch of one row joined the batch before it)."""
 
 
 class Pairing(Settings):

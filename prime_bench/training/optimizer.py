@@ -41,6 +41,8 @@ class Optimizer:
             )
             if factor > 0
         ]
+        self.steps = 0
+        """Steps so far."""
         # Fused Adam is one pass over a table of tens of millions of numbers in place of a dozen.
         self._adam = torch.optim.Adam(self._parameters, lr=spec.learning_rate, fused=True)
 
@@ -61,6 +63,7 @@ class Optimizer:
         self._add_penalties()
         nn.utils.clip_grad_norm_(self._parameters, self._max_norm)
         self._adam.step()
+        self.steps += 1
         return loss.detach()
 
     def _add_penalties(self) -> None:

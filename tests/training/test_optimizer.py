@@ -218,11 +218,18 @@ def test_the_network_penalty_covers_the_plugin(schema, make_split, make_job):
 
 
 class Fixed(torch.nn.Module):
-    """Stands in for an arm whose probability is its parameter."""
+    """Stands in for an arm whose probability is its parameter, and which has one without use."""
 
     def __init__(self, p):
         super().__init__()
         self.p = torch.nn.Parameter(torch.tensor(p))
+        self.idle = torch.nn.Parameter(torch.tensor([2.0]))
+
+    def embedding_parameters(self):
+        return []
+
+    def network_parameters(self):
+        return [self.p, self.idle]
 
     def forward(self, ids, numerics):  # noqa: ARG002
         return self.p
@@ -235,6 +242,14 @@ def test_logs_are_clamped_at_100_as_torch_does():
     loss.backward()
     assert loss.item() == 100.0
     assert torch.isfinite(model.p.grad).all()
+
+
+def test_the_penalty_moves_a_parameter_that_the_loss_does_not_use():
+    model = Fixed([0.3, 0.6])
+    batch = Batch(torch.zeros(2, 1), torch.zeros(2, 1), torch.tensor([1, 0], dtype=torch.uint8))
+    Optimizer(model, TrainSpec(), penalty=Penalty(embedding=0.0, network=0.1)).step(batch)
+    assert model.idle.grad.item() == pytest.approx(0.2)
+    assert model.idle.item() == pytest.approx(2.0 - 1e-3)
 
 
 @pytest.mark.parametrize("plugin", ["dense", "prime", "residual_parameters"])

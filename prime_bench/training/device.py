@@ -1,0 +1,50 @@
+"""Which device a job runs on, and the arithmetic that every job is promised."""
+
+import platform
+from pathlib import Path
+
+import torch
+
+from prime_bench.base.errors import EnvironmentFault, UsageError
+
+_CPU_INFO = Path("/proc/cpuinfo")
+
+
+def resolve_device(name: str) -> torch.device:
+    """`auto` (cuda where there is one), `cpu`, `cuda` or `cuda:<index>`.
+
+    Raises UsageError for another text, EnvironmentFault for a device that is not there.
+    """
+    n_devices = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    if name == "cpu" or (name == "auto" and n_devices == 0):
+        return torch.device("cpu")
+    kind, _, index = name.partition(":")
+    if name not in ("auto", "cuda") and not (kind == "cuda" and index.isdecimal()):
+        raise UsageError(f"no device `{name}`", hint="devices: auto, cpu, cuda, cuda:<index>")
+    number = int(index or 0)
+    if number >= n_devices:
+        raise EnvironmentFault(
+            f"device {name} is not there: torch {torch.__version__} sees {n_devices} CUDA devices",
+            hint="use `auto` or `cpu`, or install a torch build for this machine's driver",
+        )
+    return torch.device("cuda", number)
+
+
+def fix_arithmetic(*, threads: int) -> None:
+    """Full float32 products (no TF32), cuDNN's deterministic kernels, `threads` CPU threads."""
+    torch.set_num_threads(threads)
+    torch.set_float32_matmul_precision("highest")
+    torch.backends.cudnn.allow_tf32 = False
+    torch.backends.cudnn.deterministic = True
+    torch.backends.cudnn.benchmark = False
+
+
+def device_name(device: torch.device) -> str:
+    """The device as its vendor prints it."""
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    if _CPU_INFO.is_file():
+        for line in _CPU_INFO.read_text(encoding="utf-8", errors="replace").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()

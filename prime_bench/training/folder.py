@@ -1,0 +1,64 @@
+"""The files of one job while it runs. `record.json`, which ends it, is the store's."""
+
+import json
+import traceback
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from prime_bench.base.files import write_whole, writing
+from prime_bench.store.record import Validation
+from prime_bench.store.runs import FAILURE
+
+CONFIG = "config.json"
+ENVIRONMENT = "environment.json"
+HISTORY = "history.jsonl"
+CHECKPOINT = "checkpoint.safetensors"
+TEST = "test.json"
+LOG = "log.txt"
+_OURS = (CONFIG, ENVIRONMENT, HISTORY, CHECKPOINT, TEST, LOG, FAILURE, "predictions.npz", ".part-*")
+
+
+class JobFolder:
+    """Writes below `path`. Raises EnvironmentFault where that cannot be done."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def empty(self) -> None:
+        """Make the folder, or take out what an earlier, unfinished try has left in it."""
+        with writing(self.path):
+            self.path.mkdir(parents=True, exist_ok=True)
+            for pattern in _OURS:
+                for file in self.path.glob(pattern):
+                    file.unlink()
+
+    def write(self, name: str, table: Mapping[str, Any]) -> None:
+        """Write a JSON file, whole."""
+        write_whole(self.path / name, json.dumps(table, indent=2, allow_nan=False) + "\n")
+
+    def add_validation(self, validation: Validation) -> None:
+        """Append a line to the history; a run that is killed keeps the lines it has written."""
+        self._append(HISTORY, json.dumps(validation.plain(), allow_nan=False))
+
+    def log(self, text: str) -> None:
+        """Append to the log, with the time in UTC."""
+        now = datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S")
+        self._append(LOG, f"{now} {text}")
+
+    def fail(self, error: Exception) -> None:
+        """Say why there will be no record: the error's first line, and all of it."""
+        trace = "".join(traceback.format_exception(error))
+        self.log(f"failed\n{trace}")
+        self.write(FAILURE, {"error": one_line(error), "traceback": trace})
+
+    def _append(self, name: str, line: str) -> None:
+        with writing(self.path / name), (self.path / name).open("a", encoding="utf-8") as file:
+            file.write(line + "\n")
+
+
+def one_line(error: Exception) -> str:
+    """The error in one line: its type and the first line of what it says."""
+    lines = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__

@@ -1,0 +1,86 @@
+"""Where and with what a job runs: commit, versions, device, threads, start."""
+
+import functools
+import importlib.metadata
+import os
+import platform
+import subprocess
+from datetime import UTC, datetime
+from pathlib import Path
+
+import torch
+
+import prime_bench
+from prime_bench.store.record import Environment
+from prime_bench.training.device import device_name
+
+# What can change a number of a run or of the table that it reads.
+_PACKAGES = ("torch", "fuxictr", "numpy", "safetensors", "pydantic", "polars", "scipy")
+_GIT_TIMEOUT_S = 30
+
+
+def environment(device: torch.device) -> Environment:
+    """The record of this process's surroundings, now."""
+    commit, dirty = checkout(Path(prime_bench.__file__).resolve().parent)
+    return Environment(
+        commit=commit,
+        dirty=dirty,
+        package_version=prime_bench.__version__,
+        python=platform.python_version(),
+        platform=platform.platform(),
+        versions=_versions(),
+        device=device_name(device),
+        device_kind="cuda" if device.type == "cuda" else "cpu",
+        threads=torch.get_num_threads(),
+        started=datetime.now(UTC).isoformat(timespec="seconds"),
+    )
+
+
+@functools.cache
+def checkout(package: Path) -> tuple[str | None, bool | None]:
+    """The commit that holds the folder `package`, and whether the folder differs from it.
+
+    (None, None) where git does not track the package's own files: a site-packages folder inside
+    some other project's repository says nothing about the package. Read once a process: what is
+    imported does not change with the files.
+    """
+    if not _git(package, "ls-files", "--", "__init__.py"):
+        return None, None
+    commit = _git(package, "rev-parse", "HEAD")
+    changes = _git(package, "status", "--porcelain", "--untracked-files=all", "--", ".")
+    if not commit or changes is None:
+        return None, None
+    return commit, bool(changes)
+
+
+def _git(folder: Path, *arguments: str) -> str | None:
+    """What git prints in `folder`; None where it fails or is not there."""
+    # Variables of a hook or a caller that name another repository must not answer for this one.
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    try:
+        done = subprocess.run(
+            ["git", *arguments],
+            cwd=folder,
+            # Reading must not take the lock that a user's own git command may need.
+            env=clean | {"GIT_OPTIONAL_LOCKS": "0"},
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=_GIT_TIMEOUT_S,
+            check=True,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout.strip()
+
+
+@functools.cache
+def _versions() -> dict[str, str]:
+    found = {}
+    for name in _PACKAGES:
+        try:
+            found[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    # The distribution's version may lack the build (`+cu126`), and so does not say with which CUDA.
+    return found | {"torch": torch.__version__}

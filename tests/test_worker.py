@@ -1,0 +1,464 @@
+"""The worker: a job in, a record out; its process, its failures, and what a kill leaves behind."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from prime_bench import worker
+from prime_bench.base.errors import DataError, EnvironmentFault, UsageError
+from prime_bench.catalog import BACKBONES, PLUGINS
+from prime_bench.data.manifest import Manifest, SplitCounts
+from prime_bench.data.schema import Field, Schema
+from prime_bench.recipe.job import Job, JobRequest
+from prime_bench.settings.training import TrainSpec
+from prime_bench.store.record import Environment
+from prime_bench.store.runs import Runs
+from prime_bench.training.batches import row_order, row_order_digest
+from prime_bench.training.checkpoint import load_weights
+from prime_bench.training.metrics import auc
+from prime_bench.worker import JobTaken, run_job
+
+SIZES = (9, 14, 6)
+ROWS = {"train": 321, "valid": 150, "test": 140}
+FILES = {
+    *("config.json", "environment.json", "history.jsonl", "checkpoint.safetensors"),
+    *("test.json", "log.txt", "record.json"),
+}
+
+
+def write_table(folder, *, fingerprint="f" * 64, rows=ROWS, spoil=None):
+    """A prepared table, written file by file as `prepare` leaves it."""
+    random = np.random.default_rng(3)
+    folder.mkdir(exist_ok=True)
+    positives = {}
+    for name, n in rows.items():
+        ids = np.stack([random.integers(1, size, n) for size in SIZES], axis=1).astype(np.int32)
+        numerics = random.normal(size=(n, 1)).astype(np.float32)
+        logit = 1.5 * (ids[:, 0] % 3 - 1) + (2 * (ids[:, 1] % 2) - 1) * numerics[:, 0] - 0.5
+        labels = (random.random(n) < 1 / (1 + np.exp(-logit))).astype(np.uint8)
+        if spoil is not None:
+            spoil(name, numerics, labels)
+        for part, array in (("ids", ids), ("numerics", numerics), ("labels", labels)):
+            np.save(folder / f"{name}.{part}.npy", array)
+        positives[name] = int(labels.sum())
+    fields = [
+        Field(name=f"c{i}", kind="categorical", vocabulary_size=v) for i, v in enumerate(SIZES)
+    ]
+    schema = Schema(fields=[*fields, Field(name="n0", kind="numeric")])
+    (folder / "schema.json").write_text(json.dumps(schema.plain()))
+    Manifest(
+        dataset="tiny",
+        settings={},
+        variant="variant",
+        fingerprint=fingerprint,
+        verified=False,
+        notes=["made by a test"],
+        rows=SplitCounts(**rows),
+        positives=SplitCounts(**positives),
+        n_fields=4,
+        vocabulary_total=sum(SIZES),
+        inputs=[],
+        outputs={},
+        versions={},
+    ).write(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory):
+    return write_table(tmp_path_factory.mktemp("data") / "tiny-12345678")
+
+
+@pytest.fixture
+def make_request(table, tmp_path):
+    def make(plugin="prime", *, seed=2021, fingerprint="f" * 64, table=table, **training):
+        backbone = {"embedding_dim": 4, "hidden_units": [16, 8], "net_dropout": 0.1}
+        small = {"prime": {"bags": 2, "experts_per_bag": 3, "rank": 2}}.get(plugin, {})
+        spec = {"batch_size": 32, "learning_rate": 0.02, "max_epochs": 4, **training}
+        job = Job(
+            fingerprint=fingerprint,
+            backbone="DNN",
+            backbone_settings=BACKBONES["DNN"].settings.parse(backbone, where="").plain(),
+            plugin=plugin,
+            plugin_settings=PLUGINS[plugin].settings.parse(small, where="").plain(),
+            training=TrainSpec.parse(spec, where=""),
+            seed=seed,
+        )
+        return JobRequest(
+            job=job,
+            dataset="tiny",
+            arm=plugin,
+            table=str(table),
+            runs=str(tmp_path / "runs"),
+            device="cpu",
+            threads=1,
+        )
+
+    return make
+
+
+def folder_of(request):
+    return Path(request.runs) / request.job.id
+
+
+def result_of(record):
+    """All of a record that a repeated run must give again."""
+    history = [v.model_copy(update={"wall_s": 0.0}) for v in record.history]
+    return record.result, history, record.pairing, record.budget
+
+
+class TestRunJob:
+    def test_a_record_and_its_folder(self, make_request):
+        request, events = make_request(), []
+        record = run_job(request, events.append)
+        folder = folder_of(request)
+
+        assert {path.name for path in folder.iterdir()} == FILES
+        assert Runs(Path(request.runs)).get(request.job.id) == record
+        assert (record.dataset, record.arm, record.data_variant) == ("tiny", "prime", "variant")
+        assert (record.data_verified, record.data_notes) == (False, ["made by a test"])
+        assert json.loads((folder / "config.json").read_text()) == {
+            "job_id": request.job.id,
+            **request.plain(),
+        }
+        lines = [json.loads(line) for line in (folder / "history.jsonl").read_text().splitlines()]
+        assert lines == [validation.plain() for validation in record.history]
+        environment = json.loads((folder / "environment.json").read_text())
+        assert Environment.parse(environment, where="") == record.environment
+        test = json.loads((folder / "test.json").read_text())
+        assert test == {"rows": 140, **record.result.test.plain()}
+        assert [e for e in events if e["event"] == "epoch"] == [
+            {"event": "epoch", "job_id": request.job.id, **line} for line in lines
+        ]
+        assert {e["event"] for e in events} == {"progress", "epoch"}
+
+    def test_the_scores_are_those_of_the_checkpoint(self, make_request, table):
+        request = make_request()
+        record = run_job(request, lambda _: None)
+        opened = worker.PreparedTable.open(table)
+        arm = worker.build_arm(request.job, opened.schema).arm
+        arm.load_state_dict(load_weights(folder_of(request) / "checkpoint.safetensors"))
+        arm.eval()
+        for name in ("valid", "test"):
+            split = opened.split(name)
+            with torch.no_grad():
+                p = arm(torch.from_numpy(split.ids.copy()), torch.from_numpy(split.numerics.copy()))
+            found = getattr(record.result, name)
+            assert found.auc == pytest.approx(auc(split.labels, p.numpy()), abs=1e-9)
+        best = record.history[record.result.best_epoch - 1]
+        assert record.result.valid.auc == best.valid_auc
+        assert record.result.test.auc > 0.6
+        assert record.result.degenerate is None
+
+    def test_budget_pairing_and_note(self, make_request):
+        record = run_job(make_request(), lambda _: None)
+        # 4 (29 + 1) embeddings, MLP 16 -> 16 -> 8 -> 1; PRIME E (q + 1)(d + 1) and Eq. 24.
+        assert record.budget.backbone_parameters == 120 + (256 + 16) + (128 + 8) + (8 + 1)
+        assert record.budget.plugin_parameters == 6 * 3 * 17
+        assert record.budget.backbone_macs == 256 + 128 + 8
+        assert record.budget.plugin_macs == 6 * 16 + 6 * 2 * 17
+        dense = run_job(make_request("dense"), lambda _: None)
+        assert dense.pairing == record.pairing
+        assert dense.pairing.row_order == row_order_digest(row_order(321, seed=2021, epoch=1))
+        assert record.result.notes == [
+            "the last training row of an epoch joined the batch before it"
+        ]
+        assert run_job(make_request(batch_size=48), lambda _: None).result.notes == []
+        assert record.history[0].step == 10
+
+    def test_two_runs_are_bitwise_equal(self, make_request, tmp_path):
+        request = make_request()
+        again = request.model_copy(update={"runs": str(tmp_path / "again")})
+        assert result_of(run_job(request, lambda _: None)) == result_of(
+            run_job(again, lambda _: None)
+        )
+        one, two = (folder_of(r) / "checkpoint.safetensors" for r in (request, again))
+        assert one.read_bytes() == two.read_bytes()
+
+    def test_a_finished_or_taken_job_is_left_alone(self, make_request):
+        request = make_request(max_epochs=1)
+        run_job(request, lambda _: None)
+        written = {p.name: p.stat().st_mtime_ns for p in folder_of(request).iterdir()}
+        with pytest.raises(JobTaken):
+            run_job(request, lambda _: None)
+        assert written == {p.name: p.stat().st_mtime_ns for p in folder_of(request).iterdir()}
+        other = make_request(seed=1)
+        with Runs(Path(other.runs)).claim(other.job.id), pytest.raises(JobTaken):
+            run_job(other, lambda _: None)
+        assert not folder_of(other).exists()
+
+    def test_what_a_killed_run_left_is_taken_out(self, make_request):
+        request = make_request(max_epochs=1)
+        folder = folder_of(request)
+        folder.mkdir(parents=True)
+        for name in ("history.jsonl", "log.txt", "failure.json", "test.json", ".part-abc"):
+            (folder / name).write_text("left behind\n")
+        run_job(request, lambda _: None)
+        assert {path.name for path in folder.iterdir()} == FILES
+        assert "left behind" not in (folder / "history.jsonl").read_text()
+
+    def test_nan_data_gives_a_flagged_record(self, make_request, tmp_path):
+        def spoil(name, numerics, labels):  # noqa: ARG001
+            if name == "train":
+                numerics[5] = np.nan
+
+        broken = write_table(tmp_path / "nan-1", spoil=spoil)
+        record = run_job(make_request(table=broken), lambda _: None)
+        assert record.result.test.auc is None
+        assert record.result.best_epoch is None
+        assert record.result.degenerate.startswith("predictions were not finite after epochs 1, 2;")
+        assert "test: 140 of 140 predictions are not a number" in record.result.degenerate
+        assert "NaN" not in (folder_of(make_request(table=broken)) / "record.json").read_text()
+
+    def test_constant_output_is_flagged(self, make_request, tmp_path):
+        def blind(name, numerics, labels):  # noqa: ARG001
+            numerics[:] = 0
+
+        flat = write_table(tmp_path / "flat-1", spoil=blind)
+        for name in ROWS:
+            ids = np.load(flat / f"{name}.ids.npy")
+            np.save(flat / f"{name}.ids.npy", np.ones_like(ids))
+        record = run_job(make_request("dense", table=flat), lambda _: None)
+        assert record.result.test.auc == 0.5
+        assert record.result.degenerate.startswith("valid: every prediction is 0.")
+
+
+class TestFailures:
+    def fail(self, request, kind, match):
+        with pytest.raises(kind, match=match):
+            run_job(request, lambda _: None)
+        folder = folder_of(request)
+        assert not (folder / "record.json").exists()
+        return json.loads((folder / "failure.json").read_text()), (folder / "log.txt").read_text()
+
+    def test_another_fingerprint(self, make_request):
+        failure, log = self.fail(make_request(fingerprint="0" * 64), DataError, "fingerprint")
+        assert failure["error"].startswith("DataError: ")
+        assert "\n" not in failure["error"]
+        assert "Traceback" in failure["traceback"]
+        assert failure["traceback"] in log
+
+    def test_a_table_prepared_anew_is_read_anew(self, make_request, tmp_path):
+        path = write_table(tmp_path / "fresh-1")
+        run_job(make_request(table=path, max_epochs=1), lambda _: None)
+        write_table(path, fingerprint="e" * 64)
+        request = make_request(table=path, fingerprint="e" * 64, max_epochs=1)
+        assert run_job(request, lambda _: None).job.fingerprint == "e" * 64
+
+    def test_no_table(self, make_request, tmp_path):
+        self.fail(make_request(table=tmp_path / "nothing"), DataError, "no prepared table")
+
+    def test_a_test_split_of_one_class_is_found_before_training(self, make_request, tmp_path):
+        def one_class(name, numerics, labels):  # noqa: ARG001
+            if name == "test":
+                labels[:] = 0
+
+        path = write_table(tmp_path / "one-1", spoil=one_class)
+        self.fail(make_request(table=path), DataError, "all 140 labels of the split test are 0")
+        assert not (folder_of(make_request(table=path)) / "history.jsonl").exists()
+
+    @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
+    @pytest.mark.parametrize("device", ["cuda", "cuda:3"])
+    def test_a_device_that_is_not_there(self, make_request, device):
+        request = make_request().model_copy(update={"device": device})
+        self.fail(request, EnvironmentFault, f"device {device} is not there")
+
+    @pytest.mark.parametrize("device", ["gpu", "cpu:0", "cuda:", "cuda:x"])
+    def test_a_device_that_is_none(self, make_request, device):
+        request = make_request().model_copy(update={"device": device})
+        self.fail(request, UsageError, f"no device `{device}`")
+
+    def test_other_numerics(self, make_request):
+        request = make_request()
+        job = request.job.model_copy(update={"numerics": 0})
+        self.fail(request.model_copy(update={"job": job}), UsageError, "wants numerics 0")
+
+    def test_a_formula_that_does_not_count_what_is_built(self, make_request, monkeypatch):
+        settings = PLUGINS["prime"].settings
+        monkeypatch.setattr(settings, "parameters", lambda *_: 1)
+        self.fail(make_request(), RuntimeError, "parameters built")
+
+    def test_a_failure_is_tried_again(self, make_request, monkeypatch):
+        request = make_request(max_epochs=1)
+
+        def broken(*_):
+            raise ZeroDivisionError
+
+        with monkeypatch.context() as patch:
+            patch.setattr(worker, "build_arm", broken)
+            failure, _ = self.fail(request, ZeroDivisionError, None)
+        assert failure["error"] == "ZeroDivisionError"
+        run_job(request, lambda _: None)
+        assert {path.name for path in folder_of(request).iterdir()} == FILES
+
+    def test_an_interrupt_is_no_failure(self, make_request):
+        def interrupt(event):  # noqa: ARG001
+            raise KeyboardInterrupt
+
+        request = make_request()
+        with pytest.raises(KeyboardInterrupt):
+            run_job(request, interrupt)
+        assert not (folder_of(request) / "failure.json").exists()
+
+    @pytest.mark.skipif(os.getuid() == 0, reason="root may write anywhere")
+    def test_a_folder_that_cannot_be_written(self, make_request, tmp_path):
+        (tmp_path / "runs").mkdir(mode=0o500)
+        with pytest.raises(EnvironmentFault, match="permission denied"):
+            run_job(make_request(), lambda _: None)
+
+    def test_a_file_in_place_of_the_runs_folder(self, make_request, tmp_path):
+        (tmp_path / "runs").write_text("")
+        with pytest.raises(EnvironmentFault, match="a file"):
+            run_job(make_request(), lambda _: None)
+
+
+COMMAND = [sys.executable, "-m", "prime_bench.worker"]
+ENVIRONMENT = os.environ | {"OMP_NUM_THREADS": "1"}
+
+
+def ask(*requests, command=COMMAND):
+    """A worker's events, exit code and stderr; `requests` are requests or lines."""
+    lines = [r if isinstance(r, str) else json.dumps(r.plain()) for r in requests]
+    done = subprocess.run(
+        command,
+        input="".join(f"{line}\n" for line in lines),
+        capture_output=True,
+        text=True,
+        env=ENVIRONMENT,
+        timeout=120,
+        check=False,
+    )
+    return [json.loads(line) for line in done.stdout.splitlines()], done.returncode, done.stderr
+
+
+class TestProcess:
+    def test_many_jobs_one_process(self, make_request):
+        """Every outcome in one process: to start one takes seconds."""
+        good, wrong = make_request(max_epochs=2), make_request(fingerprint="0" * 64)
+        last = make_request("dense", max_epochs=1)
+        events, code, stderr = ask(good, wrong, "no json", "[1]", "", good, last)
+        ends = [e for e in events if e["event"] not in ("progress", "epoch")]
+
+        assert code == 0, stderr
+        assert [e["event"] for e in ends] == [
+            *("done", "failed", "failed", "failed", "skipped", "done")
+        ]
+        assert [e["job_id"] for e in ends] == [
+            *(good.job.id, wrong.job.id, None, None, good.job.id, last.job.id)
+        ]
+        record = Runs(Path(good.runs)).get(good.job.id)
+        assert ends[0]["test"] == record.result.test.plain()
+        assert ends[0]["valid"] == record.result.valid.plain()
+        assert ends[0]["wall_s"] == record.wall_s
+        assert "\n" not in ends[1]["error"]
+        epochs = [e["epoch"] for e in events if e["event"] == "epoch"]
+        assert epochs == [1, 2, 1]
+        # The same job in this process gives the same bits: what ran before leaves no trace.
+        here = good.model_copy(update={"runs": f"{good.runs}-here"})
+        assert result_of(run_job(here, lambda _: None)) == result_of(record)
+
+    def test_nothing_but_events_on_stdout(self, make_request):
+        noise = (
+            "import os, sys\n"
+            "from prime_bench import worker\n"
+            "build = worker.build_arm\n"
+            "def noisy(*arguments):\n"
+            "    print('a stray print')\n"
+            "    os.write(1, b'a stray write\\n')\n"
+            "    os.system('echo a stray child')\n"
+            "    return build(*arguments)\n"
+            "worker.build_arm = noisy\n"
+            "worker.main()\n"
+        )
+        events, code, stderr = ask(
+            make_request(max_epochs=1), command=[sys.executable, "-c", noise]
+        )
+        assert code == 0
+        assert events[-1]["event"] == "done"
+        for stray in ("a stray print", "a stray write", "a stray child"):
+            assert stray in stderr
+
+    def test_killed_in_the_middle_then_done_again(self, make_request):
+        # Enough epochs that it cannot be over before the kill.
+        request = make_request(max_epochs=30, patience=30)
+        with subprocess.Popen(
+            COMMAND, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=ENVIRONMENT
+        ) as child:
+            child.stdin.write(json.dumps(request.plain()) + "\n")
+            child.stdin.flush()
+            while json.loads(child.stdout.readline())["event"] != "epoch":
+                pass
+            child.kill()
+        folder = folder_of(request)
+        assert child.returncode == -signal.SIGKILL
+        assert (folder / "history.jsonl").read_text()
+        assert not (folder / "record.json").exists()
+        assert not (folder / "failure.json").exists()
+
+        record = run_job(request, lambda _: None)
+        fresh = request.model_copy(update={"runs": f"{request.runs}-fresh"})
+        assert result_of(record) == result_of(run_job(fresh, lambda _: None))
+        assert {path.name for path in folder.iterdir()} == FILES
+        one, two = (folder_of(r) / "checkpoint.safetensors" for r in (request, fresh))
+        assert one.read_bytes() == two.read_bytes()
+
+    def test_it_does_not_outlive_its_parent(self, make_request, tmp_path):
+        request = make_request(max_epochs=100_000, patience=100_000)
+        line = (json.dumps(request.plain()) + "\n").encode()
+        parent_code = (
+            "import subprocess, sys, time\n"
+            f"events = open({str(tmp_path / 'events')!r}, 'w')\n"
+            f"child = subprocess.Popen({COMMAND!r}, stdin=subprocess.PIPE, stdout=events)\n"
+            f"child.stdin.write({line!r})\n"
+            "child.stdin.flush()\n"
+            "time.sleep(100)\n"
+        )
+        runs = Runs(Path(request.runs))
+        with subprocess.Popen([sys.executable, "-c", parent_code], env=ENVIRONMENT) as parent:
+            self.wait_until(lambda: (folder_of(request) / "history.jsonl").exists())
+            assert runs.claimed(request.job.id)
+            parent.kill()
+        self.wait_until(lambda: not runs.claimed(request.job.id))
+        assert not runs.done(request.job.id)
+
+    def wait_until(self, condition):
+        end = time.monotonic() + 60
+        while not condition():
+            assert time.monotonic() < end
+            time.sleep(0.05)
+
+    @pytest.mark.parametrize("how", ["reader gone", "ctrl-c"])
+    def test_it_ends_quietly_with_its_parent(self, make_request, how):
+        request = make_request(max_epochs=100_000, patience=100_000)
+        child = subprocess.Popen(
+            COMMAND,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=ENVIRONMENT,
+        )
+        child.stdin.write(json.dumps(request.plain()) + "\n")
+        child.stdin.flush()
+        while json.loads(child.stdout.readline())["event"] != "epoch":
+            pass
+        if how == "reader gone":
+            child.stdout.close()
+        else:
+            child.send_signal(signal.SIGINT)
+        start = time.monotonic()
+        child.wait(timeout=20)
+        assert time.monotonic() - start < 5
+        assert child.returncode == (0 if how == "reader gone" else -signal.SIGINT)
+        assert child.stderr.read() == ""
+        for pipe in (child.stdin, child.stdout, child.stderr):
+            pipe.close()
+        assert not (folder_of(request) / "failure.json").exists()
