@@ -118,7 +118,7 @@ def _caption(table: MainTable, definition: ReportDefinition) -> str:
         text = environment.from_string(definition.caption).render(
             datasets=series([panel.design.label for panel in table.panels]),
             baseline=table.baseline.label if table.baseline else "",
-            arms=series([arm.label for arm in table.others]),
+            arms=series([arm.label for arm in table.arms]),
             seeds=_range([len(panel.design.seeds) for panel in table.panels]),
             backbones=_range([len(panel.mean_rows) for panel in table.panels]),
         )

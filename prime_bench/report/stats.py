@@ -3,6 +3,7 @@
 Shapes: n pairs (seeds) of one cell; a difference is always oriented, so positive favours the arm.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -106,9 +107,9 @@ def hodges_lehmann(differences: ArrayLike) -> float:
     return float(np.median((array[i] + array[j]) / 2))
 
 
-def chance_of_a_clean_sweep(*, n_cells: int, n_pairs: int) -> float:
-    """Probability that a cell is won in all `n_pairs` pairs somewhere when nothing differs."""
-    return float(1 - (1 - 0.5**n_pairs) ** n_cells)
+def chance_of_a_clean_sweep(pairs_per_cell: Sequence[int]) -> float:
+    """Probability that at least one of independent cells is won in all its pairs by luck alone."""
+    return 1 - math.prod(1 - 0.5**n_pairs for n_pairs in pairs_per_cell)
 
 
 def _sums(weights: list[int]) -> list[int]:

@@ -79,7 +79,7 @@ class Latex:
         return text + self._after(remark, flagged)
 
     def _after(self, remark: str, flagged: bool) -> str:
-        return r"$^{\dagger}$" * flagged + self.text(_bracketed(remark))
+        return r"\textsuperscript{\dag}" * flagged + (rf"\,({self.text(remark)})" if remark else "")
 
 
 _LATEX = {
@@ -149,12 +149,8 @@ def summary_rows(table: MainTable, panel: Panel, style: Style) -> list[tuple[str
             if arm is table.baseline:
                 continue
             summary = panel.summaries[arm.name, metric]
-            median, n_backbones = summary.paired_median, summary.backbones_compared
-            medians.append(
-                MISSING
-                if median is None
-                else style.change(median, remark="", flagged=False, tally=None)
-            )
+            n_backbones = summary.backbones_compared
+            medians.append(_over_backbones(panel, arm.name, metric, summary.paired_median, style))
             pairs.append(won(summary.tally) if summary.differences else MISSING)
             backbones.append(f"{summary.backbones_won}/{n_backbones}" if n_backbones else MISSING)
     return [
@@ -190,22 +186,27 @@ def _comparison(panel: Panel, row: str, arm: str, metric: Metric, style: Style) 
 
 
 def _mean_row(table: MainTable, panel: Panel, style: Style) -> list[str]:
-    whole = len(panel.mean_rows) == len(panel.design.rows)
-    remark = "" if whole else f"{len(panel.mean_rows)} of {len(panel.design.rows)}"
     cells: list[str] = []
     for metric in METRICS:
         for arm in table.arms:
             summary = panel.summaries[arm.name, metric]
+            flagged = any(panel.cells[row, arm.name, metric].degenerate for row in panel.mean_rows)
             cells.append(
-                style.value(summary.mean, remark=remark, flagged=False) if summary.mean else MISSING
+                style.value(summary.mean, remark="", flagged=flagged) if summary.mean else MISSING
             )
             if table.baseline and arm is not table.baseline:
-                cells.append(
-                    MISSING
-                    if summary.delta is None
-                    else style.change(summary.delta, remark="", flagged=False, tally=None)
-                )
+                cells.append(_over_backbones(panel, arm.name, metric, summary.delta, style))
     return cells
+
+
+def _over_backbones(
+    panel: Panel, arm: str, metric: Metric, value: float | None, style: Style
+) -> str:
+    if value is None:
+        return MISSING
+    own = (item for key, item in panel.comparisons.items() if key[1:] == (arm, metric))
+    flagged = any(item.degenerate_seeds for item in own)
+    return style.change(value, remark="", flagged=flagged, tally=None)
 
 
 def _bracketed(remark: str) -> str:

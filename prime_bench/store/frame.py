@@ -99,7 +99,7 @@ def differences(a: RunRecord, b: RunRecord) -> list[str]:
         "device kind": (a.environment.device_kind, b.environment.device_kind),
     }
     unlike = [
-        f"{name} differ: {_short(left)} against {_short(right)}"
+        f"different {name}: {_short(left)} against {_short(right)}"
         for name, (left, right) in facts.items()
         if left != right
     ]

@@ -1,0 +1,157 @@
+"""Records made up for the report: values from names and seeds, nothing was trained."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from prime_bench.base.identity import digest
+from prime_bench.base.streams import derive
+from prime_bench.recipe.job import Job
+from prime_bench.settings.dcnv2 import DCNv2Settings
+from prime_bench.settings.dnn import DNNSettings
+from prime_bench.settings.plugin import DenseSettings
+from prime_bench.settings.prime import PrimeConfig
+from prime_bench.settings.residual import ResidualParametersSettings
+from prime_bench.settings.training import TrainSpec
+from prime_bench.store.record import RunRecord
+
+SEEDS = (2021, 190034, 27011, 948432, 992817)
+FINGERPRINTS = {"avazu": "12335e61" + "0" * 56, "criteo": "c0ffee" + "1" * 58}
+BACKBONES: dict[str, dict[str, Any]] = {
+    "DNN": DNNSettings().plain(),
+    "DCNv2": DCNv2Settings().plain(),
+    "Wide&Deep_x": {"embedding_dim": 10},
+}
+ARMS: dict[str, dict[str, Any]] = {
+    "dense": DenseSettings().plain(),
+    "prime": PrimeConfig().plain(),
+    "residual_parameters": ResidualParametersSettings().plain(),
+}
+
+MakeRecord = Callable[..., RunRecord]
+
+
+@pytest.fixture
+def make_record() -> MakeRecord:
+    return _make_record
+
+
+@pytest.fixture
+def full_set(make_record: MakeRecord) -> list[RunRecord]:
+    """2 data sets x 3 backbones x 3 arms x 5 seeds; an arm missing, a run degenerate, one mispaired."""
+    records = []
+    for dataset in FINGERPRINTS:
+        for backbone in BACKBONES:
+            for arm in ARMS:
+                for seed in SEEDS:
+                    if (dataset, backbone, arm) == ("criteo", "Wide&Deep_x", "residual_parameters"):
+                        continue
+                    changes: dict[str, Any] = {}
+                    if (dataset, backbone, arm, seed) == ("criteo", "DNN", "dense", 27011):
+                        changes = {"auc": 0.5, "logloss": 9.25, "degenerate": "constant output"}
+                    if (dataset, backbone, arm, seed) == ("avazu", "DCNv2", "prime", 948432):
+                        changes = {"row_order": digest("another order")}
+                    records.append(
+                        make_record(
+                            dataset=dataset, backbone=backbone, arm=arm, seed=seed, **changes
+                        )
+                    )
+    return records
+
+
+def _make_record(
+    *,
+    dataset: str = "avazu",
+    backbone: str = "DNN",
+    arm: str = "dense",
+    seed: int = 2021,
+    plugin: str | None = None,
+    plugin_settings: dict[str, Any] | None = None,
+    backbone_settings: dict[str, Any] | None = None,
+    training: TrainSpec | None = None,
+    fingerprint: str | None = None,
+    variant: str | None = None,
+    auc: float | None = -1.0,
+    logloss: float | None = -1.0,
+    degenerate: str | None = None,
+    initial_weights: str | None = None,
+    row_order: str | None = None,
+    numerics: int = 1,
+    device_kind: str = "cpu",
+    device: str = "a CPU",
+    commit: str = "0123456789abcdef",
+    dirty: bool = False,
+    torch: str = "2.13.0",
+    verified: bool = True,
+    notes: tuple[str, ...] = (),
+) -> RunRecord:
+    """A record; scores of -1 are made up from names and seed."""
+    fingerprint = fingerprint or FINGERPRINTS.get(dataset, digest(dataset))
+    job = Job(
+        fingerprint=fingerprint,
+        backbone=backbone,
+        backbone_settings=backbone_settings or BACKBONES.get(backbone, {}),
+        plugin=plugin or arm,
+        plugin_settings=ARMS.get(arm, {}) if plugin_settings is None else plugin_settings,
+        training=training or TrainSpec(),
+        seed=seed,
+        numerics=numerics,
+    )
+    table = {
+        "job_id": job.id,
+        "job": job.plain(),
+        "dataset": dataset,
+        "arm": arm,
+        "data_variant": variant or digest(["variant", dataset]),
+        "data_verified": verified,
+        "data_notes": list(notes),
+        "pairing": {
+            "initial_weights": initial_weights or digest([backbone, seed]),
+            "row_order": row_order or digest(["row order", seed]),
+        },
+        "budget": dict.fromkeys(
+            ("backbone_parameters", "plugin_parameters", "backbone_macs", "plugin_macs"), 1
+        ),
+        "result": {
+            "best_epoch": 1,
+            "epochs": 3,
+            "stopped": "patience",
+            "valid": {"auc": 0.75, "logloss": 0.4},
+            "test": {
+                "auc": _auc(dataset, backbone, arm, seed) if auc == -1.0 else auc,
+                "logloss": _logloss(dataset, backbone, arm, seed) if logloss == -1.0 else logloss,
+            },
+            "degenerate": degenerate,
+        },
+        "history": [],
+        "environment": {
+            "commit": commit,
+            "dirty": dirty,
+            "package_version": "0.1.0",
+            "python": "3.11.9",
+            "platform": "Linux",
+            "versions": {"torch": torch},
+            "device": device,
+            "device_kind": device_kind,
+            "threads": 1,
+            "started": "2026-01-01T00:00:00Z",
+        },
+        "wall_s": 1.0,
+    }
+    return RunRecord.parse(table, where="")
+
+
+def _noise(*names: object) -> float:
+    """In [-1, 1), from the names alone."""
+    return derive(0, "/".join(map(str, names))) / 2**62 - 1
+
+
+def _auc(dataset: str, backbone: str, arm: str, seed: int) -> float:
+    base = {"avazu": 0.76, "criteo": 0.814}.get(dataset, 0.7) + 0.004 * _noise(dataset, backbone)
+    effect = {"dense": 0.0, "prime": 0.0012}.get(arm, 0.0002) + 0.0008 * _noise(backbone, arm)
+    return base + effect + 0.001 * _noise(dataset, backbone, seed) + 0.0004 * _noise(arm, seed)
+
+
+def _logloss(dataset: str, backbone: str, arm: str, seed: int) -> float:
+    return 0.375 - 0.5 * (_auc(dataset, backbone, arm, seed) - 0.76) + 0.0002 * _noise(seed, arm)

@@ -1,0 +1,37 @@
+"""Report definitions."""
+
+from pathlib import Path
+
+import pytest
+
+from prime_bench.base.bundled import bundled_folder
+from prime_bench.base.errors import UsageError
+from prime_bench.report.definition import load_definition, read_definition
+
+MAIN = bundled_folder("reports") / "main.toml"
+
+
+def test_shipped_definitions_load() -> None:
+    names = [path.stem for path in bundled_folder("reports").glob("*.toml")]
+
+    assert "main" in names
+    assert all(load_definition(name).decimals >= 1 for name in names)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("decimals", "decimal", "unknown key; did you mean `decimals`?"),
+        ("decimals = 4", "decimals = 0", "decimals"),
+        ("schema = 1", "schema = 2", "schema"),
+        ("schema = 1", "schema = ", "cannot read the report definition"),
+    ],
+)
+def test_a_fault_is_named(tmp_path: Path, old: str, new: str, words: str) -> None:
+    path = tmp_path / "main.toml"
+    path.write_text(MAIN.read_text(encoding="utf-8").replace(old, new), encoding="utf-8")
+
+    with pytest.raises(UsageError) as caught:
+        read_definition(path)
+    assert words in caught.value.message
+    assert str(path) in caught.value.message

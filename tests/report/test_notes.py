@@ -1,0 +1,148 @@
+"""What stands under the table."""
+
+from collections.abc import Callable, Sequence
+
+import pytest
+
+from prime_bench.report.definition import load_definition
+from prime_bench.report.document import make_report
+from prime_bench.settings.prime import PrimeConfig
+from prime_bench.settings.training import TrainSpec
+from prime_bench.store.record import RunRecord
+
+MakeRecord = Callable[..., RunRecord]
+
+
+def notes_of(records: Sequence[RunRecord]) -> str:
+    return "\n".join(make_report(records, definition=load_definition("main")).notes)
+
+
+def pair(make_record: MakeRecord, seed: int = 1, **changes: object) -> list[RunRecord]:
+    return [make_record(arm=arm, seed=seed, **changes) for arm in ("dense", "prime")]
+
+
+def test_a_clean_pair_has_the_chance_note_alone(make_record: MakeRecord) -> None:
+    (note,) = notes_of(pair(make_record)).splitlines()
+
+    assert "at least one of 1 independent cells in 50% of such tables" in note
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"verified": False}, "Avazu: unverified data"),
+        ({"notes": ("vocabulary over all splits",)}, "Avazu: vocabulary over all splits"),
+        (
+            {"training": TrainSpec(max_epochs=1)},
+            "Avazu: not the paper's training protocol: max_epochs = 1",
+        ),
+        ({"dirty": True}, "2 of 2 records were made with changes that are in no commit"),
+    ],
+)
+def test_a_fact_of_the_records_is_said(
+    make_record: MakeRecord, changes: dict[str, object], words: str
+) -> None:
+    assert words in notes_of(pair(make_record, **changes))
+    assert words not in notes_of(pair(make_record))
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        (
+            {"commit": "f" * 40},
+            "The records come from 2 commits: 0123456789ab (2 runs), ffffffffffff (2 runs)",
+        ),
+        (
+            {"device": "an H100"},
+            "The records come from 2 devices: a CPU (2 runs), an H100 (2 runs)",
+        ),
+        ({"torch": "2.6.0"}, "The records come from 2 torch versions"),
+        ({"numerics": 2}, "The records come from 2 versions of the numerics"),
+    ],
+)
+def test_mixed_origins_are_said(
+    make_record: MakeRecord, changes: dict[str, object], words: str
+) -> None:
+    assert words in notes_of([*pair(make_record), *pair(make_record, seed=2, **changes)])
+
+
+def test_missing_and_partial_cells_are_said(full_set: list[RunRecord]) -> None:
+    gone = {("avazu", "DNN", "prime", 2021), ("avazu", "DNN", "prime", 27011)}
+    records = [
+        record
+        for record in full_set
+        if (record.dataset, record.job.backbone, record.arm, record.job.seed) not in gone
+    ]
+    notes = notes_of(records)
+
+    assert "Criteo, Residual (params): no record for Wide&Deep_x" in notes
+    assert "Avazu, DNN, PRIME: 3 of 5 seeds; missing 2021, 27011" in notes
+    assert "Criteo: the Mean row leaves out Wide&Deep_x" in notes
+
+
+def test_a_mispaired_run_is_named_with_what_differs(full_set: list[RunRecord]) -> None:
+    assert "Avazu, DCNv2, PRIME: seed 948432 is not compared: different row order: " in notes_of(
+        full_set
+    )
+
+
+def test_degenerate_runs_are_shown_with_and_without(make_record: MakeRecord) -> None:
+    records = [
+        make_record(arm="dense", seed=1, auc=0.70, logloss=0.40),
+        make_record(arm="prime", seed=1, auc=0.71, logloss=0.39),
+        make_record(arm="dense", seed=2, auc=0.50, logloss=9.00, degenerate="AUC 0.5"),
+        make_record(arm="prime", seed=2, auc=0.73, logloss=0.38),
+    ]
+    report = make_report(records, definition=load_definition("main"))
+    cell = report.table.panels[0].cells["DNN", "dense", "auc"].moments
+    notes = "\n".join(report.notes)
+
+    assert cell is not None
+    assert cell.mean == pytest.approx(0.60)
+    assert "† Avazu, DNN, Dense: seed 2 is degenerate: AUC 0.5" in notes
+    assert "† Avazu, DNN, Dense without degenerate runs: AUC 0.7000, LogLoss 0.4000" in notes
+    assert "† Avazu, DNN, PRIME without degenerate runs: Δ AUC +0.0100, Δ LogLoss +0.0100" in notes
+    assert "mean Δ AUC +0.0100, median Δ AUC +0.0100" in notes
+
+
+def test_a_run_without_score_is_flagged_and_counted_out(make_record: MakeRecord) -> None:
+    records = [
+        *pair(make_record),
+        make_record(arm="dense", seed=2, auc=None, logloss=None, degenerate="NaN"),
+        make_record(arm="prime", seed=2),
+    ]
+    notes = notes_of(records)
+
+    assert "† Avazu, DNN, Dense: seed 2 is degenerate: NaN" in notes
+    assert "seed 2 is not compared: the run of dense has no score" in notes
+
+
+def test_an_arm_off_its_defaults_is_said(make_record: MakeRecord) -> None:
+    small = PrimeConfig(rank=8).plain()
+    records = [make_record(), make_record(arm="small", plugin="prime", plugin_settings=small)]
+
+    assert "small is prime with rank = 8" in notes_of(records)
+
+
+def test_replaced_records_are_counted(make_record: MakeRecord) -> None:
+    old, new = pair(make_record), pair(make_record, numerics=2)
+
+    assert "2 records of older numerics are left out" in notes_of([*old, *new])
+
+
+def test_chance_of_a_clean_sweep_is_the_papers_design(make_record: MakeRecord) -> None:
+    records = [
+        make_record(
+            dataset=dataset, backbone=f"B{index}", backbone_settings={"k": 1}, arm=arm, seed=seed
+        )
+        for dataset in ("avazu", "criteo")
+        for index in range(13)
+        for arm in ("dense", "prime")
+        for seed in range(5)
+    ]
+
+    notes = notes_of(records)
+
+    assert "every pair of at least one of 26 independent cells in 56% of such tables" in notes
+    assert "from 5 pairs no exact two-sided p is below 0.0625" in notes

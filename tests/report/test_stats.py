@@ -1,0 +1,118 @@
+"""Statistics against brute force over all signs, and against the definitions."""
+
+import itertools
+import math
+import statistics
+
+import numpy as np
+import pytest
+import scipy.stats
+from hypothesis import given
+from hypothesis import strategies as st
+
+from prime_bench.report import stats
+from prime_bench.report.stats import Moments
+
+# A small set of values makes ties and zeros common.
+DIFFERENCES = st.lists(st.sampled_from([-3.0, -1.5, -1.0, 0.0, 1.0, 1.5, 2.0]), max_size=8)
+DISTINCT = st.lists(st.integers(1, 1000), min_size=1, max_size=9, unique=True)
+
+
+def test_moments_are_mean_and_sample_sd() -> None:
+    values = [0.7402, 0.7455, 0.7399, 0.7410, 0.7388]
+
+    found = stats.moments(values)
+
+    assert found.n == 5
+    assert found.mean == pytest.approx(math.fsum(values) / 5, abs=1e-15)
+    assert found.sd == pytest.approx(statistics.stdev(values), abs=1e-15)
+
+
+def test_spread_of_one_run_is_unknown_not_zero() -> None:
+    assert stats.moments([0.75]) == Moments(n=1, mean=0.75, sd=None)
+
+
+def test_mean_row_averages_sds_and_is_no_sd_over_cells() -> None:
+    cells = [stats.moments([0.1, 0.3]), stats.moments([0.5, 0.5]), stats.moments([0.9, 1.0])]
+
+    found = stats.mean_of(cells)
+
+    assert found.mean == pytest.approx((0.2 + 0.5 + 0.95) / 3)
+    assert found.sd == pytest.approx((math.sqrt(0.02) + 0 + math.sqrt(0.005)) / 3)
+
+
+def test_mean_row_has_no_sd_where_a_cell_has_none() -> None:
+    assert stats.mean_of([stats.moments([0.1, 0.3]), stats.moments([0.5])]).sd is None
+
+
+def test_positive_favours_the_arm_on_both_metrics() -> None:
+    assert stats.improvements("auc", baseline=[0.70], arm=[0.72]) == pytest.approx([0.02])
+    assert stats.improvements("logloss", baseline=[0.40], arm=[0.39]) == pytest.approx([0.01])
+
+
+def test_unequal_lengths_are_refused() -> None:
+    with pytest.raises(ValueError, match="argument 2"):
+        stats.improvements("auc", baseline=[0.7], arm=[0.7, 0.7])
+
+
+def test_tally_is_raw() -> None:
+    # All of these print as 0.0000 at four decimals.
+    found = stats.tally([1e-9, -1e-9, 0.0, 2e-6])
+
+    assert (found.wins, found.ties, found.losses) == (2, 1, 1)
+
+
+@given(DIFFERENCES)
+def test_sign_test_is_the_share_of_all_signs(differences: list[float]) -> None:
+    nonzero = [value for value in differences if value != 0]
+    observed = abs(sum(value > 0 for value in nonzero) - len(nonzero) / 2)
+    worlds = list(itertools.product([0, 1], repeat=len(nonzero)))
+    extreme = sum(abs(sum(world) - len(nonzero) / 2) >= observed for world in worlds)
+
+    assert stats.sign_test(differences) == pytest.approx(extreme / len(worlds), abs=1e-15)
+
+
+@given(DIFFERENCES)
+def test_wilcoxon_is_the_share_of_all_signs(differences: list[float]) -> None:
+    nonzero = np.array([value for value in differences if value != 0])
+    ranks = scipy.stats.rankdata(np.abs(nonzero)) if len(nonzero) else np.array([])
+    middle = ranks.sum() / 2
+    observed = abs(ranks[nonzero > 0].sum() - middle)
+    worlds = list(itertools.product([0, 1], repeat=len(nonzero)))
+    extreme = sum(abs(np.dot(world, ranks) - middle) >= observed - 1e-9 for world in worlds)
+
+    assert stats.wilcoxon(differences) == pytest.approx(extreme / len(worlds), abs=1e-15)
+
+
+@given(DISTINCT, st.data())
+def test_wilcoxon_without_ties_is_scipys_exact(magnitudes: list[int], data: st.DataObject) -> None:
+    signs = data.draw(st.lists(st.sampled_from([-1, 1]), min_size=9, max_size=9))
+    differences = [sign * value for sign, value in zip(signs, magnitudes, strict=False)]
+    expected = scipy.stats.wilcoxon(differences, method="exact").pvalue
+
+    assert stats.wilcoxon(differences) == pytest.approx(expected, abs=1e-14)
+
+
+def test_many_pairs_stay_exact() -> None:
+    differences = [*range(1, 40), -40]
+    expected = scipy.stats.wilcoxon(differences, method="exact").pvalue
+
+    assert stats.wilcoxon(differences) == pytest.approx(expected, rel=1e-9)
+
+
+def test_smallest_p_is_attained_and_counts_no_ties() -> None:
+    assert stats.smallest_p([1, 2, 3, 4, 5]) == 0.0625
+    assert stats.sign_test([1, 2, 3, 4, 5]) == stats.wilcoxon([1, 2, 3, 4, 5]) == 0.0625
+    assert stats.smallest_p([1, 2, 0, 4, 5]) == 0.125 == stats.wilcoxon([1, 2, 0, 4, 5])
+    assert stats.smallest_p([0, 0]) == stats.sign_test([0, 0]) == stats.wilcoxon([]) == 1
+
+
+@given(st.lists(st.floats(-1, 1), min_size=1, max_size=12))
+def test_hodges_lehmann_is_the_median_of_walsh_averages(differences: list[float]) -> None:
+    walsh = [(a + b) / 2 for a, b in itertools.combinations_with_replacement(differences, 2)]
+
+    assert stats.hodges_lehmann(differences) == pytest.approx(statistics.median(walsh), abs=1e-15)
+
+
+def test_clean_sweep_somewhere_among_26_cells() -> None:
+    assert stats.chance_of_a_clean_sweep([5] * 26) == pytest.approx(0.562, abs=5e-4)

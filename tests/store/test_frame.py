@@ -1,0 +1,145 @@
+"""Which records pair, and what is said about those that do not."""
+
+from typing import Any
+
+import pytest
+
+from prime_bench.base.identity import digest
+from prime_bench.recipe.job import Job
+from prime_bench.settings.training import TrainSpec
+from prime_bench.store.frame import arm_of, differences, pair_up, place_of, shelve
+from prime_bench.store.record import RunRecord
+
+
+def record(arm: str = "dense", seed: int = 1, **changes: Any) -> RunRecord:
+    job = Job(
+        fingerprint=changes.pop("fingerprint", "f" * 64),
+        backbone="DNN",
+        backbone_settings=changes.pop("backbone_settings", {"net_dropout": 0.1}),
+        plugin=arm,
+        plugin_settings={},
+        training=changes.pop("training", TrainSpec()),
+        seed=seed,
+        numerics=changes.pop("numerics", 1),
+    )
+    score = {"auc": changes.pop("auc", 0.75), "logloss": 0.4}
+    table = {
+        "job_id": job.id,
+        "job": job.plain(),
+        "dataset": "avazu",
+        "arm": arm,
+        "data_variant": "v",
+        "data_verified": True,
+        "pairing": {
+            "initial_weights": changes.pop("initial_weights", digest(["weights", seed])),
+            "row_order": changes.pop("row_order", digest(["order", seed])),
+        },
+        "budget": dict.fromkeys(
+            ("backbone_parameters", "plugin_parameters", "backbone_macs", "plugin_macs"), 1
+        ),
+        "result": {
+            "best_epoch": 1,
+            "epochs": 2,
+            "stopped": "patience",
+            "valid": score,
+            "test": score,
+        },
+        "history": [],
+        "environment": {
+            "commit": changes.pop("commit", "a" * 40),
+            "dirty": False,
+            "package_version": "0",
+            "python": "3.11",
+            "platform": "Linux",
+            "versions": {},
+            "device": "x",
+            "device_kind": changes.pop("device_kind", "cpu"),
+            "threads": 1,
+            "started": "2026-01-01T00:00:00Z",
+        },
+        "wall_s": 1.0,
+    }
+    assert changes == {}
+    return RunRecord.parse(table, where="")
+
+
+@pytest.mark.parametrize(
+    ("changes", "name"),
+    [
+        ({"initial_weights": "0" * 64}, "initial weights"),
+        ({"row_order": "0" * 64}, "row order"),
+        ({"fingerprint": "0" * 64}, "data fingerprint"),
+        ({"numerics": 2}, "numerics"),
+        ({"device_kind": "cuda"}, "device kind"),
+    ],
+)
+def test_what_differs_is_named_and_not_compared(changes: dict[str, Any], name: str) -> None:
+    dense, prime = record(), record("prime", **changes)
+
+    pairs, unpaired = pair_up({1: dense}, {1: prime})
+
+    assert pairs == []
+    assert [item.kind for item in unpaired] == ["unlike"]
+    assert unpaired[0].reason.startswith(f"different {name}: ")
+    assert len(differences(dense, prime)) == 1
+
+
+def test_every_difference_is_named() -> None:
+    assert len(differences(record(), record("prime", row_order="0" * 64, numerics=2))) == 2
+
+
+def test_another_commit_is_no_obstacle() -> None:
+    pairs, unpaired = pair_up({1: record()}, {1: record("prime", commit="b" * 40)})
+
+    assert len(pairs) == 1
+    assert unpaired == []
+
+
+def test_a_run_without_score_is_not_compared() -> None:
+    pairs, unpaired = pair_up({1: record()}, {1: record("prime", auc=None)})
+
+    assert pairs == []
+    assert unpaired[0].reason == "the run of prime has no score"
+
+
+def test_unequal_seed_sets_leave_the_common_seeds() -> None:
+    dense = {seed: record(seed=seed) for seed in (1, 2, 3)}
+    prime = {seed: record("prime", seed=seed) for seed in (2, 3, 4)}
+
+    pairs, unpaired = pair_up(dense, prime)
+
+    assert [pair.seed for pair in pairs] == [2, 3]
+    assert all(pair.baseline.job.seed == pair.arm.job.seed == pair.seed for pair in pairs)
+    assert [(item.seed, item.kind) for item in unpaired] == [(1, "missing"), (4, "missing")]
+    assert unpaired[0].reason == "the baseline has a record, the arm has none"
+    assert unpaired[1].reason == "the arm has a record, the baseline has none"
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"fingerprint": "0" * 64},
+        {"training": TrainSpec(max_epochs=1)},
+        {"backbone_settings": {"net_dropout": 0.2}},
+    ],
+)
+def test_data_protocol_and_backbone_make_the_place(changes: dict[str, Any]) -> None:
+    assert place_of(record("prime", **changes)) != place_of(record())
+
+
+def test_seed_arm_and_commit_do_not_make_the_place() -> None:
+    other = record("prime", seed=2, commit="b" * 40, numerics=2)
+
+    assert place_of(other) == place_of(record())
+    assert arm_of(other) != arm_of(record())
+
+
+def test_newer_numerics_replace_older_in_any_order() -> None:
+    old, new, other = record(), record(numerics=2), record("prime")
+    for records in ([old, new, other], [other, new, old]):
+        shelf, outdated = shelve(records)
+
+        assert outdated == [old]
+        assert shelf == {
+            place_of(new): {arm_of(new): {1: new}, arm_of(other): {1: other}},
+        }
