@@ -35,7 +35,7 @@ class Runs:
         file = self.path(job_id) / RECORD
         try:
             table = json.loads(file.read_text(encoding="utf-8"))
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return None
         except (OSError, ValueError) as error:
             raise DataError(f"{file}: cannot read the record: {error}", hint=_ADVICE) from error
@@ -68,7 +68,7 @@ class Runs:
         file = self.path(job_id) / FAILURE
         try:
             return str(json.loads(file.read_text(encoding="utf-8"))["error"])
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return None
         except (OSError, ValueError, KeyError, TypeError):
             return f"{file}: not readable"

@@ -177,6 +177,8 @@ def test_a_record_in_another_jobs_folder_is_refused(runs):
 def test_a_record_below_a_file_is_an_environment_fault(tmp_path):
     (tmp_path / "file").touch()
 
+    assert Runs(tmp_path / "file" / "runs").get(JOB.id) is None
+    assert Runs(tmp_path / "file" / "runs").failure(JOB.id) is None
     with pytest.raises(EnvironmentFault, match="file"):
         Runs(tmp_path / "file" / "runs").put(_record())
     with pytest.raises(EnvironmentFault, match="file"), Runs(tmp_path / "file").claim(JOB.id):

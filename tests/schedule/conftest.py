@@ -1,0 +1,188 @@
+"""A small recipe, data of which only the manifest is there, and workers that play a part."""
+
+import json
+import sys
+from textwrap import dedent
+
+import pytest
+
+from prime_bench.data.manifest import Manifest, SplitCounts
+from prime_bench.data.variant import resolve
+from prime_bench.recipe.job import Job, JobRequest
+from prime_bench.recipe.load import load_recipe
+from prime_bench.settings.dnn import DNNSettings
+from prime_bench.settings.training import TrainSpec
+from prime_bench.store.record import RunRecord
+from prime_bench.store.runs import Runs
+
+RECIPE = """\
+    schema = 1
+    title = "Small"
+    seeds = [7, 3]
+    arms = ["dense", "prime"]
+
+    [dataset.synthetic]
+    rows = 1000
+
+    [backbone.DNN]
+    hidden_units = [8]
+"""
+WORKER = """
+import json, os, signal, sys, time
+from pathlib import Path
+from prime_bench.base.identity import digest
+
+parts = json.loads(sys.argv[1])
+if parts.get("start") == "exit":
+    sys.exit("no such library")
+if parts.get("start") == "close":
+    os.close(1)
+    time.sleep(60)
+print(f"worker {os.getpid()}", file=sys.stderr)
+for line in sys.stdin:
+    request = json.loads(line)
+    job_id = digest(request["job"])[:16]
+    part = parts[str(request["job"]["seed"])]
+
+    def say(event, **keys):
+        print(json.dumps({"event": event, "job_id": job_id, **keys}), flush=True)
+
+    say("progress", epoch=1, rows=1, rows_total=2, rows_per_s=1.0, pid=os.getpid())
+    if part == "done":
+        folder = Path(request["runs"]) / job_id
+        folder.mkdir(parents=True)
+        (folder / "record.json").touch()
+        say("epoch", epoch=1, valid_auc=None)
+        say("done")
+    elif part == "failed":
+        say("failed", error="RuntimeError: out of luck")
+    elif part == "killed":
+        print("last words", file=sys.stderr, flush=True)
+        os.kill(os.getpid(), signal.SIGKILL)
+    elif part == "ended":
+        print("Traceback\\nSystemError: gone", file=sys.stderr, flush=True)
+        os._exit(3)
+    elif part == "endless":
+        while True:
+            time.sleep(0.05)
+            say("progress", epoch=1, rows=1, rows_total=2)
+    elif part in ("skipped", "empty"):
+        say("skipped" if part == "skipped" else "done")
+    else:
+        sys.stdout.buffer.write(bytes.fromhex(part) + b"\\n")
+        sys.stdout.flush()
+        time.sleep(60)
+"""
+
+
+@pytest.fixture
+def recipe_file(tmp_path):
+    path = tmp_path / "small.toml"
+    path.write_text(dedent(RECIPE))
+    return path
+
+
+@pytest.fixture
+def recipe(recipe_file):
+    """2 seeds x DNN x (dense, prime) on one data set: 4 jobs."""
+    return load_recipe(recipe_file)
+
+
+@pytest.fixture
+def runs(tmp_path):
+    return Runs(tmp_path / "runs")
+
+
+@pytest.fixture
+def data_dir(tmp_path):
+    return tmp_path / "data"
+
+
+@pytest.fixture
+def prepare(data_dir):
+    """Make a data set count as prepared and return its fingerprint."""
+
+    def prepare(name, keys, fingerprint="f" * 64):
+        variant = resolve(name, keys)
+        variant.folder(data_dir).mkdir(parents=True, exist_ok=True)
+        counts = SplitCounts(train=800, valid=100, test=100)
+        Manifest(
+            dataset=name,
+            settings=variant.settings.plain(),
+            variant=variant.digest,
+            fingerprint=fingerprint,
+            verified=True,
+            notes=[],
+            rows=counts,
+            positives=counts,
+            n_fields=22,
+            vocabulary_total=100,
+            inputs=[],
+            outputs={},
+            versions={},
+        ).write(variant.folder(data_dir))
+        return fingerprint
+
+    return prepare
+
+
+@pytest.fixture
+def finish(runs):
+    """Write the record of a job."""
+
+    def finish(job):
+        score = {"auc": 0.75, "logloss": 0.5}
+        surroundings = dict.fromkeys(
+            ("package_version", "python", "platform", "device", "started"), "x"
+        )
+        table = {
+            **{"job_id": job.id, "job": job.plain(), "dataset": "synthetic", "arm": "dense"},
+            **{"data_variant": "v", "data_verified": True, "history": [], "wall_s": 1.0},
+            "pairing": {"initial_weights": "w", "row_order": "r"},
+            "budget": dict.fromkeys(
+                ("backbone_parameters", "plugin_parameters", "backbone_macs", "plugin_macs"), 1
+            ),
+            "result": {
+                **{"best_epoch": 1, "epochs": 1, "stopped": "patience"},
+                **{"valid": score, "test": score},
+            },
+            "environment": {
+                **surroundings,
+                **{"commit": None, "dirty": None, "versions": {}, "device_kind": "cpu"},
+                "threads": 1,
+            },
+        }
+        runs.put(RunRecord.parse(table, where=""))
+
+    return finish
+
+
+@pytest.fixture
+def worker():
+    """The command of a worker that plays `parts`: what it does with the job of each seed."""
+
+    def worker(**parts):
+        return (sys.executable, "-c", WORKER, json.dumps(parts))
+
+    return worker
+
+
+@pytest.fixture
+def request_of(runs):
+    """The request for a job of that seed."""
+
+    def request_of(seed):
+        job = Job(
+            fingerprint="f" * 64,
+            backbone="DNN",
+            backbone_settings=DNNSettings().plain(),
+            plugin="dense",
+            plugin_settings={},
+            training=TrainSpec(),
+            seed=seed,
+        )
+        return JobRequest(
+            job=job, dataset="synthetic", arm="dense", table="nowhere", runs=str(runs.folder)
+        )
+
+    return request_of

@@ -1,0 +1,213 @@
+"""Whatever a worker does, its job alone is lost, and no worker is left over."""
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from prime_bench.schedule.local import LocalBackend
+
+STATE = 0  # the first field of /proc/<pid>/stat after the command's name
+
+
+def _gone(pid, *, within_s=15.0):
+    """Whether the process ends in time; one that nobody has waited for (Z) has ended."""
+    deadline = time.monotonic() + within_s
+    while time.monotonic() < deadline:
+        try:
+            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        except (FileNotFoundError, ProcessLookupError):
+            return True
+        if fields[STATE] == "Z":
+            return True
+        time.sleep(0.02)
+    return False
+
+
+@pytest.fixture
+def play(worker, request_of):
+    """Run the jobs 1, 2, ... with these parts: outcomes, and the worker that each job had."""
+
+    def play(*parts):
+        command = worker(**{str(number): part for number, part in enumerate(parts, start=1)})
+        pids = []
+        requests = [request_of(number) for number in range(1, len(parts) + 1)]
+        outcomes = list(
+            LocalBackend(command=command).run(
+                requests, on_event=lambda event: "pid" in event and pids.append(event["pid"])
+            )
+        )
+        assert [outcome.request for outcome in outcomes] == requests
+        assert all(_gone(pid) for pid in pids)
+        return outcomes, pids
+
+    return play
+
+
+def test_one_worker_does_all_jobs(play, runs):
+    outcomes, pids = play("done", "done", "done")
+
+    assert [(outcome.error, outcome.skipped) for outcome in outcomes] == [(None, False)] * 3
+    assert all(runs.done(outcome.request.job.id) for outcome in outcomes)
+    assert len(pids) == 3
+    assert len(set(pids)) == 1
+
+
+def test_a_job_that_fails_leaves_the_worker_and_the_others_alone(play):
+    outcomes, pids = play("done", "failed", "done")
+
+    assert [outcome.error for outcome in outcomes] == [None, "RuntimeError: out of luck", None]
+    assert len(set(pids)) == 1
+
+
+def test_a_job_that_another_process_has_is_skipped(play):
+    outcomes, _ = play("skipped", "done")
+
+    assert [(outcome.error, outcome.skipped) for outcome in outcomes] == [
+        (None, True),
+        (None, False),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("part", "error"),
+    [
+        ("killed", "the worker was killed by SIGKILL (out of memory?): last words"),
+        ("ended", "the worker ended with exit code 3: SystemError: gone"),
+    ],
+)
+def test_a_worker_that_dies_costs_one_job_and_is_replaced(play, part, error):
+    outcomes, pids = play("done", part, "done", "done")
+
+    assert [outcome.error for outcome in outcomes] == [None, error, None, None]
+    assert pids[0] == pids[1] != pids[2] == pids[3]
+
+
+def test_a_job_is_done_only_with_a_record(play):
+    outcomes, _ = play("empty", "done")
+
+    assert [outcome.error for outcome in outcomes] == ["the worker left no record", None]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [b"Loading data ...", b"\xff\xfe", b"", b"3", b"[]", b"null", b'{"job_id": "x"}', b'{"event":'],
+    ids=repr,
+)
+def test_garbage_ends_the_job_and_its_worker(play, line):
+    outcomes, pids = play(line.hex(), "done")
+
+    said = line.decode("utf-8", "replace")
+    assert [outcome.error for outcome in outcomes] == [
+        f"the worker said no event, but: {said}",
+        None,
+    ]
+    assert pids[0] != pids[1]
+
+
+def test_a_long_line_of_garbage_is_cut(play):
+    outcomes, _ = play((b"x" * 10_000).hex())
+
+    assert len(outcomes[0].error) < 300
+
+
+def test_a_worker_that_does_not_start_fails_each_job(worker, request_of):
+    backend = LocalBackend(command=worker(start="exit"))
+
+    outcomes = list(backend.run([request_of(1), request_of(2)], on_event=print))
+
+    expected = "the worker ended with exit code 1: no such library"
+    assert [outcome.error for outcome in outcomes] == [expected] * 2
+
+
+def test_a_worker_that_closes_its_output_is_ended(worker, request_of, monkeypatch):
+    monkeypatch.setattr("prime_bench.schedule.local._PATIENCE_S", 0.2)
+    backend = LocalBackend(command=worker(start="close"))
+
+    (outcome,) = backend.run([request_of(1)], on_event=print)
+
+    assert "closed its output" in outcome.error
+
+
+def test_many_deaths_do_not_use_up_the_descriptors(worker, request_of):
+    numbers = range(1, 5)
+    command = worker(**{str(number): "ended" for number in numbers})
+    counts = []
+
+    list(
+        LocalBackend(command=command).run(
+            [request_of(number) for number in numbers],
+            on_event=lambda _event: counts.append(len(list(Path("/proc/self/fd").iterdir()))),
+        )
+    )
+
+    assert len(counts) == len(numbers)
+    assert len(set(counts)) == 1
+
+
+def test_no_worker_is_started_for_no_job():
+    backend = LocalBackend(command=("/nowhere/no-such-command",))
+
+    assert list(backend.run([], on_event=print)) == []
+
+
+def _started(worker, request_of, pids):
+    """An engine in the middle of its second job, whose worker says what it does without end."""
+    backend = LocalBackend(command=worker(**{"1": "done", "2": "endless"}))
+
+    def note(event):
+        if "pid" in event:
+            pids.append(event["pid"])
+        if len(pids) == 2:
+            raise KeyboardInterrupt
+
+    return backend.run([request_of(1), request_of(2)], on_event=note)
+
+
+def test_an_interrupt_ends_the_worker(worker, request_of):
+    pids = []
+    outcomes = _started(worker, request_of, pids)
+    assert next(outcomes).error is None
+
+    start = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        next(outcomes)
+    assert time.monotonic() - start < 5, "it was waited for and not killed"
+    assert _gone(pids[0])
+
+
+def test_an_engine_that_is_closed_between_jobs_ends_its_worker(worker, request_of):
+    pids = []
+    outcomes = _started(worker, request_of, pids)
+    next(outcomes)
+
+    outcomes.close()
+    assert _gone(pids[0])
+
+
+PARENT = """
+import json, sys
+from prime_bench.recipe.job import JobRequest
+from prime_bench.schedule.local import LocalBackend
+
+request = JobRequest.parse(json.loads(sys.argv[1]), where="")
+events = lambda event: "pid" in event and print(event["pid"], flush=True)
+list(LocalBackend(command=json.loads(sys.argv[2])).run([request], on_event=events))
+"""
+
+
+def test_a_worker_ends_with_an_engine_that_is_killed(worker, request_of):
+    """Its pipes break: nobody else holds their other ends."""
+    arguments = [request_of(1).model_dump_json(), json.dumps(worker(**{"1": "endless"}))]
+    parent = subprocess.Popen(
+        [sys.executable, "-c", PARENT, *arguments], stdout=subprocess.PIPE, text=True
+    )
+    with parent:
+        pid = int(parent.stdout.readline())
+        parent.send_signal(signal.SIGKILL)
+
+    assert _gone(pid)

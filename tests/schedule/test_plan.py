@@ -1,0 +1,191 @@
+"""Each state of a job, what is to be prepared, and that a shared job stands once."""
+
+import json
+
+import pytest
+
+from prime_bench.base.errors import DataError, UsageError
+from prime_bench.data.variant import resolve
+from prime_bench.recipe.load import load_recipe
+from prime_bench.schedule.plan import check_runnable, make_plan
+
+KEYS = {"rows": 1000}
+
+
+@pytest.fixture
+def plan(recipe, data_dir, runs):
+    """Look at the recipe's jobs as they are now."""
+    return lambda **keys: make_plan(recipe, data_dir=data_dir, runs=runs, **keys)
+
+
+def _states(plan):
+    return [planned.state for planned in plan.jobs]
+
+
+def test_without_data_every_job_waits_with_the_exact_command(plan):
+    made = plan()
+
+    command = "prime-bench prepare synthetic --rows 1000"
+    assert _states(made) == ["needs data"] * 4
+    assert {planned.why for planned in made.jobs} == {command}
+    assert made.prepare_commands == [command]
+    assert made.to_run == []
+    assert all(planned.job is None for planned in made.jobs)
+
+
+def test_with_data_every_job_is_pending_and_in_the_recipes_order(plan, recipe, prepare):
+    fingerprint = prepare("synthetic", KEYS)
+
+    made = plan()
+
+    assert _states(made) == ["pending"] * 4
+    assert [planned.trial for planned in made.jobs] == recipe.trials()
+    assert [planned.job for planned in made.jobs] == [t.bind(fingerprint) for t in recipe.trials()]
+    assert made.to_run == made.jobs
+    assert made.prepare_commands == []
+
+
+def test_data_of_other_settings_do_not_serve(plan, prepare):
+    prepare("synthetic", {"rows": 2000})
+
+    assert _states(plan()) == ["needs data"] * 4
+
+
+def test_a_folder_without_a_manifest_does_not_serve(plan, prepare, data_dir):
+    prepare("synthetic", KEYS)
+    (resolve("synthetic", KEYS).folder(data_dir) / "manifest.json").unlink()
+
+    assert _states(plan()) == ["needs data"] * 4
+
+
+def test_other_data_make_other_jobs(plan, prepare, finish):
+    prepare("synthetic", KEYS)
+    finish(plan().jobs[0].job)
+    assert plan().counts == {"done": 1, "pending": 3}
+
+    prepare("synthetic", KEYS, fingerprint="e" * 64)
+    assert plan().counts == {"pending": 4}
+
+
+def test_each_state_is_told_from_what_the_folder_holds(plan, prepare, finish, runs):
+    prepare("synthetic", KEYS)
+    first, second, third, fourth = [planned.job for planned in plan().jobs]
+
+    finish(first)
+    runs.path(second.id).mkdir(parents=True)
+    (runs.path(second.id) / "failure.json").write_text(json.dumps({"error": "out of luck"}))
+    runs.path(third.id).mkdir(parents=True)
+    with runs.claim(fourth.id):
+        made = plan()
+        assert _states(made) == ["done", "failed", "interrupted", "running"]
+        assert [planned.job for planned in made.to_run] == [second, third]
+        assert made.jobs[1].why == "out of luck"
+    assert _states(plan())[3] == "pending"
+
+
+def test_a_failed_job_that_runs_again_is_running(plan, prepare, runs):
+    prepare("synthetic", KEYS)
+    job = plan().jobs[0].job
+    runs.path(job.id).mkdir(parents=True)
+    (runs.path(job.id) / "failure.json").write_text(json.dumps({"error": "x"}))
+
+    with runs.claim(job.id):
+        assert plan().jobs[0].state == "running"
+
+
+def test_a_broken_record_is_never_done(plan, prepare, runs):
+    prepare("synthetic", KEYS)
+    job = plan().jobs[0].job
+    runs.path(job.id).mkdir(parents=True)
+    (runs.path(job.id) / "record.json").write_text("{")
+
+    with pytest.raises(DataError, match=job.id):
+        plan()
+
+
+def test_a_broken_manifest_is_a_data_error(plan, prepare, data_dir):
+    prepare("synthetic", KEYS)
+    file = resolve("synthetic", KEYS).folder(data_dir) / "manifest.json"
+    file.write_text(file.read_text()[:-10])
+
+    with pytest.raises(DataError, match=r"manifest\.json"):
+        plan()
+
+
+def test_only_narrows_the_plan(plan, prepare):
+    prepare("synthetic", KEYS)
+
+    made = plan(only=["seed=3", "arm=prime"])
+    assert [str(planned.trial) for planned in made.jobs] == ["synthetic DNN prime seed 3"]
+
+
+def test_a_backbone_that_is_not_built_is_listed_and_left_out(recipe_file, prepare, data_dir, runs):
+    recipe_file.write_text(recipe_file.read_text() + "[backbone.FwFM]\nlinear_type = 'FeLV'\n")
+    made = make_plan(load_recipe(recipe_file), data_dir=data_dir, runs=runs)
+    assert made.counts == {"needs data": 4, "not built": 4}
+
+    prepare("synthetic", KEYS)
+    made = make_plan(load_recipe(recipe_file), data_dir=data_dir, runs=runs)
+    assert made.counts == {"pending": 4, "not built": 4}
+    assert made.missing_backbones == ["FwFM"]
+    assert {planned.trial.backbone for planned in made.to_run} == {"DNN"}
+
+
+def test_a_job_that_two_arms_share_stands_once(recipe_file, prepare, data_dir, runs):
+    text = recipe_file.read_text().replace('"prime"]', '"prime", "again"]')
+    recipe_file.write_text(text + '[arm.again]\nplugin = "prime"\nrank = 16\n')
+    prepare("synthetic", KEYS)
+
+    made = make_plan(load_recipe(recipe_file), data_dir=data_dir, runs=runs)
+
+    ids = [planned.job.id for planned in made.jobs]
+    assert len(load_recipe(recipe_file).trials()) == 6
+    assert len(ids) == len(set(ids)) == 4
+
+
+@pytest.mark.parametrize(
+    ("table", "said"),
+    [
+        ("[dataset.crieto]", "small: no dataset `crieto`; did you mean `criteo`?"),
+        (
+            "[dataset.criteo]\nnumerics = 'raw'",
+            "small: dataset.criteo.numerics: unknown key; did you mean `numeric`?",
+        ),
+        ("[dataset.avazu]\nnumeric = 'raw'", "small: dataset.avazu.numeric: avazu has no numeric"),
+        ("[dataset.criteo]\nmin_count = 0", "small: dataset.criteo.min_count: input should be"),
+    ],
+)
+def test_faults_of_data_sets_come_in_one_message(recipe_file, data_dir, runs, table, said):
+    text = recipe_file.read_text().replace("rows = 1000", "row = 1000")
+    recipe_file.write_text(f"{text}\n{table}\n")
+
+    with pytest.raises(UsageError) as caught:
+        make_plan(load_recipe(recipe_file), data_dir=data_dir, runs=runs)
+
+    first, second = caught.value.message.splitlines()
+    assert first == "small: dataset.synthetic.row: unknown key; did you mean `rows`?"
+    assert second.startswith(said)
+
+
+def test_nothing_to_run_for_want_of_data_is_an_error_with_all_commands(plan, prepare):
+    with pytest.raises(DataError) as caught:
+        check_runnable(plan())
+    assert caught.value.hint.endswith("\n  prime-bench prepare synthetic --rows 1000")
+
+    prepare("synthetic", KEYS)
+    check_runnable(plan())
+
+
+def test_a_plan_says_in_json_what_it_says_in_words(plan, prepare):
+    prepare("synthetic", KEYS)
+    planned = plan().jobs[0]
+
+    assert planned.plain() == {
+        "job_id": planned.job.id,
+        "dataset": "synthetic",
+        "backbone": "DNN",
+        "arm": "dense",
+        "seed": 7,
+        "state": "pending",
+        "why": "has no record",
+    }

@@ -1,0 +1,96 @@
+"""What is handed to an engine, and how its outcomes are counted."""
+
+import pytest
+
+from prime_bench.base.errors import DataError, EnvironmentFault
+from prime_bench.data.variant import resolve
+from prime_bench.schedule.backend import Outcome
+from prime_bench.schedule.plan import make_plan
+from prime_bench.schedule.run import run_plan
+from prime_bench.store.runs import Runs
+
+KEYS = {"rows": 1000}
+
+
+class _Engine:
+    """Ends jobs as it is told to and keeps what it was handed."""
+
+    def __init__(self, *errors):
+        self.errors, self.requests = list(errors), []
+
+    def run(self, requests, *, on_event):
+        for request, error in zip(requests, self.errors, strict=True):
+            self.requests.append(request)
+            on_event({"event": "progress", "job_id": request.job.id})
+            skipped = error == "skipped"
+            yield Outcome(request=request, error=None if skipped else error, skipped=skipped)
+
+
+@pytest.fixture
+def run(recipe, data_dir, runs):
+    def run(engine, *, runs=runs):
+        plan = make_plan(recipe, data_dir=data_dir, runs=runs)
+        events, outcomes = [], []
+        tally = run_plan(
+            plan,
+            engine,
+            data_dir=data_dir,
+            runs=runs,
+            device="cpu",
+            on_event=events.append,
+            on_outcome=outcomes.append,
+        )
+        assert len(events) == len(outcomes) == len(engine.requests)
+        return tally
+
+    return run
+
+
+def test_every_outcome_is_counted(run, prepare):
+    prepare("synthetic", KEYS)
+
+    tally = run(_Engine(None, "out of luck", "skipped", None))
+
+    assert (tally.done, tally.skipped) == (2, 1)
+    assert [outcome.error for outcome in tally.failed] == ["out of luck"]
+
+
+def test_a_request_holds_the_job_its_labels_and_folders(run, recipe, prepare, data_dir, runs):
+    fingerprint = prepare("synthetic", KEYS)
+    engine = _Engine(None, None, None, None)
+    run(engine)
+
+    assert [request.job for request in engine.requests] == [
+        trial.bind(fingerprint) for trial in recipe.trials()
+    ]
+    assert [request.arm for request in engine.requests] == ["dense", "prime"] * 2
+    for request in engine.requests:
+        assert request.dataset == "synthetic"
+        assert request.table == str(resolve("synthetic", KEYS).folder(data_dir))
+        assert request.runs == str(runs.folder)
+        assert request.device == "cpu"
+
+
+def test_finished_jobs_are_not_handed_out_again(run, recipe, prepare, finish):
+    fingerprint = prepare("synthetic", KEYS)
+    first, *others = [trial.bind(fingerprint) for trial in recipe.trials()]
+    finish(first)
+    engine = _Engine(None, None, None)
+    run(engine)
+
+    assert [request.job for request in engine.requests] == others
+
+
+def test_without_data_no_engine_is_asked_and_no_folder_is_made(run, runs):
+    with pytest.raises(DataError, match="no data set of this recipe is prepared"):
+        run(_Engine())
+
+    assert not runs.folder.exists()
+
+
+def test_a_folder_of_runs_that_cannot_be_made_is_an_environment_fault(run, prepare, tmp_path):
+    prepare("synthetic", KEYS)
+    (tmp_path / "file").touch()
+
+    with pytest.raises(EnvironmentFault, match="file"):
+        run(_Engine(), runs=Runs(tmp_path / "file" / "runs"))
