@@ -40,19 +40,27 @@ def collect_notes(
 
 def _missing(panel: Panel, arms: Sequence[ArmColumn]) -> Iterator[str]:
     seeds = panel.design.seeds
+    labels = [row.label for row in panel.design.rows]
+    missing = {
+        (label, arm.name): panel.cells[label, arm.name, "auc"].missing_seeds
+        for label in labels
+        for arm in arms
+    }
+    empty = {key for key, absent in missing.items() if len(absent) == len(seeds)}
+    bare = [label for label in labels if all((label, arm.name) in empty for arm in arms)]
+    if bare:
+        yield f"{panel.design.label}: no record for {', '.join(bare)}"
     for arm in arms:
-        labels = [row.label for row in panel.design.rows]
-        missing = {label: panel.cells[label, arm.name, "auc"].missing_seeds for label in labels}
-        empty = [label for label in labels if len(missing[label]) == len(seeds)]
-        if empty:
-            which = "any backbone" if len(empty) == len(labels) else ", ".join(empty)
-            yield f"{panel.design.label}, {arm.label}: no record for {which}"
+        own = [label for label in labels if (label, arm.name) in empty and label not in bare]
+        if own:
+            yield f"{panel.design.label}, {arm.label}: no record for {', '.join(own)}"
         for label in labels:
-            if missing[label] and label not in empty:
+            absent = missing[label, arm.name]
+            if absent and (label, arm.name) not in empty:
                 yield (
                     f"{panel.design.label}, {label}, {arm.label}: "
-                    f"{len(seeds) - len(missing[label])} of {len(seeds)} seeds; "
-                    f"missing {_seeds(missing[label])}; Δ covers complete pairs only"
+                    f"{len(seeds) - len(absent)} of {len(seeds)} seeds; missing "
+                    f"{', '.join(map(str, absent))}; Δ covers complete pairs only"
                 )
 
 
@@ -133,13 +141,13 @@ def spread(moments: Moments | None, *, decimals: int) -> str:
 
 def _data(panel: Panel, records: Iterable[RunRecord]) -> Iterator[str]:
     own = [record for record in records if record.job.fingerprint == panel.design.fingerprint]
-    if any(not record.data_verified for record in own):
-        yield (
-            f"{panel.design.label}: unverified data; the files did not match published digests, "
-            "so the numbers are not comparable with published ones"
-        )
-    for note in dict.fromkeys(note for record in own for note in record.data_notes):
-        yield f"{panel.design.label}: {note}"
+    notes = list(dict.fromkeys(note for record in own for note in record.data_notes))
+    # `prepare` says why; a table must not pass for the published data even where it did not.
+    if any(not record.data_verified for record in own) and not any(
+        "unverified" in n for n in notes
+    ):
+        notes.insert(0, "unverified: the files are not the published ones")
+    yield from (f"{panel.design.label}: {note}" for note in notes)
 
 
 def _protocol(table: MainTable) -> Iterator[str]:
@@ -196,7 +204,3 @@ def _chance(table: MainTable) -> Iterator[str]:
             f"pairs no exact two-sided p is below {2.0 ** (1 - max(pairs)):.4g}, so no p is "
             "printed per cell"
         )
-
-
-def _seeds(seeds: Iterable[int]) -> str:
-    return ", ".join(str(seed) for seed in seeds)

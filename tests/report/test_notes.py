@@ -4,8 +4,9 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
+from prime_bench.recipe.expand import Arm, Trial
 from prime_bench.report.definition import load_definition
-from prime_bench.report.document import make_report
+from prime_bench.report.document import RecipeCells, make_report
 from prime_bench.settings.prime import PrimeConfig
 from prime_bench.settings.training import TrainSpec
 from prime_bench.store.record import RunRecord
@@ -30,7 +31,11 @@ def test_a_clean_pair_has_the_chance_note_alone(make_record: MakeRecord) -> None
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"verified": False}, "Avazu: unverified data"),
+        ({"verified": False}, "Avazu: unverified: the files are not the published ones"),
+        (
+            {"verified": False, "notes": ("unverified: no digests",)},
+            "Avazu: unverified: no digests",
+        ),
         ({"notes": ("vocabulary over all splits",)}, "Avazu: vocabulary over all splits"),
         (
             {"training": TrainSpec(max_epochs=1)},
@@ -77,8 +82,34 @@ def test_missing_and_partial_cells_are_said(full_set: list[RunRecord]) -> None:
     notes = notes_of(records)
 
     assert "Criteo, Residual (params): no record for Wide&Deep_x" in notes
+    assert "Criteo: no record" not in notes
     assert "Avazu, DNN, PRIME: 3 of 5 seeds; missing 2021, 27011" in notes
     assert "Criteo: the Mean row leaves out Wide&Deep_x" in notes
+
+
+def test_a_backbone_without_any_record_is_said_once(make_record: MakeRecord) -> None:
+    arms = [Arm(name=name, label=name, plugin=name, settings={}) for name in ("dense", "prime")]
+    trials = [
+        Trial(
+            dataset="avazu",
+            backbone=backbone,
+            backbone_settings={"k": 1} if backbone == "DNN" else None,
+            arm=arm,
+            training=TrainSpec(),
+            seed=1,
+        )
+        for backbone in ("DNN", "AFM", "NFM")
+        for arm in arms
+    ]
+    records = [
+        make_record(arm=arm, seed=1, variant="v", backbone_settings={"k": 1}, plugin_settings={})
+        for arm in ("dense", "prime")
+    ]
+    cells = RecipeCells(title="", trials=trials, variants={"avazu": "v"})
+    report = make_report(records, definition=load_definition("main"), cells=cells)
+
+    found = [note for note in report.notes if "no record" in note]
+    assert found == ["Avazu: no record for AFM, NFM"]
 
 
 def test_a_mispaired_run_is_named_with_what_differs(full_set: list[RunRecord]) -> None:
