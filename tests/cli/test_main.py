@@ -1,0 +1,177 @@
+"""Exit codes, messages, and what is imported for `--help`."""
+
+import errno
+import os
+import subprocess
+import sys
+import time
+
+import click
+import pytest
+
+from prime_bench import __version__
+from prime_bench.base.errors import DataError, EnvironmentFault, UsageError
+from prime_bench.cli import main as module
+from prime_bench.cli.main import COMMANDS, cli, exit_code
+
+PROGRAM = [sys.executable, "-c", "from prime_bench.cli.main import main; main()"]
+
+
+@pytest.fixture
+def raising(monkeypatch):
+    """Make `prime-bench plan` raise."""
+
+    def raising(error):
+        @click.command()
+        def fails():
+            """Fail."""
+            raise error
+
+        monkeypatch.setattr(module.importlib, "import_module", lambda _name: module)
+        monkeypatch.setattr(module, "fails", fails, raising=False)
+        monkeypatch.setitem(COMMANDS, "plan", "prime_bench.cli.main:fails")
+
+    return raising
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "said"),
+    [
+        (
+            UsageError("no such thing", hint="look again"),
+            2,
+            "error: no such thing\n\nhint: look again\n",
+        ),
+        (DataError("bad rows"), 3, "error: bad rows\n"),
+        (EnvironmentFault("/x: the disk is full"), 4, "error: /x: the disk is full\n"),
+        (OSError(errno.ENOSPC, "no space", "/y"), 4, "error: /y: the disk is full\n"),
+        (PermissionError(errno.EACCES, "denied", "/z"), 4, "error: /z: permission denied\n"),
+        (OSError(errno.EBADF, "bad"), 70, "error: a bug of prime-bench: OSError: "),
+        (ValueError("odd"), 70, "error: a bug of prime-bench: ValueError: odd\n"),
+        (AssertionError("shape"), 70, "error: a bug of prime-bench: AssertionError: shape\n"),
+        (KeyboardInterrupt(), 130, "interrupted; "),
+        (click.UsageError("wrong option"), 2, "wrong option"),
+    ],
+    ids=lambda part: repr(part)[:30],
+)
+@pytest.mark.parametrize("debug", [False, True])
+def test_each_error_has_its_code_and_a_traceback_on_request_alone(
+    raising, capsys, error, code, said, debug
+):
+    raising(error)
+
+    assert exit_code(["--debug", "plan"] if debug else ["plan"]) == code
+
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert said in err
+    shown = debug and not isinstance(error, click.ClickException)
+    assert ("Traceback (most recent call last)" in err) == shown
+    if code == 70:
+        assert "prime-bench --debug" in err
+
+
+def test_success_is_0_and_a_command_may_choose_its_code(raising):
+    raising(click.exceptions.Exit(1))
+    assert exit_code(["plan"]) == 1
+    assert exit_code(["--version"]) == 0
+
+
+def test_the_version_is_the_packages(capsys):
+    exit_code(["--version"])
+
+    assert __version__ in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("word", "said"),
+    [
+        ("pln", "no command `pln`; did you mean `plan`?"),
+        ("RUN", "no command `RUN`; did you mean `run`?"),
+        ("reprot", "no command `reprot`; did you mean `report`?"),
+        ("xyz", "no command `xyz`\n"),
+    ],
+)
+def test_a_misspelt_command_is_answered_with_the_nearest(capsys, word, said):
+    assert exit_code([word]) == 2
+    assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["--no-such-option"], ["plan"], ["plan", "quick", "too-much"], ["run", "quick", "--only"]],
+    ids=" ".join,
+)
+def test_wrong_arguments_are_a_usage_error(capsys, arguments):
+    assert exit_code(arguments) == 2
+
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "Error: " in err
+
+
+@pytest.mark.parametrize("name", sorted(COMMANDS))
+def test_every_command_is_listed_and_has_help(capsys, name):
+    assert exit_code(["--help"]) == 0
+    listed = capsys.readouterr().out
+    assert f"\n  {name} " in listed
+
+    assert exit_code([name, "--help"]) == 0
+    helped = capsys.readouterr().out
+    assert helped.startswith(f"Usage: prime-bench {name} ")
+    assert "--debug" not in helped
+
+
+def test_the_commands_are_loaded_when_they_are_called():
+    """The heavy packages stay out of `--help`, and of the table of commands."""
+    heavy = ("torch", "polars", "numpy", "fuxictr", "scipy", "rich", "jinja2")
+    code = (
+        "import sys; from prime_bench.cli.main import exit_code; exit_code(['--help']);"
+        f"print([name for name in {heavy!r} if name in sys.modules], file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+
+    assert done.stderr == "[]\n"
+
+
+def test_help_is_quick():
+    times_s = []
+    for _ in range(5):
+        start = time.perf_counter()
+        subprocess.run([*PROGRAM, "--help"], capture_output=True, check=True)
+        times_s.append(time.perf_counter() - start)
+
+    assert min(times_s) < 0.3  # the least of five: other processes may slow any of them
+
+
+def test_an_unknown_target_is_our_bug(monkeypatch, capsys):
+    monkeypatch.setitem(COMMANDS, "plan", "prime_bench.cli.main:COMMANDS")
+
+    assert exit_code(["plan"]) == 70
+    assert "is no command" in capsys.readouterr().err
+
+
+def test_completion_is_not_disturbed_by_a_word_that_is_no_command():
+    context = click.Context(cli, resilient_parsing=True)
+
+    assert cli.get_command(context, "pln") is None
+
+
+def test_a_reader_that_leaves_early_is_no_error():
+    """`prime-bench plan main13 | head -1`: quiet, and no failure."""
+    reader, writer = os.pipe()
+    os.close(reader)  # before anything is written, so that the very first write finds nobody
+    command = [*PROGRAM, "plan", "main13"]
+    done = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, check=False)
+    os.close(writer)
+
+    assert done.stderr == b""
+    assert done.returncode == 0
+
+
+def test_the_program_passes_its_code_on():
+    done = subprocess.run([*PROGRAM, "plan", "nope"], capture_output=True, text=True, check=False)
+
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert done.stderr.startswith("error: nope: no such recipe")

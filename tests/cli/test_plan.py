@@ -1,0 +1,139 @@
+"""`prime-bench plan`: what it prints, and how it fails."""
+
+import json
+
+import pytest
+
+from prime_bench.cli.main import exit_code
+from prime_bench.recipe.load import load_recipe
+
+COMMAND = "prime-bench prepare synthetic"
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
+def _plan(*arguments):
+    return exit_code(["plan", *arguments])
+
+
+def test_the_table_has_a_line_a_job_and_ends_with_what_to_do(capsys):
+    assert _plan("quick") == 0
+
+    out, err = capsys.readouterr()
+    assert err == ""
+    lines = out.splitlines()
+    assert lines[0].split() == ["job", "dataset", "backbone", "arm", "seed", "state", "why"]
+    trials = load_recipe("quick").trials()
+    assert len(trials) == 18
+    for line, trial in zip(lines[1:19], trials, strict=True):
+        expected = ["-", trial.dataset, trial.backbone, trial.arm.name, str(trial.seed)]
+        assert line.split()[:5] == expected
+        assert line.endswith(f"needs data  {COMMAND}")
+    assert lines[19:] == [
+        "",
+        load_recipe("quick").title,
+        "18 jobs: 18 needs data",
+        f"to prepare: {COMMAND}",
+    ]
+
+
+def test_json_is_one_object_with_the_jobs(capsys):
+    assert _plan("main13", "--json", "--only", "backbone=DNN", "--only", "backbone=AFM") == 0
+
+    content = json.loads(capsys.readouterr().out)
+    assert content["schema"] == 1
+    assert content["recipe"] == "main13"
+    assert content["counts"] == {"needs data": 20, "not built": 20}
+    assert content["prepare"] == [
+        f"prime-bench prepare {n} --from PATH" for n in ("avazu", "criteo")
+    ]
+    assert content["missing_backbones"] == ["AFM"]
+    assert len(content["jobs"]) == 40
+    assert content["jobs"][0] == {
+        "job_id": None,
+        "dataset": "avazu",
+        "backbone": "AFM",
+        "arm": "dense",
+        "seed": 2021,
+        "state": "not built",
+        "why": "this version has no such backbone yet",
+    }
+
+
+def test_the_whole_of_main13_is_260_jobs(capsys):
+    assert _plan("recipes/main13.toml") == 0
+
+    assert "\n260 jobs: " in capsys.readouterr().out
+
+
+def test_ids_survive_the_table(capsys, monkeypatch):
+    """tabulate takes `12335e61` for a number unless its number parsing is off."""
+    from prime_bench.recipe.job import Job
+
+    assert exit_code(["prepare", "synthetic", "--rows", "100"]) == 0
+    capsys.readouterr()
+    monkeypatch.setattr(Job, "id", "0012335e61000000")
+
+    assert _plan("quick", "--set", "dataset.synthetic.rows=100") == 0
+    out = capsys.readouterr().out
+    assert out.splitlines()[1].startswith("0012335e61000000  ")
+    assert "pending  has no record" in out
+
+
+def test_the_command_that_a_plan_gives_makes_the_data_it_wants(capsys):
+    changes = ["--set", "dataset.synthetic.rows=100", "--set", "dataset.synthetic.strength=0.5"]
+    changes += [
+        "--set",
+        "dataset.synthetic.shape=criteo",
+        "--set",
+        "dataset.synthetic.numeric=log1p",
+    ]
+    assert _plan("quick", "--json", *changes) == 0
+    (command,) = json.loads(capsys.readouterr().out)["prepare"]
+
+    assert exit_code(command.split()[1:]) == 0
+    capsys.readouterr()
+    assert _plan("quick", "--json", *changes) == 0
+    assert json.loads(capsys.readouterr().out)["counts"] == {"pending": 18}
+
+
+def test_planning_writes_nothing(tmp_path, capsys):
+    assert _plan("quick") == 0
+
+    assert capsys.readouterr().out
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (["qiuck"], 2, "error: qiuck: no such recipe; did you mean `quick`?\n\nhint: "),
+        (["quick", "--only", "backbone=DNM"], 2, "did you mean `DNN`?"),
+        (["quick", "--set", "training.max_epoch=1"], 2, "did you mean `max_epochs`?"),
+        (["quick", "--set", "backbone.DNM.batch_norm=true"], 2, "unknown backbone"),
+        (
+            ["quick", "--set", "arms=['dense', 'prmie']"],
+            2,
+            "unknown arm `prmie`; did you mean `prime`?",
+        ),
+        (
+            ["quick", "--set", "dataset.crieto.numeric=raw"],
+            2,
+            "no dataset `crieto`; did you mean `criteo`?",
+        ),
+        (["quick", "--set", "dataset.synthetic.row=1"], 2, "did you mean `rows`?"),
+    ],
+    ids=lambda part: " ".join(part) if isinstance(part, list) else None,
+)
+def test_mistakes_are_one_message_and_a_code(tmp_path, capsys, arguments, code, said):
+    assert _plan(*arguments) == code
+
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("error: ")
+    assert said in err
+    assert "Traceback" not in err
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,186 @@
+"""`prime-bench run`: its codes, its last words, and that nothing is left where it cannot run."""
+
+import json
+
+import pytest
+
+from prime_bench.cli.main import exit_code
+from prime_bench.schedule.backend import Outcome
+
+SMALL = [
+    "quick",
+    "--set",
+    "dataset.synthetic.rows=1000",
+    "--only",
+    "backbone=DNN",
+    "--only",
+    "arm=dense",
+]
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
+def prepared(capsys):
+    """The data of SMALL."""
+    assert exit_code(["prepare", "synthetic", "--rows", "1000"]) == 0
+    capsys.readouterr()
+
+
+@pytest.fixture
+def engine(monkeypatch):
+    """Ends the jobs of an engine with these errors; None for done, `skipped` for skipped."""
+
+    def engine(*errors):
+        class Engine:
+            def run(self, requests, *, on_event):
+                for request, error in zip(requests, errors, strict=True):
+                    event = {"job_id": request.job.id, "epoch": 1}
+                    on_event(
+                        {
+                            "event": "progress",
+                            "rows": 1,
+                            "rows_total": 2,
+                            "rows_per_s": 3.0,
+                            **event,
+                        }
+                    )
+                    on_event({"event": "epoch", "valid_auc": None, **event})
+                    on_event({"event": "epoch", "valid_auc": 0.5, **event})
+                    if error == "interrupt":
+                        raise KeyboardInterrupt
+                    skipped = error == "skipped"
+                    yield Outcome(
+                        request=request, error=None if skipped else error, skipped=skipped
+                    )
+
+        monkeypatch.setattr("prime_bench.schedule.local.LocalBackend", Engine)
+
+    return engine
+
+
+@pytest.mark.usefixtures("prepared")
+def test_all_done_is_0(engine, capsys):
+    engine(None, None, None)
+
+    assert exit_code(["run", *SMALL]) == 0
+    out, err = capsys.readouterr()
+    assert out == "quick: 3 jobs done, 0 had a record, 0 failed\n"
+    assert err == ""
+
+
+@pytest.mark.usefixtures("prepared")
+def test_a_failed_job_is_1_and_named_with_its_folder(engine, capsys):
+    engine(None, "RuntimeError: out of luck", "skipped")
+
+    assert exit_code(["run", *SMALL]) == 1
+    out, err = capsys.readouterr()
+    assert out == "quick: 1 jobs done, 0 had a record, 1 failed, 1 left to another process\n"
+    assert err.startswith(
+        "failed: synthetic DNN dense seed 190034: RuntimeError: out of luck (runs/"
+    )
+
+
+@pytest.mark.usefixtures("prepared")
+def test_an_interrupt_is_130(engine, capsys):
+    engine(None, "interrupt")
+
+    assert exit_code(["run", *SMALL]) == 130
+    assert capsys.readouterr().err.startswith("\ninterrupted; the same command goes on")
+
+
+def test_without_data_it_is_3_and_the_command_is_given(tmp_path, capsys):
+    assert exit_code(["run", *SMALL]) == 3
+
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "hint: prepare first:\n  prime-bench prepare synthetic --rows 1000\n" in err
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.usefixtures("prepared")
+def test_what_can_run_does_and_the_rest_is_named(engine, capsys):
+    engine(None, None, None)
+    recipe = [
+        *SMALL,
+        "--set",
+        "dataset.criteo.numeric=raw",
+        "--set",
+        "backbone.FwFM.linear_type=LW",
+    ]
+
+    assert exit_code(["run", *recipe, "--only", "backbone=FwFM"]) == 0
+    out, err = capsys.readouterr()
+    assert out == "quick: 3 jobs done, 0 had a record, 0 failed\n"
+    assert "3 pending" in err
+    assert "3 needs data" in err
+    assert "to prepare: prime-bench prepare criteo --from PATH\n" in err
+    assert err.endswith("not built yet: FwFM\n")
+
+
+@pytest.mark.usefixtures("prepared")
+def test_a_dry_run_prints_the_plan_and_does_nothing(tmp_path, engine, capsys):
+    engine()
+    assert exit_code(["plan", *SMALL]) == 0
+    planned = capsys.readouterr().out
+
+    assert exit_code(["run", *SMALL, "--dry-run"]) == 0
+    assert capsys.readouterr().out == planned
+    assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.usefixtures("prepared")
+def test_a_folder_that_cannot_be_written_is_4_and_nothing_is_left(tmp_path, engine, capsys):
+    engine()
+    (tmp_path / "file").write_text("mine")
+    before = sorted(path.name for path in tmp_path.iterdir())
+
+    assert exit_code(["run", *SMALL, "--runs-dir", "file/runs"]) == 4
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("error: file/runs: ")
+    assert "hint: free some space, or name another folder" in err
+    assert sorted(path.name for path in tmp_path.iterdir()) == before
+    assert (tmp_path / "file").read_text() == "mine"
+
+
+@pytest.mark.usefixtures("prepared")
+def test_a_folder_of_the_kernel_cannot_be_written_even_by_root(engine, capsys):
+    engine()
+
+    assert exit_code(["run", *SMALL, "--runs-dir", "/sys/prime-bench-runs"]) == 4
+    assert capsys.readouterr().err.startswith("error: /sys/prime-bench-runs: ")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (["qiuck"], 2, "did you mean `quick`?"),
+        (["quick", "--set", "training.max_epoch=1"], 2, "did you mean `max_epochs`?"),
+        (["quick", "--set", "dataset.crieto.numeric=raw"], 2, "did you mean `criteo`?"),
+        (["quick", "--only", "sead=1"], 2, "--only sead=1: expected KEY=VALUE"),
+    ],
+    ids=lambda part: " ".join(part) if isinstance(part, list) else None,
+)
+def test_mistakes_are_one_message_and_leave_nothing(tmp_path, capsys, arguments, code, said):
+    assert exit_code(["run", *arguments]) == code
+
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert said in err
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.usefixtures("prepared")
+def test_a_real_worker_does_a_job_once(capsys):
+    one = ["run", *SMALL, "--only", "seed=2021", "--set", "training.max_epochs=1"]
+    assert exit_code(one) == 0
+    assert capsys.readouterr().out == "quick: 1 jobs done, 0 had a record, 0 failed\n"
+
+    assert exit_code(one) == 0
+    assert capsys.readouterr().out == "quick: 0 jobs done, 1 had a record, 0 failed\n"
+    assert exit_code(["plan", *one[1:], "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["counts"] == {"done": 1}
