@@ -33,7 +33,8 @@ def uniforms(words: np.ndarray) -> np.ndarray:
 
 def normals(words: np.ndarray) -> np.ndarray:
     """float64 from the standard normal distribution, one a word."""
-    return ndtri(uniforms(words))
+    drawn: np.ndarray = ndtri(uniforms(words))
+    return drawn
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,7 +68,8 @@ class CategoricalField:
         for position, upper in reversed(list(enumerate(np.cumsum(self.common)))):
             code[level < upper] = position
         code[-1] = self.size
-        return code.astype(np.uint32)
+        borders: np.ndarray = code.astype(np.uint32)
+        return borders
 
     def write(self, codes: np.ndarray) -> pl.Series:
         """The texts (n,) of uint32 codes (n,)."""
@@ -125,7 +127,8 @@ class NumericField:
         level = np.arange(QUANTILE_BINS + 1) / QUANTILE_BINS
         level[-1] = 1 - 0.1 / QUANTILE_BINS  # the normal's quantile at 1 is infinite
         value = np.exp(np.log(self.median - self.minimum) + self.sigma * ndtri(level))
-        return np.minimum(value, self.maximum - self.minimum).astype(np.uint32)
+        borders: np.ndarray = np.minimum(value, self.maximum - self.minimum).astype(np.uint32)
+        return borders
 
 
 class Sampler:
@@ -141,4 +144,5 @@ class Sampler:
         bins = words >> np.uint32(16)
         # 64 bits, because the last bin of a heavy-tailed count is wider than 2^16.
         step = (words & _LOW_HALF) * self._width[bins] >> np.uint64(16)
-        return (self._low[bins] + step).astype(np.uint32)
+        codes: np.ndarray = (self._low[bins] + step).astype(np.uint32)
+        return codes

@@ -9,8 +9,8 @@ from prime_bench.data.synthetic_fields import normals, random_words
 from prime_bench.data.synthetic_shapes import Shape
 
 VALUES_THAT_MATTER = 32
-"""V: the commonest values of a field have an effect of their own, rarer ones have none. Few, so that
-some 50,000 rows are enough to learn much of it."""
+"""V: the commonest values of a field have an effect of their own, rarer ones have none. Few, so
+that some 50,000 rows are enough to learn much of it."""
 LATENT_WIDTH = 2
 """R: a value is R numbers, and a response to it a direction among them."""
 PAIR_VALUES = 8
@@ -117,7 +117,7 @@ class PlantedResponse:
         missing, phase, speed = normals(words).reshape(3, LATENT_WIDTH)
         # A slow wave of ln(1 + x): a mild, non-linear and smooth effect.
         level = np.arange(NUMERIC_BUCKETS)[:, np.newaxis] / LOG_BUCKETS_PER_UNIT
-        latents = np.sqrt(2) * np.sin(0.5 * speed * level + 3 * phase)
+        latents: np.ndarray = np.sqrt(2) * np.sin(0.5 * speed * level + 3 * phase)
         latents[0] = missing
         return latents
 
@@ -131,8 +131,10 @@ def _value_latents(seed: int, name: str, n_values: int) -> np.ndarray:  # (n_val
 
 def _directions(seed: int, name: str, n: int) -> np.ndarray:  # (n, R), unit rows
     rows = normals(random_words(seed, name, n * LATENT_WIDTH)).reshape(n, LATENT_WIDTH)
-    return rows / np.linalg.norm(rows, axis=1, keepdims=True)
+    unit: np.ndarray = rows / np.linalg.norm(rows, axis=1, keepdims=True)
+    return unit
 
 
 def _sigmoid(logits: np.ndarray) -> np.ndarray:
-    return 1 / (1 + np.exp(-logits))
+    probabilities: np.ndarray = 1 / (1 + np.exp(-logits))
+    return probabilities
