@@ -167,7 +167,8 @@ class _Counted:
     def of_scope(self, field: int, settings: DataSettings) -> np.ndarray:
         """(V,) rows of each code among those that the vocabulary is made from."""
         train, rest = self.codes[field]
-        return train if settings.vocabulary == "train" else train + rest
+        counts: np.ndarray = train if settings.vocabulary == "train" else train + rest
+        return counts
 
 
 def _count(

@@ -12,9 +12,11 @@ import numpy as np
 from prime_bench.base.errors import DataError
 
 BLOCK_BYTES = 1 << 24
+_LONGEST_LINE = 1 << 26
 _COMMA, _LINE_FEED = ord(","), ord("\n")
 _SEPARATORS = {"\t": "tab", ";": "semicolon", "|": "bar", " ": "space"}
 _BOM = b"\xef\xbb\xbf"
+_UNIX = "convert the file to Unix line ends, for example with `dos2unix`"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,13 +93,10 @@ def _blocks(read: Callable[[int], bytes], *, where: str, block_bytes: int) -> It
 
 
 def _check_line_ends(unfinished: bytes, *, where: str) -> None:
-    if b"\r" in unfinished[:BLOCK_BYTES]:
-        raise DataError(f"{where}: line 1: lines end in a carriage return alone", hint=_UNIX)
-    if len(unfinished) > 4 * BLOCK_BYTES:
-        raise DataError(f"{where}: no line end in {len(unfinished)} bytes; this is no csv file")
-
-
-_UNIX = "convert the file to Unix line ends, for example with `dos2unix`"
+    if len(unfinished) > _LONGEST_LINE:
+        fault = "lines end in a carriage return alone" if b"\r" in unfinished else "no csv file"
+        hint = _UNIX if b"\r" in unfinished else ""
+        raise DataError(f"{where}: no line end in {len(unfinished):,} bytes: {fault}", hint=hint)
 
 
 def _checked(content: bytes, *, where: str, first_line: int, width: int) -> Lines:

@@ -46,14 +46,16 @@ def prepare(
     """
     sources = find_sources(variant.card, source) if source is not None else []
     folder = variant.folder(data_dir)
+    # Without the lock, so that a table in a folder that others own can be used.
+    found = _whole_table(folder, variant, say=lambda _: None)
+    if found is not None and _unchanged(found.inputs, sources):
+        return _accepted(found, variant, sources, allow_unverified=allow_unverified)
+    if not sources and variant.card.kind != "generated":
+        raise _nothing_to_read(variant)
     with sole_writer(folder, say=say):
         found = _whole_table(folder, variant, say=say)
-        if found is not None and (not sources or _same_inputs(found.inputs, sources)):
-            if sources and not allow_unverified:
-                _refuse_unpublished(variant, found.inputs, _in_order(found))
-            return found
-        if not sources and variant.card.kind != "generated":
-            raise _nothing_to_read(variant)
+        if found is not None and _same_inputs(found.inputs, sources):
+            return _accepted(found, variant, sources, allow_unverified=allow_unverified)
         if found is not None:
             say(f"{folder}: was made from other files, and is made anew")
         with replacing(folder) as hidden:
@@ -178,19 +180,36 @@ def _whole_table(
     return manifest
 
 
+def _accepted(
+    manifest: Manifest,
+    variant: DataVariant,
+    sources: Sequence[SourceFile],
+    *,
+    allow_unverified: bool,
+) -> Manifest:
+    """A table that is there; files that would be refused if read now are refused as well."""
+    if sources and not allow_unverified:
+        positives = [getattr(manifest.positives, split) for split in SPLITS]
+        _refuse_unpublished(variant, manifest.inputs, positives)
+    return manifest
+
+
+def _unchanged(inputs: Sequence[InputFile], sources: Sequence[SourceFile]) -> bool:
+    """Whether a table was made from these very files, or no files are named."""
+    return not sources or [(file.path, file.size, file.mtime_ns) for file in inputs] == [
+        (source.name, source.size, source.mtime_ns) for source in sources
+    ]
+
+
 def _same_inputs(inputs: Sequence[InputFile], sources: Sequence[SourceFile]) -> bool:
     """Whether a table was made from the contents of `sources`; reads them only where it must."""
-    return len(inputs) == len(sources) and all(
-        _same_input(file, source) for file, source in zip(inputs, sources, strict=True)
-    )
-
-
-def _same_input(file: InputFile, source: SourceFile) -> bool:
-    if (file.path, file.size, file.mtime_ns) == (source.name, source.size, source.mtime_ns):
+    if _unchanged(inputs, sources):
         return True
-    if not source.compressed and source.size != file.content_bytes:
-        return False
-    return digest_source(source) == file.sha256
+    return len(inputs) == len(sources) and all(
+        (source.compressed or source.size == file.content_bytes)
+        and digest_source(source) == file.sha256
+        for file, source in zip(inputs, sources, strict=True)
+    )
 
 
 def _refuse_unpublished(
@@ -206,10 +225,6 @@ def _refuse_unpublished(
             hint=f"likely cause: {cause}. To use them as they are, marked as unverified in every"
             " record and report, add --allow-unverified",
         )
-
-
-def _in_order(manifest: Manifest) -> list[int]:
-    return [getattr(manifest.positives, split) for split in SPLITS]
 
 
 def _nothing_to_read(variant: DataVariant) -> EnvironmentFault:

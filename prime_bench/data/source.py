@@ -1,4 +1,4 @@
-"""Where raw files are: plain csv, .gz, or inside a .zip; read as one kind of stream, with digests."""
+"""Where raw files are: plain csv, .gz, or in a .zip; read as one kind of stream, with digests."""
 
 import contextlib
 import gzip

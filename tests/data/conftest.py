@@ -1,0 +1,107 @@
+"""Raw files and chunks to try the data layer with."""
+
+import gzip
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+from prime_bench.data.chunk import Chunk
+
+RAW_HEADER = (
+    "id,click,hour,C1,banner_pos,site_id,site_domain,site_category,app_id,app_domain,app_category,"
+    "device_id,device_ip,device_model,device_type,device_conn_type,C14,C15,C16,C17,C18,C19,C20,C21"
+)
+
+
+@pytest.fixture
+def raw_log() -> list[str]:
+    """The lines of a raw Avazu log of 400 rows over 10 hours, header first."""
+    random = np.random.default_rng(7)
+    lines = [RAW_HEADER]
+    for row in range(400):
+        values = [f"{random.integers(0, 5 + 3 * field):08x}" for field in range(21)]
+        hour = f"1410{21 + row // 240:02}{row // 40 % 24:02}"
+        lines.append(",".join([str(10**19 + row), str(random.integers(0, 2)), hour, *values]))
+    return lines
+
+
+def write_csv(path: Path, lines: Sequence[str | bytes]) -> Path:
+    """Lines to a csv, gzipped if its name says so."""
+    content = b"".join(
+        (line.encode() if isinstance(line, str) else line) + b"\n" for line in lines
+    )
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(gzip.compress(content, mtime=0) if path.suffix == ".gz" else content)
+    return path
+
+
+@pytest.fixture
+def csv() -> Callable[[Path, Sequence[str | bytes]], Path]:
+    """`write_csv`, as a fixture."""
+    return write_csv
+
+
+@pytest.fixture
+def avazu_folder(tmp_path: Path) -> Path:
+    """A folder in Avazu_x1's format: 300, 40 and 60 rows."""
+    header = ",".join(["label", *(f"feat_{i}" for i in range(1, 23))])
+    random = np.random.default_rng(3)
+    for split, n_rows in (("train", 300), ("valid", 40), ("test", 60)):
+        rows = [
+            ",".join(map(str, [random.integers(0, 2), *random.integers(0, 30, size=22)]))
+            for _ in range(n_rows)
+        ]
+        write_csv(tmp_path / "avazu" / f"{split}.csv", [header, *rows])
+    return tmp_path / "avazu"
+
+
+@pytest.fixture
+def criteo_folder(tmp_path: Path) -> Path:
+    """A folder in Criteo_x4's format, with missing values: 300, 40 and 60 rows."""
+    header = ["Label", *(f"I{i}" for i in range(1, 14)), *(f"C{i}" for i in range(1, 27))]
+    random = np.random.default_rng(4)
+    for split, n_rows in (("train", 300), ("valid", 40), ("test", 60)):
+        lines = [",".join(header)]
+        for _ in range(n_rows):
+            numbers = [
+                "" if random.random() < 0.2 else str(int(random.lognormal(2, 2)) - 2)
+                for _ in range(13)
+            ]
+            words = [
+                "" if random.random() < 0.1 else f"{random.integers(0, 4):08x}" for _ in range(26)
+            ]
+            lines.append(",".join([str(random.integers(0, 2)), *numbers, *words]))
+        write_csv(tmp_path / "criteo" / f"{split}.csv", lines)
+    return tmp_path / "criteo"
+
+
+@pytest.fixture
+def chunks_of() -> Callable[..., list[Chunk]]:
+    """Rows to chunks of `size` rows: `columns` text by name, `numerics` (n, K), labels and splits."""
+
+    def make(
+        columns: dict[str, list[str]],
+        *,
+        numerics: Sequence[Sequence[float]] | None = None,
+        split: Sequence[int],
+        size: int = 1_000,
+        split_type: type = np.uint8,
+    ) -> list[Chunk]:
+        n_rows = len(split)
+        table = pl.DataFrame(columns, schema=dict.fromkeys(columns, pl.String))
+        values = np.empty((n_rows, 0)) if numerics is None else np.array(numerics, dtype=float)
+        labels = (np.arange(n_rows) % 2).astype(np.uint8)
+        return [
+            Chunk(
+                categories=table.slice(start, size),
+                numerics=values[start : start + size],
+                labels=labels[start : start + size],
+                split=np.array(split[start : start + size], dtype=split_type),
+            )
+            for start in range(0, n_rows, size)
+        ]
+
+    return make
