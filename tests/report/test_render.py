@@ -94,6 +94,19 @@ def test_digits_and_ids_survive(make_record: MakeRecord, format: Format) -> None
         assert "+0.0010" in text
 
 
+def test_a_column_of_bare_numbers_keeps_its_zeros(make_record: MakeRecord) -> None:
+    """One arm, one seed: nothing in the column but numbers, which tabulate would rewrite."""
+    records = [
+        make_record(auc=0.814, logloss=0.4),
+        make_record(backbone="DCNv2", auc=0.8, logloss=1),
+    ]
+    text = re.sub(" +", " ", render_markdown(report_of(records)))
+
+    assert "| DNN | 0.8140 | 0.4000 |" in text
+    assert "| DCNv2 | 0.8000 | 1.0000 |" in text
+    assert "| Mean | 0.8070 | 0.7000 |" in text
+
+
 def test_json_has_every_pair_in_full_precision(full_set: list[RunRecord]) -> None:
     content = json.loads(render_json(report_of(full_set)))
     scores = {(r.dataset, r.job.backbone, r.job.seed, r.arm): r.result.test for r in full_set}
@@ -143,8 +156,13 @@ def test_bold_is_raw_and_positive(make_record: MakeRecord) -> None:
         make_record(arm=arm, seed=1, auc=0.75 + shift, logloss=0.4 + shift)
         for arm, shift in (("dense", 0.0), ("prime", 0.00001))
     ]
-    latex, markdown = render_latex(report_of(records)), render_markdown(report_of(records))
+    worse = make_record(arm="residual_parameters", seed=1, auc=0.74, logloss=0.41)
+    report = report_of([*records, worse])
+    latex, markdown = render_latex(report), render_markdown(report)
 
+    assert latex.count("$-0.0100$") == 6
+    assert r"\textbf{-" not in latex
+    assert "**-" not in markdown
     assert latex.count(r"\textbf{+0.0000}") == 3  # the cell, Mean and paired median of AUC
     assert "**+0.0000** (1/1)" in markdown
     assert "| 0.0000 (0/1) |" in re.sub(" +", " ", markdown)
