@@ -39,7 +39,7 @@ def make_record() -> MakeRecord:
 
 @pytest.fixture
 def full_set(make_record: MakeRecord) -> list[RunRecord]:
-    """2 data sets, 3 backbones, 3 arms, 5 seeds: one arm missing, one run degenerate, one unpaired."""
+    """2 x 3 x 3 x 5 records: but for a missing arm, with a degenerate and a mispaired run."""
     records = []
     for dataset in FINGERPRINTS:
         for backbone in BACKBONES:

@@ -95,10 +95,10 @@ def test_digits_and_ids_survive(make_record: MakeRecord, format: Format) -> None
 
 
 def test_a_column_of_bare_numbers_keeps_its_zeros(make_record: MakeRecord) -> None:
-    """One arm, one seed: nothing in the column but numbers, which tabulate would rewrite."""
+    """One arm and no baseline: nothing but numbers, which tabulate would rewrite."""
     records = [
-        make_record(auc=0.814, logloss=0.4),
-        make_record(backbone="DCNv2", auc=0.8, logloss=1),
+        make_record(arm="prime", auc=0.814, logloss=0.4),
+        make_record(arm="prime", backbone="DCNv2", auc=0.8, logloss=1.0),
     ]
     text = re.sub(" +", " ", render_markdown(report_of(records)))
 
