@@ -102,23 +102,24 @@ def test_without_data_it_is_3_and_the_command_is_given(tmp_path, capsys):
 
 
 @pytest.mark.usefixtures("prepared")
-def test_what_can_run_does_and_the_rest_is_named(engine, capsys):
+def test_what_can_run_does_and_the_rest_is_named(engine, capsys, monkeypatch):
+    monkeypatch.setattr("prime_bench.recipe.check.PLANNED_BACKBONES", ("Future",))
     engine(None, None, None)
     recipe = [
         *SMALL,
         "--set",
         "dataset.criteo.numeric=raw",
         "--set",
-        "backbone.FwFM.linear_type=LW",
+        "backbone.Future.width=3",
     ]
 
-    assert exit_code(["run", *recipe, "--only", "backbone=FwFM"]) == 0
+    assert exit_code(["run", *recipe, "--only", "backbone=Future"]) == 0
     out, err = capsys.readouterr()
     assert out == "quick: 3 jobs done, 0 had a record, 0 failed\n"
     assert "3 pending" in err
     assert "3 needs data" in err
     assert "to prepare: prime-bench prepare criteo --from PATH\n" in err
-    assert err.endswith("not built yet: FwFM\n")
+    assert err.endswith("not built yet: Future\n")
 
 
 @pytest.mark.usefixtures("prepared")

@@ -119,15 +119,18 @@ def test_only_narrows_the_plan(plan, prepare):
     assert [str(planned.trial) for planned in made.jobs] == ["synthetic DNN prime seed 3"]
 
 
-def test_a_backbone_that_is_not_built_is_listed_and_left_out(recipe_file, prepare, data_dir, runs):
-    recipe_file.write_text(recipe_file.read_text() + "[backbone.FwFM]\nlinear_type = 'FeLV'\n")
+def test_a_backbone_that_is_not_built_is_listed_and_left_out(
+    recipe_file, prepare, data_dir, runs, monkeypatch
+):
+    monkeypatch.setattr("prime_bench.recipe.check.PLANNED_BACKBONES", ("Future",))
+    recipe_file.write_text(recipe_file.read_text() + "[backbone.Future]\nwidth = 3\n")
     made = make_plan(load_recipe(recipe_file), data_dir=data_dir, runs=runs)
     assert made.counts == {"needs data": 4, "not built": 4}
 
     prepare("synthetic", KEYS)
     made = make_plan(load_recipe(recipe_file), data_dir=data_dir, runs=runs)
     assert made.counts == {"pending": 4, "not built": 4}
-    assert made.missing_backbones == ["FwFM"]
+    assert made.missing_backbones == ["Future"]
     assert {planned.trial.backbone for planned in made.to_run} == {"DNN"}
 
 
