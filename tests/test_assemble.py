@@ -199,7 +199,7 @@ def test_all_arms_of_a_seed_start_from_the_same_backbone(case):
 @pytest.mark.parametrize("train", [False, True])
 @pytest.mark.parametrize("case", BACKBONE_CASES)
 def test_all_arms_start_from_the_same_predictions(case, train, threads):
-    """Bit by bit, before the first update, whatever the batch (decision 14)."""
+    """Bit by bit, before the first update, whatever the batch (fidelity 14)."""
     arms = [build_arm(job(case, plugin), SCHEMA).arm.train(train) for plugin in PLUGINS]
     assert threads == torch.get_num_threads()
     for n_rows in (1, 7, 1005, 1012, 4096):

@@ -1,4 +1,4 @@
-"""What becomes of a numeric field: the four rules of decision 4."""
+"""What becomes of a numeric field: the four rules of fidelity 4."""
 
 from dataclasses import dataclass
 

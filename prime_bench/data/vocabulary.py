@@ -57,7 +57,7 @@ def by_count(texts: pl.Series, counts: np.ndarray, *, min_count: int) -> Vocabul
 def by_value(
     values: list[float], counts: np.ndarray, *, min_count: int, zero_is_missing: bool
 ) -> Vocabulary:
-    """Ids in order of value (decision 37) of buckets of `min_count` or more rows; NaN: missing."""
+    """Ids in order of value (fidelity 37) of buckets of `min_count` or more rows; NaN: missing."""
     kept = sorted(
         (value, code)
         for code, value in enumerate(values)

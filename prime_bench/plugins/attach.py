@@ -52,7 +52,7 @@ class Arm(nn.Module):
         return probability
 
     def log_probabilities(self, ids: Tensor, numerics: Tensor) -> tuple[Tensor, Tensor]:
-        """The same -> (log p, log(1 - p)), (B,) each, for `loss = "logit"` (decision 13)."""
+        """The same -> (log p, log(1 - p)), (B,) each, for `loss = "logit"` (fidelity 13)."""
         if self.plugin is None:
             logit = self.backbone(ids, numerics)
             return F.logsigmoid(logit), F.logsigmoid(-logit)
@@ -64,7 +64,7 @@ class Arm(nn.Module):
 
     def network_parameters(self) -> list[nn.Parameter]:
         """All other trainable parameters, the plug-in's included: what `network_l2` covers
-        (decision 35).
+        (fidelity 35).
         """
         embeddings = {id(parameter) for parameter in self.embedding_parameters()}
         return [p for p in self.parameters() if p.requires_grad and id(p) not in embeddings]

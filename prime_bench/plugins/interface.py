@@ -20,5 +20,5 @@ class Plugin(nn.Module):
         self, z: Tensor, dense_logit: Tensor, router_input: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
         """The same -> (log p, log(1 - p)), (B,) each: exact where p itself would round to 0 or 1
-        (decision 13).
+        (fidelity 13).
         """

@@ -8,8 +8,8 @@ Dense probability.
     p        = alpha p_d + (1 - alpha) p_s                    (17)
 
 With p_s - p_d taken expert by expert, as sigmoid(l_d + delta) - sigmoid(l_d), the start (u = b = 0)
-is p_d bit by bit (Eq. 18, decision 14). Load biases c follow the load without a gradient (Eq.
-20-22, decision 16).
+is p_d bit by bit (Eq. 18, fidelity 14). Load biases c follow the load without a gradient (Eq.
+20-22, fidelity 16).
 
 Shapes: B rows, d width of z, d' width of the router's input, G bags, M experts a bag, E = G M
 experts (bag by bag), q rank.
@@ -27,7 +27,7 @@ from prime_bench.settings.prime import PrimeConfig
 
 
 class Prime(Plugin):
-    """PRIME at width d = `input_width`; its initial values come from `generator` alone (decision
+    """PRIME at width d = `input_width`; its initial values come from `generator` alone (fidelity
     15).
 
     The router reads what the experts read, z, unless `forward` is given another input, of width
@@ -56,7 +56,7 @@ class Prime(Plugin):
         load = torch.zeros(config.bags, config.experts_per_bag)
         self.register_buffer("load_bias", load)  # c
         self.register_buffer("load_average", torch.full_like(load, 1 / config.experts_per_bag))
-        # Xavier normal, each expert's V and each bag's router on its own (decision 15).
+        # Xavier normal, each expert's V and each bag's router on its own (fidelity 15).
         for weight, fan_out in (
             (self.expert_in, config.rank),
             (self.router, config.experts_per_bag),
@@ -81,7 +81,7 @@ class Prime(Plugin):
         self, z: Tensor, dense_logit: Tensor, router_input: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
         """The same -> (log p, log(1 - p)), (B,) each, by logsumexp over the anchor and all experts
-        (decision 13).
+        (fidelity 13).
         """
         delta, scores = self._read(z, router_input)
         log_routing = torch.log_softmax(scores, dim=-1)  # (B, G, M)

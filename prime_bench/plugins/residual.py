@@ -1,5 +1,5 @@
 """The parameter-matched residual: PRIME's budget in one hidden layer, without experts, routing or
-bags (decision 22).
+bags (fidelity 22).
 
     delta = u . SiLU(V LN(z)) + b,    p = p_d + (1 - alpha) (sigmoid(l_d + delta) - p_d)
 

@@ -7,7 +7,7 @@ import pydantic
 from prime_bench.settings.model import Settings
 
 NumericRule = Literal["raw", "log_bucket", "log1p", "minmax"]
-"""What becomes of a numeric field (decision 4).
+"""What becomes of a numeric field (fidelity 4).
 
 raw: the value, missing 0. log_bucket: floor(ln(x)^2) above 2, else int(x), and then categorical.
 log1p: sign(x) ln(1 + |x|), missing 0. minmax: scaled by the range of the training rows, clipped to

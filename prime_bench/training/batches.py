@@ -96,7 +96,7 @@ def row_order_digest(order: Tensor) -> str:
 
 
 def batch_bounds(n_rows: int, batch_size: int) -> list[tuple[int, int]]:
-    """Where each batch starts and ends; a single last row joins the one before (decision 39)."""
+    """Where each batch starts and ends; a single last row joins the one before (fidelity 39)."""
     if n_rows == 0:
         return []
     starts = list(range(0, n_rows, batch_size))

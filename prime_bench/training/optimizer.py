@@ -1,4 +1,4 @@
-"""One optimiser step by FuxiCTR's rules (decisions 12, 13): BCE, dense L2 inside the clipped
+"""One optimiser step by FuxiCTR's rules (fidelity 12, 13): BCE, dense L2 inside the clipped
 gradient, Adam.
 
 FuxiCTR adds (l2/2) ||W||^2 of every table to the loss; its gradient l2 W is added here to `.grad`

@@ -1,4 +1,4 @@
-"""When the learning rate falls and when a run ends: FuxiCTR's rule (decision 11), as a state
+"""When the learning rate falls and when a run ends: FuxiCTR's rule (fidelity 11), as a state
 machine that knows nothing of training.
 """
 

@@ -1,4 +1,4 @@
-"""The parameter-matched residual against decision 22 in float64 NumPy."""
+"""The parameter-matched residual against fidelity 22 in float64 NumPy."""
 
 import numpy as np
 import pytest

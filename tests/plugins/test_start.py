@@ -1,4 +1,4 @@
-"""Before the first update every plug-in gives the Dense probability, bit by bit (decision 14)."""
+"""Before the first update every plug-in gives the Dense probability, bit by bit (fidelity 14)."""
 
 import pytest
 import torch
