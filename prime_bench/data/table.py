@@ -70,7 +70,7 @@ class PreparedTable:
             array: np.ndarray = np.load(
                 path, mmap_mode=None if 0 in shape else "r", allow_pickle=False
             )
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, EOFError) as error:
             raise DataError(
                 f"{path}: cannot be read: {error}", hint=_how_to_prepare(self.path)
             ) from error
@@ -79,7 +79,6 @@ class PreparedTable:
                 f"{path}: expected {np.dtype(dtype)} {shape}, found {array.dtype} {array.shape}",
                 hint=_how_to_prepare(self.path),
             )
-        array.flags.writeable = False
         return array
 
 

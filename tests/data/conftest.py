@@ -1,7 +1,7 @@
 """Raw files and chunks to try the data layer with."""
 
 import gzip
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +14,14 @@ RAW_HEADER = (
     "id,click,hour,C1,banner_pos,site_id,site_domain,site_category,app_id,app_domain,app_category,"
     "device_id,device_ip,device_model,device_type,device_conn_type,C14,C15,C16,C17,C18,C19,C20,C21"
 )
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _no_waiting_for_the_disk() -> Iterator[None]:
+    """No test cuts the power, and waiting for the disk is most of what small tables cost."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("os.fsync", lambda _: None)
+        yield
 
 
 @pytest.fixture
@@ -30,9 +38,7 @@ def raw_log() -> list[str]:
 
 def write_csv(path: Path, lines: Sequence[str | bytes]) -> Path:
     """Lines to a csv, gzipped if its name says so."""
-    content = b"".join(
-        (line.encode() if isinstance(line, str) else line) + b"\n" for line in lines
-    )
+    content = b"".join((line.encode() if isinstance(line, str) else line) + b"\n" for line in lines)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(gzip.compress(content, mtime=0) if path.suffix == ".gz" else content)
     return path
@@ -80,7 +86,7 @@ def criteo_folder(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def chunks_of() -> Callable[..., list[Chunk]]:
-    """Rows to chunks of `size` rows: `columns` text by name, `numerics` (n, K), labels and splits."""
+    """Rows to chunks of `size` rows: text `columns` by name, `numerics` (n, K), splits."""
 
     def make(
         columns: dict[str, list[str]],

@@ -22,7 +22,22 @@ SPLITS = ("train", "valid", "test")
 # Values that other tools change: numbers, nulls, blanks, reserved names, separators, other scripts.
 TRAPS = [
     *("0012", "12", "12.0", "1e5", "100000", "0x1f", "007", "nan", "NULL", "null", "None", "inf"),
-    *("__OOV__", "__PAD__", " ", " a", "a ", "a,b", '"q"', "é", "e\u0301", "ß", "日本", "\u2028", "A", "a"),
+    *(
+        "__OOV__",
+        "__PAD__",
+        " ",
+        " a",
+        "a ",
+        "a,b",
+        '"q"',
+        "é",
+        "e\u0301",
+        "ß",
+        "日本",
+        "\u2028",
+        "A",
+        "a",
+    ),
 ]
 field_text = st.one_of(st.sampled_from(["", *TRAPS]), st.text("ab01", max_size=2))
 
@@ -35,7 +50,9 @@ def read_back(folder):
     """Everything in the folder, as Python values."""
     schema = Schema.model_validate_json((folder / "schema.json").read_text())
     arrays = {
-        split: {kind: np.load(folder / f"{split}.{kind}.npy") for kind in ("ids", "numerics", "labels")}
+        split: {
+            kind: np.load(folder / f"{split}.{kind}.npy") for kind in ("ids", "numerics", "labels")
+        }
         for split in SPLITS
     }
     vocabularies = {
@@ -95,7 +112,7 @@ def test_ids_are_the_oracles(chunks_of_rows, rows, scope, min_count, size):
 
 @pytest.fixture(scope="module")
 def chunks_of_rows():
-    """Rows (first, second, split) to chunks of `size`; function-scoped fixtures and hypothesis do not mix."""
+    """Rows (first, second, split) to chunks of `size`, for hypothesis: scoped wider than a test."""
     from prime_bench.data.chunk import Chunk
 
     def make(rows, *, size):
@@ -129,7 +146,9 @@ def test_text_is_text(tmp_path, chunks_of):
     assert arrays["valid"]["ids"][0, 0] == len(TRAPS) + 1
 
 
-@pytest.mark.parametrize("values", [["", "", "", ""], ["a", "b", "c", "d"]], ids=["missing", "rare"])
+@pytest.mark.parametrize(
+    "values", [["", "", "", ""], ["a", "b", "c", "d"]], ids=["missing", "rare"]
+)
 def test_a_column_without_kept_values_has_pad_and_oov_only(tmp_path, chunks_of, values):
     encode(
         chunks_of({"a": values}, split=[0, 0, 1, 2]),

@@ -1,4 +1,4 @@
-"""What is wrong with raw files, row by row: exit 3, one message with file and line, nothing left behind."""
+"""Faults of raw files, row by row: exit 3, one message with file and line, nothing left behind."""
 
 import gzip
 import os
@@ -271,7 +271,6 @@ def test_file_that_cannot_be_read(tmp_path, raw_log, csv, capsys, monkeypatch, w
     """Modes mean nothing to root, so the operating system's answer is played."""
     path = csv(tmp_path / "in" / "log.csv", raw_log)
     if when == "at once":
-
         usual = Path.open
 
         def refuse(self, *arguments, **keywords):

@@ -89,7 +89,9 @@ def test_minmax_knows_training_rows_only_and_clips_the_rest():
 def test_minmax_over_all_of_float64():
     ranges = Ranges.empty(1)
     ranges.see(np.array([[-1.7e308], [1.7e308]]))
-    np.testing.assert_allclose(ranges.scale(np.array([[-1.7e308], [0.0], [1.7e308]])).T, [[0, 0.5, 1]])
+    np.testing.assert_allclose(
+        ranges.scale(np.array([[-1.7e308], [0.0], [1.7e308]])).T, [[0, 0.5, 1]]
+    )
 
 
 @given(st.lists(st.floats(-1e6, 1e6), min_size=2, max_size=20), st.floats(-2e6, 2e6))

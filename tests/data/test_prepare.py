@@ -1,0 +1,616 @@
+"""`prepare` as a whole: one content gives one fingerprint, and a table is whole or absent."""
+
+import hashlib
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import zipfile
+from pathlib import Path
+
+import filelock
+import numpy as np
+import pytest
+
+from prime_bench.base.errors import DataError
+from prime_bench.data.card import CardFile, load_card
+from prime_bench.data.manifest import Manifest
+from prime_bench.data.prepare import NO_DIGESTS_NOTE, UNVERIFIED_NOTE, VOCABULARY_NOTE, prepare
+from prime_bench.data.table import PreparedTable
+from prime_bench.data.variant import DataVariant, resolve
+
+
+def tree(folder):
+    """SHA-256 of every file below, hidden ones included."""
+    return {
+        str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
+
+
+def names_in(folder):
+    return sorted(path.name for path in folder.iterdir())
+
+
+def gzipped(folder, csv):
+    other = folder.with_name("gz")
+    for path in folder.glob("*.csv"):
+        csv(other / f"{path.name}.gz", path.read_text().splitlines())
+    return other
+
+
+def zipped(folder, *, prefix=""):
+    path = folder.with_suffix(".zip")
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for file in folder.glob("*.csv"):
+            archive.write(file, f"{prefix}{file.name}")
+    return path
+
+
+def test_raw_log_becomes_fields_in_the_order_of_avazu_x1(tmp_path, raw_log, csv):
+    variant = resolve("avazu-raw", {})
+    manifest = prepare(variant, data_dir=tmp_path / "data", source=csv(tmp_path / "log", raw_log))
+    table = PreparedTable.open(variant.folder(tmp_path / "data"))
+    names = [field.name for field in table.schema.fields]
+    assert names == [
+        name for name in raw_log[0].split(",") if name not in ("id", "click", "hour")
+    ] + ["hour"]
+    semantics = {field.semantic: i for i, field in enumerate(table.schema.fields)}
+    assert (semantics["site_category"], semantics["app_category"], semantics["hour"]) == (4, 7, 21)
+    # Decoded rows are the raw ones, each in one of the splits, in file order.
+    words = {
+        name: (table.path / "vocabulary" / f"{name}.txt").read_text().split("\n") for name in names
+    }
+    decoded = []
+    for split in ("train", "valid", "test"):
+        part = table.split(split)
+        decoded.append(
+            [
+                (label, *(words[name][i - 1] for name, i in zip(names, row, strict=True)))
+                for label, row in zip(part.labels.tolist(), part.ids.tolist(), strict=True)
+            ]
+        )
+    raw = []
+    for line in raw_log[1:]:
+        _, click, hour, *rest = line.split(",")
+        raw.append((int(click), *rest, hour[6:]))
+    assert sorted(decoded[0] + decoded[1] + decoded[2]) == sorted(raw)
+    for rows in decoded:
+        kept = iter(raw)
+        assert all(row in kept for row in rows)
+    assert manifest.rows.total == 400
+    assert not manifest.verified
+    assert manifest.notes == [*variant.card.notes, NO_DIGESTS_NOTE, VOCABULARY_NOTE]
+
+
+def test_time_split_is_in_order_of_time(tmp_path, raw_log, csv):
+    variant = resolve("avazu-raw", {"split": "time", "vocabulary": "train"})
+    shuffled = [raw_log[0], *random.Random(1).sample(raw_log[1:], 400)]
+    manifest = prepare(variant, data_dir=tmp_path / "data", source=csv(tmp_path / "log", shuffled))
+    assert manifest.rows.plain() == {"train": 320, "valid": 40, "test": 40}
+    assert VOCABULARY_NOTE not in manifest.notes
+    table = PreparedTable.open(variant.folder(tmp_path / "data"))
+    hours = (table.path / "vocabulary" / "hour.txt").read_text().split()
+    # Rows of ten hours, 00-05 on the first day and 06-09 on the second; training has eight of them.
+    assert sorted(hours) == ["00", "01", "02", "03", "04", "05", "06", "07"]
+    oov = len(hours) + 1
+    assert (table.split("valid").ids[:, -1] == oov).all()
+
+
+def test_equal_rows_fall_into_one_split(tmp_path, raw_log, csv):
+    variant = resolve("avazu-raw", {})
+    lines = [raw_log[0], *raw_log[1:], *raw_log[1:]]
+    manifest = prepare(variant, data_dir=tmp_path / "a", source=csv(tmp_path / "log", lines))
+    once = prepare(variant, data_dir=tmp_path / "b", source=csv(tmp_path / "log", raw_log))
+    assert manifest.rows.plain() == {k: 2 * v for k, v in once.rows.plain().items()}
+
+
+def test_kinds_of_storage_give_one_fingerprint(tmp_path, avazu_folder, csv):
+    variant = resolve("avazu", {})
+    sources = [
+        avazu_folder,
+        gzipped(avazu_folder, csv),
+        zipped(avazu_folder),
+        zipped(avazu_folder, prefix="Avazu_x1/"),
+    ]
+    found = set()
+    for i, source in enumerate(sources):
+        manifest = prepare(
+            variant, data_dir=tmp_path / f"data{i}", source=source, allow_unverified=True
+        )
+        inputs = tuple((file.md5, file.sha256, file.rows) for file in manifest.inputs)
+        found.add((manifest.fingerprint, inputs))
+        for file in manifest.inputs:
+            assert (
+                file.size
+                == (source if source.suffix else source / file.path.split("/")[-1]).stat().st_size
+            )
+    ((fingerprint, inputs),) = found
+    content = (avazu_folder / "valid.csv").read_bytes()
+    assert inputs[1] == (hashlib.md5(content).hexdigest(), hashlib.sha256(content).hexdigest(), 40)
+    assert len(fingerprint) == 64
+
+
+def test_a_missing_last_line_feed_is_accepted(tmp_path, avazu_folder):
+    variant = resolve("avazu", {})
+    first = prepare(variant, data_dir=tmp_path / "a", source=avazu_folder, allow_unverified=True)
+    path = avazu_folder / "test.csv"
+    path.write_bytes(path.read_bytes()[:-1])
+    second = prepare(variant, data_dir=tmp_path / "b", source=avazu_folder, allow_unverified=True)
+    assert second.fingerprint == first.fingerprint
+
+
+@pytest.mark.parametrize("old", ["0", "1"])
+def test_labels_written_as_floats_are_the_same(tmp_path, avazu_folder, old):
+    variant = resolve("avazu", {})
+    first = prepare(variant, data_dir=tmp_path / "a", source=avazu_folder, allow_unverified=True)
+    path = avazu_folder / "valid.csv"
+    path.write_text(path.read_text().replace(f"\n{old},", f"\n{old}.0,"))
+    second = prepare(variant, data_dir=tmp_path / "b", source=avazu_folder, allow_unverified=True)
+    assert second.fingerprint == first.fingerprint
+
+
+@pytest.mark.parametrize("change", ["value", "label", "order", "split"])
+def test_another_content_gives_another_fingerprint(tmp_path, avazu_folder, change):
+    variant = resolve("avazu", {})
+    first = prepare(variant, data_dir=tmp_path / "a", source=avazu_folder, allow_unverified=True)
+    lines = (avazu_folder / "train.csv").read_text().splitlines()
+    if change == "value":
+        lines[5] = lines[5][:-1] + "x"
+    elif change == "label":
+        lines[5] = str(1 - int(lines[5][0])) + lines[5][1:]
+    elif change == "order":
+        lines[5], lines[6] = lines[6], lines[5]
+    else:
+        with (avazu_folder / "valid.csv").open("a") as valid:
+            valid.write(lines.pop() + "\n")
+    (avazu_folder / "train.csv").write_text("\n".join(lines))
+    second = prepare(variant, data_dir=tmp_path / "b", source=avazu_folder, allow_unverified=True)
+    assert second.fingerprint != first.fingerprint
+
+
+THREADS = """
+import sys
+from pathlib import Path
+from prime_bench.data.prepare import prepare
+from prime_bench.data.variant import resolve
+import polars
+name, source, data_dir = sys.argv[1:]
+manifest = prepare(
+    resolve(name, {}), data_dir=Path(data_dir), source=Path(source), allow_unverified=True
+)
+print(polars.thread_pool_size(), manifest.fingerprint)
+"""
+
+
+@pytest.mark.parametrize("name", ["avazu", "criteo"])
+def test_threads_do_not_matter(tmp_path, request, name):
+    source = request.getfixturevalue(f"{name}_folder")
+    found = {}
+    for threads in ("1", "8"):
+        output = subprocess.run(
+            [sys.executable, "-c", THREADS, name, str(source), str(tmp_path / threads)],
+            env={**os.environ, "POLARS_MAX_THREADS": threads},
+            check=True,
+            capture_output=True,
+            text=True,
+        )
+        used, found[threads] = output.stdout.split()
+        assert used == threads
+    assert found["1"] == found["8"]
+
+
+def test_a_rerun_answers_at_once_and_changes_nothing(tmp_path, avazu_folder, monkeypatch):
+    variant = resolve("avazu", {})
+    arguments = {"data_dir": tmp_path / "data", "source": avazu_folder, "allow_unverified": True}
+    first = prepare(variant, **arguments)
+    before = {path: path.stat().st_mtime_ns for path in (tmp_path / "data").rglob("*")}
+
+    def refuse(*_, **__):
+        raise AssertionError("nothing has to be read")
+
+    monkeypatch.setattr("prime_bench.data.prepare.encode", refuse)
+    monkeypatch.setattr("prime_bench.data.prepare.digest_source", refuse)
+    assert prepare(variant, **arguments) == first
+    assert prepare(variant, data_dir=tmp_path / "data") == first
+    assert {path: path.stat().st_mtime_ns for path in (tmp_path / "data").rglob("*")} == before
+
+
+def test_the_same_content_elsewhere_is_not_read_into_a_new_table(
+    tmp_path, avazu_folder, csv, monkeypatch
+):
+    variant = resolve("avazu", {})
+    first = prepare(variant, data_dir=tmp_path / "data", source=avazu_folder, allow_unverified=True)
+
+    def refuse(*_, **__):
+        raise AssertionError("the table is there")
+
+    monkeypatch.setattr("prime_bench.data.prepare.encode", refuse)
+    for source in (gzipped(avazu_folder, csv), shutil.copytree(avazu_folder, tmp_path / "copy")):
+        found = prepare(variant, data_dir=tmp_path / "data", source=source, allow_unverified=True)
+        assert found == first
+
+
+def test_a_rebuilt_table_has_the_same_bytes(tmp_path, criteo_folder):
+    variant = resolve("criteo", {"numeric": "log_bucket"})
+    arguments = {"data_dir": tmp_path / "data", "source": criteo_folder, "allow_unverified": True}
+    prepare(variant, **arguments)
+    before = tree(tmp_path / "data")
+    shutil.rmtree(tmp_path / "data")
+    prepare(variant, **arguments)
+    assert tree(tmp_path / "data") == before
+
+
+def test_other_inputs_make_the_table_anew_and_say_so(tmp_path, avazu_folder):
+    variant = resolve("avazu", {})
+    arguments = {"data_dir": tmp_path / "data", "source": avazu_folder, "allow_unverified": True}
+    first = prepare(variant, **arguments)
+    # Of the same length, and with the same time: only the size tells, then the digest.
+    path = avazu_folder / "train.csv"
+    path.write_text(path.read_text().replace("\n0,", "\n1,", 1))
+    said = []
+    second = prepare(variant, **arguments, say=said.append)
+    assert second.fingerprint != first.fingerprint
+    assert said == [
+        f"{variant.folder(tmp_path / 'data')}: was made from other files, and is made anew"
+    ]
+    assert names_in(tmp_path / "data") == [variant.folder(tmp_path / "data").name]
+
+
+@pytest.mark.parametrize("damage", ["array", "vocabulary", "manifest"])
+def test_a_damaged_table_is_made_anew(tmp_path, avazu_folder, damage):
+    variant = resolve("avazu", {})
+    folder = variant.folder(tmp_path / "data")
+    arguments = {"data_dir": tmp_path / "data", "source": avazu_folder, "allow_unverified": True}
+    prepare(variant, **arguments)
+    before = tree(tmp_path / "data")
+    if damage == "array":
+        (folder / "test.ids.npy").write_bytes(b"")
+    elif damage == "vocabulary":
+        (folder / "vocabulary" / "feat_3.txt").unlink()
+    else:
+        (folder / "manifest.json").unlink()
+    said = []
+    prepare(variant, **arguments, say=said.append)
+    assert tree(tmp_path / "data") == before
+    assert "anew" in said[0]
+
+
+def test_after_an_error_the_old_table_stays(tmp_path, avazu_folder):
+    variant = resolve("avazu", {})
+    arguments = {"data_dir": tmp_path / "data", "source": avazu_folder, "allow_unverified": True}
+    prepare(variant, **arguments)
+    before = tree(tmp_path / "data")
+    with (avazu_folder / "test.csv").open("a") as file:
+        file.write("0,1\n")
+    with pytest.raises(DataError, match=r"test.csv: expected 23 .* line 62 has 2"):
+        prepare(variant, **arguments)
+    assert tree(tmp_path / "data") == before
+
+
+def published_as(folder, *, wrong=None):
+    """The card of Avazu_x1 as if `folder` held the published files; `wrong` has other values."""
+    card = load_card("avazu")
+    files = {}
+    for split in ("train", "valid", "test"):
+        content = (folder / f"{split}.csv").read_bytes()
+        labels = [line[:1] for line in content.split(b"\n")[1:-1]]
+        files[split] = CardFile(
+            md5=hashlib.md5(content).hexdigest(), rows=len(labels), positives=labels.count(b"1")
+        )
+    columns = [column.model_copy(update={"train_values": 30}) for column in card.columns[1:]]
+    facts = {"files": files, "columns": [card.columns[0], *columns], **(wrong or {})}
+    return DataVariant(card=card.model_copy(update=facts), settings=resolve("avazu", {}).settings)
+
+
+def test_published_files_are_verified(tmp_path, avazu_folder):
+    manifest = prepare(published_as(avazu_folder), data_dir=tmp_path / "a", source=avazu_folder)
+    assert manifest.verified
+    assert UNVERIFIED_NOTE not in manifest.notes
+    # Files that match are verified with the flag as well.
+    assert prepare(
+        published_as(avazu_folder),
+        data_dir=tmp_path / "b",
+        source=avazu_folder,
+        allow_unverified=True,
+    ).verified
+
+
+def test_a_table_that_does_not_fit_the_card_is_refused(tmp_path, avazu_folder):
+    card = published_as(avazu_folder).card
+    columns = [
+        *card.columns[:3],
+        card.columns[3].model_copy(update={"train_values": 29}),
+        *card.columns[4:],
+    ]
+    variant = published_as(avazu_folder, wrong={"columns": columns})
+    with pytest.raises(DataError, match="feat_3: expected 29 training values, found 30"):
+        prepare(variant, data_dir=tmp_path / "data", source=avazu_folder)
+    assert not (tmp_path / "data").exists()
+
+
+def swap(folder):
+    (folder / "valid.csv").rename(folder / "x.csv")
+    (folder / "test.csv").rename(folder / "valid.csv")
+    (folder / "x.csv").rename(folder / "test.csv")
+
+
+def drop_rows(folder):
+    path = folder / "train.csv"
+    path.write_text("\n".join(path.read_text().splitlines()[:200]) + "\n")
+
+
+def reorder(folder):
+    path = folder / "train.csv"
+    header, *rows = path.read_text().splitlines()
+    path.write_text("\n".join([header, *rows[::-1]]) + "\n")
+
+
+def move_row(folder):
+    lines = (folder / "train.csv").read_text().splitlines()
+    with (folder / "test.csv").open("a") as file:
+        file.write(lines.pop() + "\n")
+    (folder / "train.csv").write_text("\n".join(lines) + "\n")
+
+
+def redraw(folder):
+    header, *train = (folder / "train.csv").read_text().splitlines()
+    _, *test = (folder / "test.csv").read_text().splitlines()
+    one = next(row for row in train if row[0] == "1")
+    zero = next(row for row in test if row[0] == "0")
+    train[train.index(one)], test[test.index(zero)] = zero, one
+    (folder / "train.csv").write_text("\n".join([header, *train]) + "\n")
+    (folder / "test.csv").write_text("\n".join([header, *test]) + "\n")
+
+
+def add_rows(folder):
+    path = folder / "train.csv"
+    path.write_text(path.read_text() + path.read_text().split("\n", 1)[1])
+
+
+CAUSES = {
+    swap: "valid.csv holds the published test.csv; test.csv holds the published valid.csv",
+    drop_rows: "a part of the data",
+    reorder: "the same rows, written otherwise",
+    move_row: "the same log, split otherwise",
+    redraw: "another split of the same log",
+    add_rows: "files of another data set or version",
+}
+
+
+@pytest.mark.parametrize("change", CAUSES, ids=lambda change: change.__name__)
+def test_files_that_differ_from_the_published_ones(tmp_path, avazu_folder, change):
+    variant = published_as(avazu_folder)
+    change(avazu_folder)
+    with pytest.raises(DataError) as error:
+        prepare(variant, data_dir=tmp_path / "data", source=avazu_folder)
+    assert f"likely cause: {CAUSES[change]}" in error.value.hint
+    assert "--allow-unverified" in error.value.hint
+    md5 = hashlib.md5((avazu_folder / "test.csv").read_bytes()).hexdigest()
+    expected = variant.card.files["test"].md5
+    assert (f"test.csv: expected md5 {expected}, found {md5}" in error.value.message) == (
+        md5 != expected
+    )
+    assert not (tmp_path / "data").exists()
+    manifest = prepare(
+        variant, data_dir=tmp_path / "data", source=avazu_folder, allow_unverified=True
+    )
+    assert not manifest.verified
+    assert UNVERIFIED_NOTE in manifest.notes
+    # What was taken with the flag is not taken without it.
+    with pytest.raises(DataError, match="not the published files"):
+        prepare(variant, data_dir=tmp_path / "data", source=avazu_folder)
+    assert prepare(variant, data_dir=tmp_path / "data") == manifest
+
+
+def test_generated_data(tmp_path):
+    variant = resolve("synthetic", {"rows": 3_000})
+    manifest = prepare(variant, data_dir=tmp_path / "data")
+    assert manifest.rows.total == 3_000
+    assert manifest.verified
+    assert manifest.inputs == []
+    assert set(manifest.best) == {"train", "valid", "test"}
+    assert 0.5 < manifest.best["test"].auc < 1
+    before = tree(tmp_path / "data")
+    assert prepare(variant, data_dir=tmp_path / "data") == manifest
+    shutil.rmtree(tmp_path / "data")
+    prepare(variant, data_dir=tmp_path / "data")
+    assert tree(tmp_path / "data") == before
+
+
+def command(*arguments):
+    code = "import sys; from prime_bench.cli.main import main; main(sys.argv[1:])"
+    return [sys.executable, "-c", code, *map(str, arguments)]
+
+
+def test_of_two_at_once_the_second_waits_and_says_so(tmp_path, avazu_folder):
+    variant = resolve("avazu", {})
+    data_dir = tmp_path / "data"
+    data_dir.mkdir()
+    lock = filelock.FileLock(data_dir / f".lock-{variant.folder(data_dir).name}")
+    said, made = [], []
+    waiting = threading.Event()
+
+    def second():
+        made.append(
+            prepare(
+                variant,
+                data_dir=data_dir,
+                source=avazu_folder,
+                allow_unverified=True,
+                say=lambda message: (said.append(message), waiting.set()),
+            )
+        )
+
+    thread = threading.Thread(target=second)
+    with lock:
+        thread.start()
+        assert waiting.wait(10)
+        assert not made
+    thread.join(30)
+    assert said == [f"waiting: another process prepares {variant.folder(data_dir)}"]
+    assert made[0].rows.total == 400
+    assert names_in(data_dir) == [variant.folder(data_dir).name]
+
+
+def test_many_processes_at_once_make_one_table(tmp_path, avazu_folder):
+    arguments = ["prepare", "avazu", "--from", avazu_folder, "--allow-unverified", "--json"]
+    running = [
+        subprocess.Popen(
+            command(*arguments, "--data-dir", tmp_path / "data"), stdout=subprocess.PIPE, text=True
+        )
+        for _ in range(3)
+    ]
+    found = [json.loads(process.communicate(timeout=60)[0]) for process in running]
+    assert [process.returncode for process in running] == [0, 0, 0]
+    assert found[0] == found[1] == found[2]
+    assert len(names_in(tmp_path / "data")) == 1
+    PreparedTable.open(found[0]["path"])
+
+
+def test_what_killed_runs_left_is_swept(tmp_path, avazu_folder):
+    variant = resolve("avazu", {})
+    data_dir = tmp_path / "data"
+    ours = variant.folder(data_dir).name
+    for name in (f".preparing-{ours}", ".preparing-criteo-00000000", f".replaced-{ours}"):
+        (data_dir / name / "spool").mkdir(parents=True)
+        (data_dir / name / "spool" / "codes").write_bytes(b"x")
+    busy = data_dir / ".preparing-avazu-11111111"
+    busy.mkdir()
+    with filelock.FileLock(data_dir / ".lock-avazu-11111111"):
+        prepare(variant, data_dir=data_dir, source=avazu_folder, allow_unverified=True)
+        # Where another process is at work, nothing is touched.
+        assert names_in(data_dir) == [".lock-avazu-11111111", busy.name, ours]
+
+
+STOP_AT = """
+import os, signal, sys
+import prime_bench.data.prepare
+from prime_bench.cli.main import exit_code
+stop, seen = int(sys.argv[1]), 0
+def count(event, arguments):
+    global seen
+    if event in ("open", "os.rename", "os.mkdir", "os.remove", "os.rmdir"):
+        seen += 1
+        if seen == stop:
+            os.kill(os.getpid(), signal.SIGKILL)
+sys.addaudithook(count)
+code = exit_code(sys.argv[2:])
+print(seen)
+sys.exit(code)
+"""
+
+
+def stopped_at(operation, data_dir, source):
+    """`prepare criteo` in a process that is killed just before a file operation; 0: not at all."""
+    flags = ["--from", source, "--allow-unverified", "--data-dir", data_dir]
+    return subprocess.run(
+        [sys.executable, "-c", STOP_AT, str(operation), "prepare", "criteo", *map(str, flags)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize("rounds", [3, pytest.param(30, marks=pytest.mark.slow)])
+def test_killed_anywhere_a_rerun_gives_the_same_bytes(tmp_path, criteo_folder, rounds):
+    variant = resolve("criteo", {})
+    whole = stopped_at(0, tmp_path / "whole", criteo_folder)
+    n_operations = int(whole.stdout.split()[-1])
+    assert n_operations > 100
+    draw = random.Random(rounds)
+    data_dir = tmp_path / "data"
+    for round_ in range(rounds):
+        # The last operations publish the table: they are where it matters most.
+        last = n_operations if round_ % 2 else 15
+        killed = stopped_at(n_operations - draw.randrange(last), data_dir, criteo_folder)
+        assert killed.returncode == -signal.SIGKILL
+        if variant.folder(data_dir).exists():
+            PreparedTable.open(variant.folder(data_dir))
+        prepare(variant, data_dir=data_dir, source=criteo_folder, allow_unverified=True)
+        assert tree(data_dir) == tree(tmp_path / "whole")
+        shutil.rmtree(data_dir)
+
+
+def test_terminated_by_the_keyboard_nothing_is_left(tmp_path, avazu_folder, monkeypatch):
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("prime_bench.data.encode._count", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        prepare(
+            resolve("avazu", {}),
+            data_dir=tmp_path / "new" / "data",
+            source=avazu_folder,
+            allow_unverified=True,
+        )
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_table_is_on_disk_before_it_gets_its_name(tmp_path, avazu_folder, monkeypatch):
+    synced, at_rename = set(), []
+    monkeypatch.setattr("os.fsync", lambda descriptor: synced.add(os.fstat(descriptor).st_ino))
+    rename = Path.rename
+
+    def record(path, target):
+        at_rename.append((target, set(synced)))
+        return rename(path, target)
+
+    monkeypatch.setattr("pathlib.Path.rename", record)
+    variant = resolve("avazu", {})
+    folder = variant.folder(tmp_path / "data")
+    prepare(variant, data_dir=tmp_path / "data", source=avazu_folder, allow_unverified=True)
+    ((target, synced_then),) = at_rename
+    assert target == folder
+    for path in (folder, *folder.rglob("*")):
+        assert path.stat().st_ino in synced_then, path
+    assert folder.parent.stat().st_ino in synced - synced_then
+
+
+def test_memory_maps_of_a_replaced_table_stay_readable(tmp_path, avazu_folder):
+    variant = resolve("avazu", {})
+    arguments = {"data_dir": tmp_path / "data", "source": avazu_folder, "allow_unverified": True}
+    prepare(variant, **arguments)
+    ids = PreparedTable.open(variant.folder(tmp_path / "data")).split("train").ids
+    before = np.array(ids)
+    reorder(avazu_folder)
+    prepare(variant, **arguments)
+    assert (np.array(ids) == before).all()
+
+
+def test_progress_is_told_in_order(tmp_path, criteo_folder):
+    told = []
+    prepare(
+        resolve("criteo", {}),
+        data_dir=tmp_path / "data",
+        source=criteo_folder,
+        allow_unverified=True,
+        on_progress=told.append,
+    )
+    stages = list(dict.fromkeys(progress.stage for progress in told))
+    assert stages == ["reading", "counting", "writing"]
+    for stage in stages:
+        of_stage = [progress for progress in told if progress.stage == stage]
+        assert of_stage[-1].done == of_stage[-1].total
+        assert of_stage[-1].rows == 400
+        assert [p.done for p in of_stage] == sorted(p.done for p in of_stage)
+
+
+def test_the_manifest_says_from_what_and_with_what(tmp_path, avazu_folder):
+    variant = resolve("avazu", {})
+    prepare(variant, data_dir=tmp_path / "data", source=avazu_folder, allow_unverified=True)
+    folder = variant.folder(tmp_path / "data")
+    manifest = Manifest.read(folder)
+    on_disk = tree(folder)
+    del on_disk["manifest.json"]
+    assert manifest.outputs == on_disk
+    assert [file.path for file in manifest.inputs] == [
+        str(avazu_folder / f"{split}.csv") for split in ("train", "valid", "test")
+    ]
+    assert manifest.vocabulary_total == 22 * 32
+    assert set(manifest.versions) == {"python", "prime-bench", "numpy", "polars"}
