@@ -3,6 +3,8 @@
 Shapes: n rows, C categorical and K numeric fields, G subgroups, V values that matter, R latents.
 """
 
+import math
+
 import numpy as np
 
 from prime_bench.data.synthetic_fields import normals, random_words
@@ -39,7 +41,7 @@ class PlantedResponse:
         self.intercept = 0.0
         self.scale = 1.0
         self.numeric_effects = [
-            self._effects(self._smooth_latents(seed, field.name), field.name, seed, strength)
+            self._effects(_smooth_latents(seed, field.name), field.name, seed, strength)
             for field in shape.numeric
         ]
         """K tables (G, NUMERIC_BUCKETS)."""
@@ -109,17 +111,18 @@ class PlantedResponse:
         common = _directions(seed, f"synthetic/response/{name}", 1)
         own = _directions(seed, f"synthetic/group-response/{name}", self._n_groups)
         # Divided so that responses have the same size at every strength.
-        effects: np.ndarray = (common + strength * own) @ latents.T / np.sqrt(1 + strength**2)
+        effects: np.ndarray = (common + strength * own) @ latents.T / math.hypot(1, strength)
         return effects
 
-    def _smooth_latents(self, seed: int, name: str) -> np.ndarray:  # (NUMERIC_BUCKETS, R)
-        words = random_words(seed, f"synthetic/numeric/{name}", 3 * LATENT_WIDTH)
-        missing, phase, speed = normals(words).reshape(3, LATENT_WIDTH)
-        # A slow wave of ln(1 + x): a mild, non-linear and smooth effect.
-        level = np.arange(NUMERIC_BUCKETS)[:, np.newaxis] / LOG_BUCKETS_PER_UNIT
-        latents: np.ndarray = np.sqrt(2) * np.sin(0.5 * speed * level + 3 * phase)
-        latents[0] = missing
-        return latents
+
+def _smooth_latents(seed: int, name: str) -> np.ndarray:  # (NUMERIC_BUCKETS, R)
+    words = random_words(seed, f"synthetic/numeric/{name}", 3 * LATENT_WIDTH)
+    missing, phase, speed = normals(words).reshape(3, LATENT_WIDTH)
+    # A slow wave of ln(1 + x): a mild, non-linear and smooth effect.
+    level = np.arange(NUMERIC_BUCKETS)[:, np.newaxis] / LOG_BUCKETS_PER_UNIT
+    latents: np.ndarray = np.sqrt(2) * np.sin(0.5 * speed * level + 3 * phase)
+    latents[0] = missing
+    return latents
 
 
 def _value_latents(seed: int, name: str, n_values: int) -> np.ndarray:  # (n_values + 1, R)
