@@ -17,8 +17,9 @@ from prime_bench.base.streams import derive
 from prime_bench.catalog import BACKBONES, PLUGINS, BackboneEntry, PluginEntry
 from prime_bench.data.schema import Schema
 from prime_bench.plugins.attach import Arm
-from prime_bench.plugins.interface import Plugin
+from prime_bench.plugins.interface import Attachment, Plugin
 from prime_bench.recipe.job import Job
+from prime_bench.settings.backbone import BackboneSettings
 
 Entry = TypeVar("Entry", BackboneEntry, PluginEntry)
 
@@ -58,8 +59,12 @@ def build_arm(job: Job, schema: Schema) -> Assembled:
     backbone = build_backbone(job.backbone, schema, job.backbone_settings, seed=job.seed)
     initial_weights = weights_digest(backbone)
     settings = BACKBONES[job.backbone].settings.parse(job.backbone_settings, where="backbone")
-    width = settings.input_width(schema.shape)
-    plugin = build_plugin(job.plugin, width, job.plugin_settings, seed=job.seed)
+    plugin: Plugin | Attachment | None
+    if _is_attachment(job.plugin):
+        plugin = _build_attachment(job, schema, backbone, settings)
+    else:
+        width = settings.input_width(schema.shape)
+        plugin = build_plugin(job.plugin, width, job.plugin_settings, seed=job.seed)
     return Assembled(arm=Arm(backbone, plugin), initial_weights=initial_weights)
 
 
@@ -69,15 +74,44 @@ def build_plugin(
     """The plug-in `name` of the catalogue at width d = `input_width`, from the stream "plugin-
     init"; None for Dense.
 
-    Raises UsageError for an unknown name, an unknown key or a bad value.
+    Raises UsageError for an unknown name, an unknown key or a bad value, and for an arm that
+    changes the backbone itself.
     """
     entry = _entry(PLUGINS, name, "arm")
     settings = entry.settings.parse(hyperparameters, where=f"arm.{name}")
     if entry.target is None:
         return None
-    generator = torch.Generator().manual_seed(derive(seed, "plugin-init"))
-    plugin: Plugin = _load(entry.target)(input_width, settings, generator=generator)
+    if _is_attachment(name):
+        raise UsageError(f"arm {name}: it changes the backbone, and cannot be built without one")
+    plugin: Plugin = _load(entry.target)(input_width, settings, generator=_plugin_stream(seed))
     return plugin
+
+
+def _is_attachment(name: str) -> bool:
+    target = _entry(PLUGINS, name, "arm").target
+    return target is not None and issubclass(_load(target), Attachment)
+
+
+def _build_attachment(
+    job: Job, schema: Schema, backbone: Backbone, backbone_settings: BackboneSettings
+) -> Attachment:
+    entry = PLUGINS[job.plugin]
+    settings = entry.settings.parse(job.plugin_settings, where=f"arm.{job.plugin}")
+    fault = settings.misfit(backbone_settings)
+    if fault is not None:
+        raise UsageError(f"arm {job.plugin} on {job.backbone}: {fault}")
+    attachment: Attachment = _load(entry.target or "")(
+        backbone,
+        settings,
+        backbone_settings=backbone_settings,
+        shape=schema.shape,
+        generator=_plugin_stream(job.seed),
+    )
+    return attachment
+
+
+def _plugin_stream(seed: int) -> torch.Generator:
+    return torch.Generator().manual_seed(derive(seed, "plugin-init"))
 
 
 def weights_digest(module: torch.nn.Module) -> str:

@@ -2,10 +2,16 @@
 
 from dataclasses import dataclass
 
+from prime_bench.settings.apg import APGSettings
+from prime_bench.settings.autoint import AutoIntSettings
 from prime_bench.settings.backbone import BackboneSettings
+from prime_bench.settings.dcn import DCNSettings
 from prime_bench.settings.dcnv2 import DCNv2Settings
 from prime_bench.settings.dnn import DNNSettings
-from prime_bench.settings.plugin import DenseSettings, PluginSettings
+from prime_bench.settings.fibinet import FiBiNETSettings
+from prime_bench.settings.gdcn import GDCNSettings
+from prime_bench.settings.masknet import MaskNetSettings
+from prime_bench.settings.plugin import ArmSettings, DenseSettings
 from prime_bench.settings.prime import PrimeConfig
 from prime_bench.settings.residual import ResidualParametersSettings
 
@@ -26,7 +32,7 @@ class PluginEntry:
     """A plug-in: as a backbone's row; `target` is None for the backbone alone."""
 
     target: str | None
-    settings: type[PluginSettings]
+    settings: type[ArmSettings]
     label: str
     cite: str
 
@@ -38,6 +44,36 @@ BACKBONES: dict[str, BackboneEntry] = {
         label="DNN",
         cite="Zhang, Du and Wang, Deep Learning over Multi-field Categorical Data, ECIR 2016",
     ),
+    "AutoInt": BackboneEntry(
+        target="prime_bench.backbones.autoint:AutoInt",
+        settings=AutoIntSettings,
+        label="AutoInt",
+        cite="Song et al., AutoInt: Automatic Feature Interaction Learning, CIKM 2019",
+    ),
+    "DCN": BackboneEntry(
+        target="prime_bench.backbones.dcn:DCN",
+        settings=DCNSettings,
+        label="DCN",
+        cite="Wang et al., Deep & Cross Network for Ad Click Predictions, ADKDD 2017",
+    ),
+    "FiBiNET": BackboneEntry(
+        target="prime_bench.backbones.fibinet:FiBiNET",
+        settings=FiBiNETSettings,
+        label="FiBiNET",
+        cite="Huang et al., FiBiNET: Feature Importance and Bilinear Interaction, RecSys 2019",
+    ),
+    "GDCN": BackboneEntry(
+        target="prime_bench.backbones.gdcn:GDCN",
+        settings=GDCNSettings,
+        label="GDCN",
+        cite="Wang et al., Towards Deeper, Lighter and Interpretable Cross Network, CIKM 2023",
+    ),
+    "MaskNet": BackboneEntry(
+        target="prime_bench.backbones.masknet:MaskNet",
+        settings=MaskNetSettings,
+        label="MaskNet",
+        cite="Wang, She and Zhang, MaskNet: Instance-Guided Mask, DLP-KDD 2021",
+    ),
     "DCNv2": BackboneEntry(
         target="prime_bench.backbones.dcnv2:DCNv2",
         settings=DCNv2Settings,
@@ -47,8 +83,8 @@ BACKBONES: dict[str, BackboneEntry] = {
 }
 
 PLANNED_BACKBONES = (
-    *("AFM", "AutoInt", "DCN", "DeepFM", "FiBiNET", "FwFM", "GDCN"),
-    *("MaskNet", "NFM", "PNN", "WideDeep"),
+    *("AFM", "DeepFM", "FwFM"),
+    *("NFM", "PNN", "WideDeep"),
 )
 """The paper's other backbones. A recipe may name them; plans list them as not built."""
 
@@ -70,5 +106,11 @@ PLUGINS: dict[str, PluginEntry] = {
         settings=ResidualParametersSettings,
         label="Residual (params)",
         cite="PRIME, section 4.3; exact form: docs/fidelity.md, 22",
+    ),
+    "apg": PluginEntry(
+        target="prime_bench.plugins.apg:APG",
+        settings=APGSettings,
+        label="APG",
+        cite="Yan et al., APG: Adaptive Parameter Generation Network, NeurIPS 2022",
     ),
 }

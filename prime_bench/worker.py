@@ -167,19 +167,14 @@ def _budget(job: Job, schema: Schema, assembled: Assembled) -> Budget:
     """The settings' formulas, which must agree with the parameters that were built."""
     backbone = BACKBONES[job.backbone].settings.parse(job.backbone_settings, where=job.backbone)
     plugin = PLUGINS[job.plugin].settings.parse(job.plugin_settings, where=job.plugin)
-    width = backbone.input_width(schema.shape)
     budget = Budget(
         backbone_parameters=backbone.parameters(schema.shape),
-        plugin_parameters=plugin.parameters(width),
+        plugin_parameters=plugin.added_parameters(backbone, schema.shape),
         backbone_macs=backbone.macs(schema.shape),
-        plugin_macs=plugin.macs(width),
+        plugin_macs=plugin.added_macs(backbone, schema.shape),
     )
-    arm = assembled.arm
-    built = [
-        sum(p.numel() for p in part.parameters() if p.requires_grad) if part is not None else 0
-        for part in (arm.backbone, arm.plugin)
-    ]
-    if built != [budget.backbone_parameters, budget.plugin_parameters]:
+    built = sum(p.numel() for p in assembled.arm.parameters() if p.requires_grad)
+    if built != budget.backbone_parameters + budget.plugin_parameters:
         raise RuntimeError(f"{job.backbone}, {job.plugin}: {budget}, but {built} parameters built")
     return budget
 

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from prime_bench.backbones import fuxi
 from prime_bench.backbones.embedding import FieldEmbedding
 from prime_bench.backbones.initial import linear_paths, parameter_paths, reset_linears
-from prime_bench.backbones.interface import Backbone
+from prime_bench.backbones.interface import Backbone, identity_sites
 from prime_bench.data.schema import Schema
 from prime_bench.settings.dcnv2 import DCNv2Settings
 
@@ -36,7 +36,6 @@ class DCNv2(Backbone):
     def __init__(self, schema: Schema, settings: DCNv2Settings) -> None:
         super().__init__()
         width = settings.input_width(schema.shape)
-        crosses = [f"cross_{layer + 1}" for layer in range(settings.num_cross_layers)]
         self.embedding = FieldEmbedding(schema, settings.embedding_dim)
         self.crossnet = fuxi.cross_net_v2(width, settings.num_cross_layers)
         self.stacked_dnn = _mlp(width, settings.stacked_dnn_hidden_units, settings)
@@ -45,8 +44,7 @@ class DCNv2(Backbone):
         reset_linears(self)
         mlps = {"parallel_dnn": self.parallel_dnn, "stacked_dnn": self.stacked_dnn}
         self._top = next((name for name, mlp in mlps.items() if mlp is not None), None)
-        names = ["embedding", *crosses, *(["top_input"] if self._top else [])]
-        self.sites = nn.ModuleDict({name: nn.Identity() for name in names})
+        self.sites = identity_sites(settings.sites)
         self.top_layers = linear_paths(self, self._top) if self._top else []
         self.top_parameters = parameter_paths(self, self._top) if self._top else []
         if settings.model_structure == "stacked":

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from prime_bench.backbones import fuxi
 from prime_bench.backbones.embedding import FieldEmbedding
 from prime_bench.backbones.initial import linear_paths, parameter_paths, reset_linears
-from prime_bench.backbones.interface import Backbone
+from prime_bench.backbones.interface import Backbone, identity_sites
 from prime_bench.data.schema import Schema
 from prime_bench.settings.dnn import DNNSettings
 
@@ -22,7 +22,7 @@ class DNN(Backbone):
 
     def __init__(self, schema: Schema, settings: DNNSettings) -> None:
         super().__init__()
-        self.sites = nn.ModuleDict({"embedding": nn.Identity(), "top_input": nn.Identity()})
+        self.sites = identity_sites(settings.sites)
         self.embedding = FieldEmbedding(schema, settings.embedding_dim)
         self.mlp = fuxi.mlp(
             settings.input_width(schema.shape),

@@ -35,6 +35,7 @@ class FieldEmbedding(nn.Module):
 
     def __init__(self, schema: Schema, width: int) -> None:
         super().__init__()
+        self.schema = schema
         shape = schema.shape
         ends = list(itertools.accumulate(shape.vocabulary_sizes))
         self._runs = [

@@ -90,3 +90,19 @@ def cross_net_v2(width: int, n_layers: int) -> nn.Module:
     """
     net: nn.Module = _layers.CrossNetV2(width, n_layers)
     return net
+
+
+def cross_net(width: int, n_layers: int) -> nn.Module:
+    """FuxiCTR's CrossNet, (B, width) -> (B, width); the L layers in its nn.ModuleList `cross_net`
+    have a Linear (width, 1) `weight` without bias and a vector `bias` of zeros.
+    """
+    net: nn.Module = _layers.CrossNet(width, n_layers)
+    return net
+
+
+def squeeze_excitation(n_fields: int, reduction_ratio: int) -> nn.Module:
+    """FuxiCTR's SENET, (B, F, k) -> (B, F, k): each field times ReLU(W2 ReLU(W1 means)), without
+    biases; W1 is (max(1, F // ratio), F).
+    """
+    net: nn.Module = _layers.SqueezeExcitation(n_fields, reduction_ratio=reduction_ratio)
+    return net

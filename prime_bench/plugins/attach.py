@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
 from prime_bench.backbones.interface import Backbone
-from prime_bench.plugins.interface import Plugin
+from prime_bench.plugins.interface import Attachment, Plugin
 
 
 class Tap:
@@ -29,19 +29,22 @@ class Tap:
 
 
 class Arm(nn.Module):
-    """`backbone` with `plugin` reading z, the flattened output of its site `embedding`; None is the
-    Dense arm.
+    """`backbone` with a plug-in: a `Plugin` reads z, the flattened output of the site `embedding`;
+    an `Attachment` changes the backbone itself; None is the Dense arm.
     """
 
     plugin: Plugin | None
 
-    def __init__(self, backbone: Backbone, plugin: Plugin | None = None) -> None:
+    def __init__(self, backbone: Backbone, plugin: Plugin | Attachment | None = None) -> None:
         super().__init__()
         self.backbone = backbone
-        self.plugin = plugin
+        self.plugin = plugin if isinstance(plugin, Plugin) else None
+        self._attachment = plugin if isinstance(plugin, Attachment) else None
         self._tap = Tap()
         self._hook: RemovableHandle | None = None
-        if plugin is not None:
+        if self._attachment is not None:
+            self._attachment.swap(backbone)
+        if self.plugin is not None:
             self._hook = backbone.sites["embedding"].register_forward_hook(self._tap)
 
     def forward(self, ids: Tensor, numerics: Tensor) -> Tensor:
@@ -70,10 +73,14 @@ class Arm(nn.Module):
         return [p for p in self.parameters() if p.requires_grad and id(p) not in embeddings]
 
     def detach(self) -> Backbone:
-        """The plain backbone, without a hook; the arm is a Dense arm from now on."""
+        """The plain backbone, without a hook and with its own modules; the arm is a Dense arm from
+        now on.
+        """
         if self._hook is not None:
             self._hook.remove()
-        self._hook = self.plugin = None
+        if self._attachment is not None:
+            self._attachment.swap(self.backbone)
+        self._hook = self.plugin = self._attachment = None
         return self.backbone
 
     def _run(self, ids: Tensor, numerics: Tensor) -> tuple[Tensor, Tensor]:

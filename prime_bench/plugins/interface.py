@@ -1,4 +1,5 @@
-"""What every plug-in is: a module that turns the backbone's logit into a probability.
+"""What every plug-in is: a module that turns the backbone's logit into a probability, or modules
+that take the place of the backbone's own.
 
 Shapes: B rows, d width of the flattened embeddings z, d' width of the router's input.
 """
@@ -6,6 +7,8 @@ Shapes: B rows, d width of the flattened embeddings z, d' width of the router's 
 from abc import abstractmethod
 
 from torch import Tensor, nn
+
+from prime_bench.backbones.interface import Backbone, replace
 
 
 class Plugin(nn.Module):
@@ -22,3 +25,23 @@ class Plugin(nn.Module):
         """The same -> (log p, log(1 - p)), (B,) each: exact where p itself would round to 0 or 1
         (fidelity 13).
         """
+
+
+class Attachment:
+    """Modules that take the place of others in the backbone, and belong to it as long as they do.
+
+    `modules` has a path for `backbones.interface.replace` -> module.
+    """
+
+    def __init__(self, modules: dict[str, nn.Module]) -> None:
+        self._outside = modules
+
+    def swap(self, backbone: Backbone) -> None:
+        """Exchange the modules with the backbone's; a second call gives it its own ones back.
+
+        What goes in moves to the device and the dtype of the backbone.
+        """
+        like = next(backbone.parameters())
+        self._outside = {
+            path: replace(backbone, path, module.to(like)) for path, module in self._outside.items()
+        }

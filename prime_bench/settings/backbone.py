@@ -30,6 +30,23 @@ class BackboneSettings(Settings):
         """d = F * k, the width of the flattened embeddings z."""
         return shape.n_fields * self.embedding_dim
 
+    @property
+    def top_nn(self) -> tuple[str, ...]:
+        """Paths of the modules whose parameters the shared Top-NN has (fidelity 36); may be
+        empty.
+        """
+        return ()
+
+    @property
+    def inner_sites(self) -> tuple[str, ...]:
+        """Sites between the embeddings and what the Top-NN reads."""
+        return ()
+
+    @property
+    def sites(self) -> tuple[str, ...]:
+        """Names of all places where a plug-in may read or replace an activation."""
+        return ("embedding", *self.inner_sites, *(("top_input",) if self.top_nn else ()))
+
     @abstractmethod
     def parameters(self, shape: TableShape) -> int:
         """Trainable parameters, PAD rows included, as FuxiCTR counts them."""

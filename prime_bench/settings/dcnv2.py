@@ -45,6 +45,17 @@ class DCNv2Settings(BackboneSettings):
                 raise ValueError(f'model_structure = "{self.model_structure}" {verb} {name}')
         return self
 
+    @property
+    def top_nn(self) -> tuple[str, ...]:
+        """The parallel MLP; stacked: that MLP and `fc`, which nothing else reaches."""
+        tops = {"crossnet_only": (), "stacked": ("stacked_dnn", "fc")}
+        return tops.get(self.model_structure, ("parallel_dnn",))
+
+    @property
+    def inner_sites(self) -> tuple[str, ...]:
+        """The outputs of the cross layers."""
+        return tuple(f"cross_{layer + 1}" for layer in range(self.num_cross_layers))
+
     def parameters(self, shape: TableShape) -> int:
         """Embeddings k V, L (d^2 + d), the MLPs, and the last Linear."""
         d = self.input_width(shape)

@@ -16,6 +16,11 @@ class DNNSettings(BackboneSettings):
     batch_norm: bool = False
     """BatchNorm1d between each hidden Linear and its ReLU."""
 
+    @property
+    def top_nn(self) -> tuple[str, ...]:
+        """The whole MLP."""
+        return ("mlp",)
+
     def parameters(self, shape: TableShape) -> int:
         """Embeddings k V plus M(d, h, 1)."""
         top = mlp_parameters(

@@ -17,6 +17,11 @@ class TableShape:
         return len(self.vocabulary_sizes) + self.n_numeric
 
     @property
+    def n_pairs(self) -> int:
+        """P = F (F - 1) / 2: pairs of different fields."""
+        return self.n_fields * (self.n_fields - 1) // 2
+
+    @property
     def embedding_rows(self) -> int:
         """V: rows of all embedding tables; a numeric field has one (its weight vector)."""
         return sum(self.vocabulary_sizes) + self.n_numeric
