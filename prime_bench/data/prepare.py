@@ -10,7 +10,7 @@ from prime_bench.data.chunk import SPLITS, Chunk
 from prime_bench.data.encode import Encoded, encode
 from prime_bench.data.manifest import BestPossible, InputFile, Manifest, fingerprint_of
 from prime_bench.data.progress import OnProgress, Progress, silent
-from prime_bench.data.publish import replacing, sole_writer
+from prime_bench.data.publish import is_quiet, replacing, sole_writer
 from prime_bench.data.published import cardinality_differences, differences, likely_cause
 from prime_bench.data.readers import Reader
 from prime_bench.data.source import SourceFile, digest_source, find_sources
@@ -48,14 +48,15 @@ def prepare(
     folder = variant.folder(data_dir)
     # Without the lock, so that a table in a folder that others own can be used.
     found = _whole_table(folder, variant, say=lambda _: None)
-    if found is not None and _unchanged(found.inputs, sources):
+    if found is not None and _unchanged(found.inputs, sources) and is_quiet(folder):
         return _accepted(found, variant, sources, allow_unverified=allow_unverified)
-    if not sources and variant.card.kind != "generated":
-        raise _nothing_to_read(variant)
+    if found is None:
+        _refuse_nothing(variant, sources)
     with sole_writer(folder, say=say):
         found = _whole_table(folder, variant, say=say)
         if found is not None and _same_inputs(found.inputs, sources):
             return _accepted(found, variant, sources, allow_unverified=allow_unverified)
+        _refuse_nothing(variant, sources)
         if found is not None:
             say(f"{folder}: was made from other files, and is made anew")
         with replacing(folder) as hidden:
@@ -227,8 +228,11 @@ def _refuse_unpublished(
         )
 
 
-def _nothing_to_read(variant: DataVariant) -> EnvironmentFault:
+def _refuse_nothing(variant: DataVariant, sources: Sequence[SourceFile]) -> None:
+    """Raise EnvironmentFault where files are needed and none were named."""
     card = variant.card
+    if sources or card.kind == "generated":
+        return
     if card.kind == "log":
         need = [f"  a csv (or .csv.gz) file with header {','.join(card.header)}"]
     else:
@@ -238,7 +242,7 @@ def _nothing_to_read(variant: DataVariant) -> EnvironmentFault:
         ]
         need.append("each may be .csv.gz, or all three in the published .zip")
     where = ", ".join([card.homepage, *card.mirrors])
-    return EnvironmentFault(
+    raise EnvironmentFault(
         "\n".join([f"{variant.name}: needs its raw data, and no --from was given", *need]),
         hint=f"get it from {where} and run `{variant.prepare_command()}`",
     )

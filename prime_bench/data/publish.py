@@ -12,6 +12,12 @@ from prime_bench.base.files import sync_folder, writing
 _PREPARING, _REPLACED, _LOCK = ".preparing-", ".replaced-", ".lock-"
 
 
+def is_quiet(folder: Path) -> bool:
+    """Whether nobody writes `folder`, and no killed run left anything beside it."""
+    traces = (folder.with_name(prefix + folder.name) for prefix in (_PREPARING, _REPLACED, _LOCK))
+    return not any(path.exists() for path in traces)
+
+
 @contextlib.contextmanager
 def sole_writer(folder: Path, *, say: Callable[[str], None]) -> Iterator[None]:
     """Hold the right to write `folder`; wait, and say so, while another process has it.

@@ -254,6 +254,21 @@ def test_order_of_fields_is_kept_with_numerics_between(tmp_path, chunks_of):
     assert arrays["test"]["numerics"].tolist() == [[3.0, 6.0]]
 
 
+def test_minmax_is_fitted_to_training_rows(tmp_path, chunks_of):
+    encode(
+        chunks_of({}, numerics=[[1.0], [5.0], [9.0], [-7.0]], split=[0, 0, 1, 2], size=3),
+        fields=[CardColumn(name="n", role="numeric")],
+        settings=DataSettings(numeric="minmax"),
+        folder=tmp_path,
+    )
+    _, arrays, _ = read_back(tmp_path)
+    assert [arrays[split]["numerics"].tolist() for split in SPLITS] == [
+        [[0.0], [1.0]],
+        [[1.0]],
+        [[0.0]],
+    ]
+
+
 @pytest.mark.parametrize("zero_is_missing", [True, False])
 def test_buckets_get_ids_in_order_of_value(tmp_path, chunks_of, zero_is_missing):
     # Buckets 8, 8, -3, 0, missing, 1, 1 in training; 35 once in test.

@@ -57,6 +57,14 @@ def test_the_line_of_a_fault_does_not_depend_on_blocks(fault, line):
     assert {message_of(content, block_bytes) for block_bytes in (1, 7, 100, 333)} == {message}
 
 
+@pytest.mark.parametrize("pair", [(b"1", b"2,3"), (b"1,2", b"3"), (b"1,2,3,4", b"5,6")])
+def test_two_wrong_lines_do_not_make_up_for_each_other(pair):
+    lines = [b"a,b,c", b"1,2,3", *pair, b"1,2,3"]
+    assert message_of(b"\n".join(lines)).startswith(
+        f"log.csv: expected 3 comma-separated fields, line 3 has {pair[0].count(b',') + 1}"
+    )
+
+
 def test_of_two_faults_the_first_is_named():
     lines = [b"a,b,c", *[b"1,2,3"] * 100]
     for (i, first), (j, second) in itertools.combinations([(20, b"1,2"), (40, b'"'), (60, b"")], 2):

@@ -221,6 +221,17 @@ def test_a_rerun_answers_at_once_and_changes_nothing(tmp_path, avazu_folder, mon
     assert {path: path.stat().st_mtime_ns for path in (tmp_path / "data").rglob("*")} == before
 
 
+def test_a_killed_runs_lock_beside_a_whole_table(tmp_path, avazu_folder):
+    variant = resolve("avazu", {})
+    data_dir = tmp_path / "data"
+    manifest = prepare(variant, data_dir=data_dir, source=avazu_folder, allow_unverified=True)
+    folder = variant.folder(data_dir)
+    (data_dir / f".lock-{folder.name}").touch()
+    (data_dir / f".replaced-{folder.name}").mkdir()
+    assert prepare(variant, data_dir=data_dir) == manifest
+    assert names_in(data_dir) == [folder.name]
+
+
 def test_the_same_content_elsewhere_is_not_read_into_a_new_table(
     tmp_path, avazu_folder, csv, monkeypatch
 ):
