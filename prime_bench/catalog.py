@@ -2,18 +2,24 @@
 
 from dataclasses import dataclass
 
+from prime_bench.settings.afm import AFMSettings
 from prime_bench.settings.apg import APGSettings
 from prime_bench.settings.autoint import AutoIntSettings
 from prime_bench.settings.backbone import BackboneSettings
 from prime_bench.settings.dcn import DCNSettings
 from prime_bench.settings.dcnv2 import DCNv2Settings
+from prime_bench.settings.deepfm import DeepFMSettings
 from prime_bench.settings.dnn import DNNSettings
 from prime_bench.settings.fibinet import FiBiNETSettings
+from prime_bench.settings.fwfm import FwFMSettings
 from prime_bench.settings.gdcn import GDCNSettings
 from prime_bench.settings.masknet import MaskNetSettings
+from prime_bench.settings.nfm import NFMSettings
 from prime_bench.settings.plugin import ArmSettings, DenseSettings
+from prime_bench.settings.pnn import PNNSettings
 from prime_bench.settings.prime import PrimeConfig
 from prime_bench.settings.residual import ResidualParametersSettings
+from prime_bench.settings.widedeep import WideDeepSettings
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,6 +80,42 @@ BACKBONES: dict[str, BackboneEntry] = {
         label="MaskNet",
         cite="Wang, She and Zhang, MaskNet: Instance-Guided Mask, DLP-KDD 2021",
     ),
+    "AFM": BackboneEntry(
+        target="prime_bench.backbones.afm:AFM",
+        settings=AFMSettings,
+        label="AFM",
+        cite="Xiao et al., Attentional Factorization Machines, IJCAI 2017",
+    ),
+    "DeepFM": BackboneEntry(
+        target="prime_bench.backbones.deepfm:DeepFM",
+        settings=DeepFMSettings,
+        label="DeepFM",
+        cite="Guo et al., DeepFM: A Factorization-Machine based Neural Network, IJCAI 2017",
+    ),
+    "FwFM": BackboneEntry(
+        target="prime_bench.backbones.fwfm:FwFM",
+        settings=FwFMSettings,
+        label="FwFM",
+        cite="Pan et al., Field-weighted Factorization Machines, WWW 2018",
+    ),
+    "NFM": BackboneEntry(
+        target="prime_bench.backbones.nfm:NFM",
+        settings=NFMSettings,
+        label="NFM",
+        cite="He and Chua, Neural Factorization Machines, SIGIR 2017",
+    ),
+    "PNN": BackboneEntry(
+        target="prime_bench.backbones.pnn:PNN",
+        settings=PNNSettings,
+        label="PNN",
+        cite="Qu et al., Product-based Neural Networks, ICDM 2016",
+    ),
+    "WideDeep": BackboneEntry(
+        target="prime_bench.backbones.widedeep:WideDeep",
+        settings=WideDeepSettings,
+        label="WideDeep",
+        cite="Cheng et al., Wide & Deep Learning for Recommender Systems, DLRS 2016",
+    ),
     "DCNv2": BackboneEntry(
         target="prime_bench.backbones.dcnv2:DCNv2",
         settings=DCNv2Settings,
@@ -82,10 +124,7 @@ BACKBONES: dict[str, BackboneEntry] = {
     ),
 }
 
-PLANNED_BACKBONES = (
-    *("AFM", "DeepFM", "FwFM"),
-    *("NFM", "PNN", "WideDeep"),
-)
+PLANNED_BACKBONES: tuple[str, ...] = ()
 """The paper's other backbones. A recipe may name them; plans list them as not built."""
 
 PLUGINS: dict[str, PluginEntry] = {
