@@ -132,6 +132,15 @@ def test_block_needs_no_block_before_it():
     assert not np.array_equal(alone.codes, log.block(4).codes)
 
 
+def test_blocks_share_no_luck():
+    blocks = [SyntheticLog(settings_of("avazu", MANY_ROWS)).block(number) for number in range(3)]
+    luck = [block.labels - block.probabilities for block in blocks]
+    luck += [(block.split == 0).astype(np.float64) for block in blocks]
+    luck += [(block.codes[1] == 0).astype(np.float64) for block in blocks]
+    correlation = np.corrcoef(luck) - np.eye(len(luck))
+    assert np.abs(correlation).max() < 4.5 / np.sqrt(BLOCK_ROWS)
+
+
 @pytest.mark.parametrize("shape", ["avazu", "criteo"])
 def test_strength_changes_labels_only(shape):
     weak, strong = (rows_of(settings_of(shape, 5000, strength=x)) for x in (0.0, 2.0))
@@ -294,7 +303,7 @@ def test_field_follows_its_law(exponent):
 @pytest.mark.parametrize("size", [3, 65_536, 65_537, 10_000_000])
 def test_texts_are_a_bijection(size):
     field = CategoricalField(name="C3", size=size)
-    codes = np.unique(np.concatenate([np.arange(min(size, 3000)), np.arange(size - 3, size)]))
+    codes = np.unique(np.concatenate([np.arange(min(size, 1_000_000)), np.arange(size - 3, size)]))
     texts = field.write(codes.astype(np.uint32))
     assert texts.n_unique() == len(codes)
     assert texts.str.contains("^[0-9a-f]{8}$").all()
