@@ -212,7 +212,6 @@ class _Events:
     def __init__(self) -> None:
         self.descriptor = os.dup(sys.stdout.fileno())
         os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
-        sys.stdout = sys.stderr
 
     def send(self, event: Event) -> None:
         """Write one line. Nobody to read it: the parent is gone, and so are we."""

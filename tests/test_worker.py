@@ -23,7 +23,9 @@ from prime_bench.store.record import Environment
 from prime_bench.store.runs import Runs
 from prime_bench.training.batches import row_order, row_order_digest
 from prime_bench.training.checkpoint import load_weights
+from prime_bench.training.loop import train
 from prime_bench.training.metrics import auc
+from prime_bench.training.optimizer import Penalty
 from prime_bench.worker import JobTaken, run_job
 
 SIZES = (9, 14, 6)
@@ -173,6 +175,19 @@ class TestRunJob:
         ]
         assert run_job(make_request(batch_size=48), lambda _: None).result.notes == []
         assert record.history[0].step == 10
+
+    def test_both_penalties_reach_training(self, make_request, monkeypatch):
+        request, seen = make_request(max_epochs=1), []
+        settings = request.job.backbone_settings | {"embedding_l2": 0.01, "network_l2": 0.02}
+        job = request.job.model_copy(update={"backbone_settings": settings})
+
+        def watched(*arguments, penalty, **named):
+            seen.append(penalty)
+            return train(*arguments, penalty=penalty, **named)
+
+        monkeypatch.setattr(worker, "train", watched)
+        run_job(request.model_copy(update={"job": job}), lambda _: None)
+        assert seen == [Penalty(embedding=0.01, network=0.02)]
 
     def test_two_runs_are_bitwise_equal(self, make_request, tmp_path):
         request = make_request()
@@ -435,8 +450,17 @@ class TestProcess:
             assert time.monotonic() < end
             time.sleep(0.05)
 
-    @pytest.mark.parametrize("how", ["reader gone", "ctrl-c"])
-    def test_it_ends_quietly_with_its_parent(self, make_request, how):
+    def test_it_ends_as_soon_as_nobody_reads_its_events(self):
+        with subprocess.Popen(
+            COMMAND, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=ENVIRONMENT
+        ) as child:
+            child.stdin.write("no request\n")
+            child.stdin.flush()
+            assert json.loads(child.stdout.readline())["event"] == "failed"
+            child.stdout.close()  # stdin stays open, and there is no event to fail on
+            assert child.wait(timeout=20) == 0
+
+    def test_ctrl_c_ends_it_quietly(self, make_request):
         request = make_request(max_epochs=100_000, patience=100_000)
         child = subprocess.Popen(
             COMMAND,
@@ -450,14 +474,8 @@ class TestProcess:
         child.stdin.flush()
         while json.loads(child.stdout.readline())["event"] != "epoch":
             pass
-        if how == "reader gone":
-            child.stdout.close()
-        else:
-            child.send_signal(signal.SIGINT)
-        start = time.monotonic()
-        child.wait(timeout=20)
-        assert time.monotonic() - start < 5
-        assert child.returncode == (0 if how == "reader gone" else -signal.SIGINT)
+        child.send_signal(signal.SIGINT)
+        assert child.wait(timeout=20) == -signal.SIGINT
         assert child.stderr.read() == ""
         for pipe in (child.stdin, child.stdout, child.stderr):
             pipe.close()
