@@ -30,6 +30,7 @@ def read_recipe(table: Mapping[str, Any], *, name: str) -> tuple[Recipe | None, 
         *arm_faults,
         *backbone_faults,
         *_family_faults(parsed),
+        *_misfits(arms, backbones),
     ]
     if faults:
         return None, faults
@@ -93,6 +94,19 @@ def _family_faults(parsed: RecipeTable) -> Iterator[Fault]:
             if arm not in parsed.arms:
                 near = did_you_mean(arm, parsed.arms)
                 yield Fault(("report", "family"), f"`{arm}` is not in `arms`{near}")
+
+
+def _misfits(arms: list[Arm], backbones: Resolved) -> Iterator[Fault]:
+    """Arms that cannot stand on a backbone: better said now than by each of their jobs."""
+    for arm in arms:
+        settings = PLUGINS[arm.plugin].settings.parse(arm.settings, where=arm.name)
+        for name, per_dataset in backbones.items():
+            for plain in per_dataset.values():
+                if plain is None:
+                    continue
+                why = settings.misfit(BACKBONES[name].settings.parse(plain, where=name))
+                if why is not None:
+                    yield Fault(("arms",), f"`{arm.name}` does not fit {name}: {why}")
 
 
 def _arms(parsed: RecipeTable) -> tuple[list[Arm], list[Fault]]:

@@ -134,3 +134,17 @@ def test_faulty_arms(write, sound, table, said):
         load_recipe(write(sound.replace('"prime"', '"mine"') + table))
 
     assert said in caught.value.message
+
+
+def test_an_arm_that_does_not_fit_a_backbone_is_a_fault_of_the_recipe(write, sound):
+    path = write(sound.replace('"prime"', '"apg"'))
+
+    with pytest.raises(UsageError) as caught:
+        load_recipe(path)
+
+    assert caught.value.message.startswith(
+        f"{path}:4: arms: `apg` does not fit DNN: APG is defined"
+    )
+    assert len(caught.value.message.splitlines()) == 1
+    text = path.read_text().replace("[backbone.DNN]\nhidden_units = [8]\n", "")
+    assert len(load_recipe(write(text)).trials()) == 4

@@ -1,0 +1,60 @@
+"""Parameter counts of all backbones, and of APG's two places, against published figures.
+
+FuxiCTR's count at the values of `main13`: on Avazu_x1 with the training rows' vocabulary, on
+Criteo_x4 with bucketed numerics and minimum count 10.
+"""
+
+import pytest
+
+from prime_bench.catalog import BACKBONES
+from prime_bench.recipe.load import load_recipe
+from prime_bench.settings.apg import APGSettings
+from prime_bench.settings.shape import TableShape
+
+SHAPES = {
+    "avazu": TableShape(vocabulary_sizes=(*([2] * 21), 1_298_621 - 42), n_numeric=0),
+    "criteo": TableShape(vocabulary_sizes=(*([2] * 38), 910_747 - 76), n_numeric=0),
+}
+PUBLISHED = {
+    "AFM": (14_285_034, 10_018_612),
+    "AutoInt": (14_203_076, 10_913_195),
+    "DCN": (13_397_351, 9_587_801),
+    "DNN": (13_395_811, 9_585_071),
+    "DeepFM": (14_696_833, 10_498_219),
+    "FiBiNET": (16_457_340, 16_416_252),
+    "FwFM": (25_972_652, 18_215_682),
+    "GDCN": (13_689_271, 10_498_841),
+    "MaskNet": (14_586_111, 9_774_939),
+    "NFM": (14_610_432, 10_343_818),
+    "PNN": (13_488_211, 9_883_871),
+    "WideDeep": (14_696_832, 10_498_218),
+    "DCNv2": (13_544_291, 10_042_931),
+}
+APG_ADDS = {"FiBiNET": (265_802, 352_842), "DCNv2": (1_011_456, 1_041_376)}
+
+
+def _settings(backbone, dataset):
+    table = load_recipe("main13").backbones[backbone][dataset]
+    return BACKBONES[backbone].settings.parse(table, where=backbone)
+
+
+def test_every_backbone_is_here():
+    assert set(PUBLISHED) == set(BACKBONES)
+
+
+@pytest.mark.parametrize("dataset", SHAPES)
+@pytest.mark.parametrize("backbone", PUBLISHED)
+def test_a_backbone_has_its_published_parameters(backbone, dataset):
+    count = _settings(backbone, dataset).parameters(SHAPES[dataset])
+
+    assert count == PUBLISHED[backbone][list(SHAPES).index(dataset)]
+
+
+@pytest.mark.parametrize("dataset", SHAPES)
+@pytest.mark.parametrize("backbone", APG_ADDS)
+def test_apg_adds_the_papers_parameters(backbone, dataset):
+    """The paper's +0.2658M and +1.01M on Avazu (fidelity 24, 25)."""
+    shape = SHAPES[dataset]
+    added = APGSettings().added_parameters(_settings(backbone, dataset), shape)
+
+    assert added == APG_ADDS[backbone][list(SHAPES).index(dataset)]
