@@ -94,23 +94,21 @@ def train(
         meter = _Meter(epoch, rows_total=len(train_rows), on_event=on_event)
         loss = _run_epoch(optimizer, batches, device=device, meter=meter)
         found = score(valid_rows.labels, predict(model, valid_rows, batch_size=spec.batch_size))
-        # The loss leaves out rows that are NaN: where there are any, it says nothing.
-        loss = None if found.auc is None else loss
-        improved = rule.improves(found.auc)
-        if improved:
-            best = weights_of(model)
         history.append(
             Validation(
                 epoch=epoch,
                 step=optimizer.steps,
                 learning_rate=optimizer.learning_rate,
-                train_loss=loss,
+                # The loss leaves out rows that are NaN: where there are any, it says nothing.
+                train_loss=None if found.auc is None else loss,
                 valid_auc=found.auc,
                 valid_logloss=found.logloss,
-                improved=improved,
+                improved=rule.improves(found.auc),
                 wall_s=time.perf_counter() - start,
             )
         )
+        if history[-1].improved:
+            best = weights_of(model)
         on_event(history[-1])
     best = best or weights_of(model)
     model.load_state_dict(best)
