@@ -7,8 +7,7 @@ import numpy as np
 from prime_bench.base.errors import DataError
 from prime_bench.base.streams import derive
 
-_PIECE_BYTES = 1 << 20
-_LONGEST_LINE = 1 << 16
+_PIECE_BYTES = 1 << 18
 _EVEN = np.uint64(0x9E3779B97F4A7C15)
 
 
@@ -24,31 +23,37 @@ class RowHash:
     """A seeded 64-bit hash of a line's bytes, ours, so that no library's version can move a row."""
 
     def __init__(self, seed: int) -> None:
-        start = np.uint64(derive(seed, "split"))
-        count = np.arange(1, _LONGEST_LINE + 1, dtype=np.uint64)
-        self._multipliers = mix(start + count * _EVEN)
+        self._start = np.uint64(derive(seed, "split"))
+        self._multipliers = self._first_multipliers(1 << 10)
+
+    def _first_multipliers(self, n_positions: int) -> np.ndarray:
+        return mix(self._start + np.arange(1, n_positions + 1, dtype=np.uint64) * _EVEN)
 
     def __call__(self, text: np.ndarray, starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
-        """Hashes (n,) uint64 of the lines text[starts[i]:ends[i]] of (bytes,) uint8; none is empty.
+        """Hashes (n,) uint64 of neighbouring lines, text[starts[i]:ends[i] + 1], of (bytes,) uint8.
 
-        The sum over a line's bytes of (byte + 1) times a random multiplier of its position, mixed.
+        The sum over a line's bytes, its line feed included, of byte times a random multiplier of
+        its position, mixed.
         """
+        longest = int((ends - starts).max(initial=0)) + 1
+        if longest > len(self._multipliers):
+            self._multipliers = self._first_multipliers(2 * longest)
         hashes = np.empty(len(starts), dtype=np.uint64)
         # In pieces that stay in the cache; a line is never cut.
         first = 0
         while first < len(starts):
             last = int(np.searchsorted(starts, starts[first] + _PIECE_BYTES, side="right"))
-            hashes[first:last] = self._piece(text, starts[first:last], ends[first:last])
+            hashes[first:last] = self._piece(text, starts[first:last], ends[last - 1] + 1)
             first = last
         return hashes
 
-    def _piece(self, text: np.ndarray, starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
-        lengths = ends - starts
-        line_starts = np.cumsum(lengths) - lengths
-        position = np.arange(int(lengths.sum())) - np.repeat(line_starts, lengths)
-        values = text[np.repeat(starts, lengths) + position].astype(np.uint64) + np.uint64(1)
-        products = values * self._multipliers[position % _LONGEST_LINE]
-        return mix(np.add.reduceat(products, line_starts))
+    def _piece(self, text: np.ndarray, starts: np.ndarray, end: int) -> np.ndarray:
+        local = starts - starts[0]
+        lengths = np.diff(local, append=end - starts[0])
+        position = np.arange(end - starts[0]) - np.repeat(local, lengths)
+        products = np.take(self._multipliers, position, mode="clip")
+        products *= text[starts[0] : end]
+        return mix(np.add.reduceat(products, local))
 
 
 def split_by_hash(hashes: np.ndarray, fractions: Sequence[float]) -> np.ndarray:
