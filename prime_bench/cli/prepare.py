@@ -91,16 +91,16 @@ def prepare(
         _write_raw(variant, raw, raw_format, as_json=as_json)
         return
 
-    from prime_bench.cli.preparing import Preparing
+    from prime_bench.cli.preparing import bars
     from prime_bench.data.prepare import prepare as make
 
-    with Preparing(name) as bars:
+    with bars(name) as on_progress:
         manifest = make(
             variant,
             data_dir=data_dir,
             source=source,
             allow_unverified=allow_unverified,
-            on_progress=bars,
+            on_progress=on_progress,
             say=lambda message: click.echo(message, err=True),
         )
     folder = variant.folder(data_dir)
@@ -165,19 +165,19 @@ def _check_raw_settings(settings: Mapping[str, Any]) -> None:
 def _write_raw(
     variant: "DataVariant", folder: Path, raw_format: str | None, *, as_json: bool
 ) -> None:
-    from prime_bench.cli.preparing import Preparing
+    from prime_bench.cli.preparing import bars
     from prime_bench.data.synthetic_raw import write_raw
     from prime_bench.settings.dataset import SyntheticSettings
 
     settings = variant.settings
     assert isinstance(settings, SyntheticSettings)  # noqa: S101
     chosen = raw_format or _RAW_FORMATS[settings.shape]
-    with Preparing(variant.name) as bars:
+    with bars(variant.name) as on_progress:
         best = write_raw(
             settings,
             folder,
             raw_format=chosen,
-            on_progress=bars,
+            on_progress=on_progress,
         )
     if as_json:
         content = {"schema": PREPARE_SCHEMA, "dataset": variant.name, "raw": str(folder)}

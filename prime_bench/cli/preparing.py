@@ -1,8 +1,8 @@
 """Progress of `prepare` on stderr: one bar a stage; needs a terminal."""
 
+import contextlib
 import time
-from types import TracebackType
-from typing import Self
+from collections.abc import Iterator
 
 from rich.console import Console
 from rich.progress import (
@@ -17,42 +17,30 @@ from rich.progress import (
 from prime_bench.data import progress
 
 
-class Preparing:
-    """Takes what `prepare` tells; a context manager around the bars."""
+@contextlib.contextmanager
+def bars(title: str) -> Iterator[progress.OnProgress]:
+    """Bars on stderr while the block runs; what it yields moves them."""
+    console = Console(stderr=True)
+    shown = Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TaskProgressColumn(),
+        TextColumn("{task.fields[rate]}"),
+        TimeRemainingColumn(),
+        console=console,
+        disable=not console.is_terminal,
+        transient=True,
+    )
+    stages: dict[str, tuple[TaskID, float]] = {}
 
-    def __init__(self, title: str) -> None:
-        console = Console(stderr=True)
-        self._title = title
-        self._bars = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            TaskProgressColumn(),
-            TextColumn("{task.fields[rate]}"),
-            TimeRemainingColumn(),
-            console=console,
-            disable=not console.is_terminal,
-            transient=True,
-        )
-        self._stages: dict[str, tuple[TaskID, float]] = {}
-
-    def __call__(self, now: progress.Progress) -> None:
-        """Move the bar of the stage."""
-        if now.stage not in self._stages:
-            task = self._bars.add_task(f"{self._title}: {now.stage}", rate="")
-            self._stages[now.stage] = task, time.monotonic()
-        task, start = self._stages[now.stage]
+    def move(now: progress.Progress) -> None:
+        if now.stage not in stages:
+            task = shown.add_task(f"{title}: {now.stage}", rate="")
+            stages[now.stage] = task, time.monotonic()
+        task, start = stages[now.stage]
         elapsed_s = time.monotonic() - start
         rate = f"{now.rows / elapsed_s:,.0f} rows/s" if elapsed_s > 1 else ""
-        self._bars.update(task, completed=now.done, total=now.total, rate=rate)
+        shown.update(task, completed=now.done, total=now.total, rate=rate)
 
-    def __enter__(self) -> Self:
-        self._bars.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._bars.stop()
+    with shown:
+        yield move

@@ -66,12 +66,13 @@ def encode(
     """
     coders = _coders(fields, settings)
     numeric = [column for column in fields if column.name not in coders]
-    with Spool(
+    spool = Spool(
         folder / "spool",
         n_codes=len(coders),
         n_numerics=len(numeric),
         numeric_dtype=np.float64 if settings.numeric == "minmax" else np.float32,
-    ) as spool:
+    )
+    with contextlib.closing(spool):
         splits = _spool_rows(chunks, spool, coders=list(coders.values()), settings=settings)
         counted = _count(spool, splits, list(coders.values()), on_progress)
         vocabularies = {
@@ -246,7 +247,7 @@ class _Writer:
                 ):
                     name = f"{split}.{kind}.npy"
                     file = ArrayFile(folder / name, dtype=dtype, shape=(n_rows, *width))
-                    files[name] = stack.enter_context(file)
+                    files[name] = stack.enter_context(contextlib.closing(file))
             for block in spool.blocks:
                 self._write_block(block, files)
                 done = block.start + block.rows

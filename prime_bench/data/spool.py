@@ -6,8 +6,6 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 import numpy as np
 from numpy.lib import format as npy
@@ -100,15 +98,7 @@ class Spool:
         for file in self._files.values():
             file.close()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def close(self) -> None:
         """Delete the files."""
         self.finish()
         for name in self._files:
@@ -150,14 +140,6 @@ class ArrayFile:
         self._file.close()
         return self._hash.hexdigest()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def close(self) -> None:
         """Close it, whatever happened."""
         self._file.close()

@@ -1,6 +1,7 @@
 """Raw files and chunks to try the data layer with."""
 
 import gzip
+import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
@@ -22,6 +23,26 @@ def _no_waiting_for_the_disk() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("os.fsync", lambda _: None)
         yield
+
+
+@pytest.fixture
+def tree() -> Callable[[Path], dict[str, str]]:
+    """SHA-256 of every file below a folder, hidden ones included."""
+
+    def digests(folder: Path) -> dict[str, str]:
+        return {
+            str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest()
+            for path in sorted(folder.rglob("*"))
+            if path.is_file()
+        }
+
+    return digests
+
+
+@pytest.fixture
+def names_in() -> Callable[[Path], list[str]]:
+    """Sorted names in a folder."""
+    return lambda folder: sorted(path.name for path in folder.iterdir())
 
 
 @pytest.fixture

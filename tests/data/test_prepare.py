@@ -1,40 +1,21 @@
 """`prepare` as a whole: one content gives one fingerprint, and a table is whole or absent."""
 
 import hashlib
-import json
 import os
 import random
 import shutil
-import signal
 import subprocess
 import sys
-import threading
 import zipfile
-from pathlib import Path
 
-import filelock
 import numpy as np
 import pytest
 
 from prime_bench.base.errors import DataError
-from prime_bench.data.card import CardFile, load_card
 from prime_bench.data.manifest import Manifest
-from prime_bench.data.prepare import NO_DIGESTS_NOTE, UNVERIFIED_NOTE, VOCABULARY_NOTE, prepare
+from prime_bench.data.prepare import NO_DIGESTS_NOTE, VOCABULARY_NOTE, prepare
 from prime_bench.data.table import PreparedTable
-from prime_bench.data.variant import DataVariant, resolve
-
-
-def tree(folder):
-    """SHA-256 of every file below, hidden ones included."""
-    return {
-        str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest()
-        for path in sorted(folder.rglob("*"))
-        if path.is_file()
-    }
-
-
-def names_in(folder):
-    return sorted(path.name for path in folder.iterdir())
+from prime_bench.data.variant import resolve
 
 
 def gzipped(folder, csv):
@@ -221,7 +202,7 @@ def test_a_rerun_answers_at_once_and_changes_nothing(tmp_path, avazu_folder, mon
     assert {path: path.stat().st_mtime_ns for path in (tmp_path / "data").rglob("*")} == before
 
 
-def test_a_killed_runs_lock_beside_a_whole_table(tmp_path, avazu_folder):
+def test_a_killed_runs_lock_beside_a_whole_table(tmp_path, avazu_folder, names_in):
     variant = resolve("avazu", {})
     data_dir = tmp_path / "data"
     manifest = prepare(variant, data_dir=data_dir, source=avazu_folder, allow_unverified=True)
@@ -247,7 +228,7 @@ def test_the_same_content_elsewhere_is_not_read_into_a_new_table(
         assert found == first
 
 
-def test_a_rebuilt_table_has_the_same_bytes(tmp_path, criteo_folder):
+def test_a_rebuilt_table_has_the_same_bytes(tmp_path, criteo_folder, tree):
     variant = resolve("criteo", {"numeric": "log_bucket"})
     arguments = {"data_dir": tmp_path / "data", "source": criteo_folder, "allow_unverified": True}
     prepare(variant, **arguments)
@@ -257,7 +238,7 @@ def test_a_rebuilt_table_has_the_same_bytes(tmp_path, criteo_folder):
     assert tree(tmp_path / "data") == before
 
 
-def test_other_inputs_make_the_table_anew_and_say_so(tmp_path, avazu_folder):
+def test_other_inputs_make_the_table_anew_and_say_so(tmp_path, avazu_folder, names_in):
     variant = resolve("avazu", {})
     arguments = {"data_dir": tmp_path / "data", "source": avazu_folder, "allow_unverified": True}
     first = prepare(variant, **arguments)
@@ -274,7 +255,7 @@ def test_other_inputs_make_the_table_anew_and_say_so(tmp_path, avazu_folder):
 
 
 @pytest.mark.parametrize("damage", ["array", "vocabulary", "manifest"])
-def test_a_damaged_table_is_made_anew(tmp_path, avazu_folder, damage):
+def test_a_damaged_table_is_made_anew(tmp_path, avazu_folder, damage, tree):
     variant = resolve("avazu", {})
     folder = variant.folder(tmp_path / "data")
     arguments = {"data_dir": tmp_path / "data", "source": avazu_folder, "allow_unverified": True}
@@ -292,7 +273,7 @@ def test_a_damaged_table_is_made_anew(tmp_path, avazu_folder, damage):
     assert "anew" in said[0]
 
 
-def test_after_an_error_the_old_table_stays(tmp_path, avazu_folder):
+def test_after_an_error_the_old_table_stays(tmp_path, avazu_folder, tree):
     variant = resolve("avazu", {})
     arguments = {"data_dir": tmp_path / "data", "source": avazu_folder, "allow_unverified": True}
     prepare(variant, **arguments)
@@ -304,122 +285,7 @@ def test_after_an_error_the_old_table_stays(tmp_path, avazu_folder):
     assert tree(tmp_path / "data") == before
 
 
-def published_as(folder, *, wrong=None):
-    """The card of Avazu_x1 as if `folder` held the published files; `wrong` has other values."""
-    card = load_card("avazu")
-    files = {}
-    for split in ("train", "valid", "test"):
-        content = (folder / f"{split}.csv").read_bytes()
-        labels = [line[:1] for line in content.split(b"\n")[1:-1]]
-        files[split] = CardFile(
-            md5=hashlib.md5(content).hexdigest(), rows=len(labels), positives=labels.count(b"1")
-        )
-    columns = [column.model_copy(update={"train_values": 30}) for column in card.columns[1:]]
-    facts = {"files": files, "columns": [card.columns[0], *columns], **(wrong or {})}
-    return DataVariant(card=card.model_copy(update=facts), settings=resolve("avazu", {}).settings)
-
-
-def test_published_files_are_verified(tmp_path, avazu_folder):
-    manifest = prepare(published_as(avazu_folder), data_dir=tmp_path / "a", source=avazu_folder)
-    assert manifest.verified
-    assert UNVERIFIED_NOTE not in manifest.notes
-    # Files that match are verified with the flag as well.
-    assert prepare(
-        published_as(avazu_folder),
-        data_dir=tmp_path / "b",
-        source=avazu_folder,
-        allow_unverified=True,
-    ).verified
-
-
-def test_a_table_that_does_not_fit_the_card_is_refused(tmp_path, avazu_folder):
-    card = published_as(avazu_folder).card
-    columns = [
-        *card.columns[:3],
-        card.columns[3].model_copy(update={"train_values": 29}),
-        *card.columns[4:],
-    ]
-    variant = published_as(avazu_folder, wrong={"columns": columns})
-    with pytest.raises(DataError, match="feat_3: expected 29 training values, found 30"):
-        prepare(variant, data_dir=tmp_path / "data", source=avazu_folder)
-    assert not (tmp_path / "data").exists()
-
-
-def swap(folder):
-    (folder / "valid.csv").rename(folder / "x.csv")
-    (folder / "test.csv").rename(folder / "valid.csv")
-    (folder / "x.csv").rename(folder / "test.csv")
-
-
-def drop_rows(folder):
-    path = folder / "train.csv"
-    path.write_text("\n".join(path.read_text().splitlines()[:200]) + "\n")
-
-
-def reorder(folder):
-    path = folder / "train.csv"
-    header, *rows = path.read_text().splitlines()
-    path.write_text("\n".join([header, *rows[::-1]]) + "\n")
-
-
-def move_row(folder):
-    lines = (folder / "train.csv").read_text().splitlines()
-    with (folder / "test.csv").open("a") as file:
-        file.write(lines.pop() + "\n")
-    (folder / "train.csv").write_text("\n".join(lines) + "\n")
-
-
-def redraw(folder):
-    header, *train = (folder / "train.csv").read_text().splitlines()
-    _, *test = (folder / "test.csv").read_text().splitlines()
-    one = next(row for row in train if row[0] == "1")
-    zero = next(row for row in test if row[0] == "0")
-    train[train.index(one)], test[test.index(zero)] = zero, one
-    (folder / "train.csv").write_text("\n".join([header, *train]) + "\n")
-    (folder / "test.csv").write_text("\n".join([header, *test]) + "\n")
-
-
-def add_rows(folder):
-    path = folder / "train.csv"
-    path.write_text(path.read_text() + path.read_text().split("\n", 1)[1])
-
-
-CAUSES = {
-    swap: "valid.csv holds the published test.csv; test.csv holds the published valid.csv",
-    drop_rows: "a part of the data",
-    reorder: "the same rows, written otherwise",
-    move_row: "the same log, split otherwise",
-    redraw: "another split of the same log",
-    add_rows: "files of another data set or version",
-}
-
-
-@pytest.mark.parametrize("change", CAUSES, ids=lambda change: change.__name__)
-def test_files_that_differ_from_the_published_ones(tmp_path, avazu_folder, change):
-    variant = published_as(avazu_folder)
-    change(avazu_folder)
-    with pytest.raises(DataError) as error:
-        prepare(variant, data_dir=tmp_path / "data", source=avazu_folder)
-    assert f"likely cause: {CAUSES[change]}" in error.value.hint
-    assert "--allow-unverified" in error.value.hint
-    md5 = hashlib.md5((avazu_folder / "test.csv").read_bytes()).hexdigest()
-    expected = variant.card.files["test"].md5
-    assert (f"test.csv: expected md5 {expected}, found {md5}" in error.value.message) == (
-        md5 != expected
-    )
-    assert not (tmp_path / "data").exists()
-    manifest = prepare(
-        variant, data_dir=tmp_path / "data", source=avazu_folder, allow_unverified=True
-    )
-    assert not manifest.verified
-    assert UNVERIFIED_NOTE in manifest.notes
-    # What was taken with the flag is not taken without it.
-    with pytest.raises(DataError, match="not the published files"):
-        prepare(variant, data_dir=tmp_path / "data", source=avazu_folder)
-    assert prepare(variant, data_dir=tmp_path / "data") == manifest
-
-
-def test_generated_data(tmp_path):
+def test_generated_data(tmp_path, tree):
     variant = resolve("synthetic", {"rows": 3_000})
     manifest = prepare(variant, data_dir=tmp_path / "data")
     assert manifest.rows.total == 3_000
@@ -434,153 +300,10 @@ def test_generated_data(tmp_path):
     assert tree(tmp_path / "data") == before
 
 
-def command(*arguments):
-    code = "import sys; from prime_bench.cli.main import main; main(sys.argv[1:])"
-    return [sys.executable, "-c", code, *map(str, arguments)]
-
-
-def test_of_two_at_once_the_second_waits_and_says_so(tmp_path, avazu_folder):
-    variant = resolve("avazu", {})
-    data_dir = tmp_path / "data"
-    data_dir.mkdir()
-    lock = filelock.FileLock(data_dir / f".lock-{variant.folder(data_dir).name}")
-    said, made = [], []
-    waiting = threading.Event()
-
-    def second():
-        made.append(
-            prepare(
-                variant,
-                data_dir=data_dir,
-                source=avazu_folder,
-                allow_unverified=True,
-                say=lambda message: (said.append(message), waiting.set()),
-            )
-        )
-
-    thread = threading.Thread(target=second)
-    with lock:
-        thread.start()
-        assert waiting.wait(10)
-        assert not made
-    thread.join(30)
-    assert said == [f"waiting: another process prepares {variant.folder(data_dir)}"]
-    assert made[0].rows.total == 400
-    assert names_in(data_dir) == [variant.folder(data_dir).name]
-
-
-def test_many_processes_at_once_make_one_table(tmp_path, avazu_folder):
-    arguments = ["prepare", "avazu", "--from", avazu_folder, "--allow-unverified", "--json"]
-    running = [
-        subprocess.Popen(
-            command(*arguments, "--data-dir", tmp_path / "data"), stdout=subprocess.PIPE, text=True
-        )
-        for _ in range(3)
-    ]
-    found = [json.loads(process.communicate(timeout=60)[0]) for process in running]
-    assert [process.returncode for process in running] == [0, 0, 0]
-    assert found[0] == found[1] == found[2]
-    assert len(names_in(tmp_path / "data")) == 1
-    PreparedTable.open(found[0]["path"])
-
-
-def test_what_killed_runs_left_is_swept(tmp_path, avazu_folder):
-    variant = resolve("avazu", {})
-    data_dir = tmp_path / "data"
-    ours = variant.folder(data_dir).name
-    for name in (f".preparing-{ours}", ".preparing-criteo-00000000", f".replaced-{ours}"):
-        (data_dir / name / "spool").mkdir(parents=True)
-        (data_dir / name / "spool" / "codes").write_bytes(b"x")
-    busy = data_dir / ".preparing-avazu-11111111"
-    busy.mkdir()
-    with filelock.FileLock(data_dir / ".lock-avazu-11111111"):
-        prepare(variant, data_dir=data_dir, source=avazu_folder, allow_unverified=True)
-        # Where another process is at work, nothing is touched.
-        assert names_in(data_dir) == [".lock-avazu-11111111", busy.name, ours]
-
-
-STOP_AT = """
-import os, signal, sys
-import prime_bench.data.prepare
-from prime_bench.cli.main import exit_code
-stop, seen = int(sys.argv[1]), 0
-def count(event, arguments):
-    global seen
-    if event in ("open", "os.rename", "os.mkdir", "os.remove", "os.rmdir"):
-        seen += 1
-        if seen == stop:
-            os.kill(os.getpid(), signal.SIGKILL)
-sys.addaudithook(count)
-code = exit_code(sys.argv[2:])
-print(seen)
-sys.exit(code)
-"""
-
-
-def stopped_at(operation, data_dir, source):
-    """`prepare criteo` in a process that is killed just before a file operation; 0: not at all."""
-    flags = ["--from", source, "--allow-unverified", "--data-dir", data_dir]
-    return subprocess.run(
-        [sys.executable, "-c", STOP_AT, str(operation), "prepare", "criteo", *map(str, flags)],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-
-
-@pytest.mark.parametrize("rounds", [3, pytest.param(30, marks=pytest.mark.slow)])
-def test_killed_anywhere_a_rerun_gives_the_same_bytes(tmp_path, criteo_folder, rounds):
-    variant = resolve("criteo", {})
-    whole = stopped_at(0, tmp_path / "whole", criteo_folder)
-    n_operations = int(whole.stdout.split()[-1])
-    assert n_operations > 100
-    draw = random.Random(rounds)
-    data_dir = tmp_path / "data"
-    for round_ in range(rounds):
-        # The last operations publish the table: they are where it matters most.
-        last = n_operations if round_ % 2 else 15
-        killed = stopped_at(n_operations - draw.randrange(last), data_dir, criteo_folder)
-        assert killed.returncode == -signal.SIGKILL
-        if variant.folder(data_dir).exists():
-            PreparedTable.open(variant.folder(data_dir))
-        prepare(variant, data_dir=data_dir, source=criteo_folder, allow_unverified=True)
-        assert tree(data_dir) == tree(tmp_path / "whole")
-        shutil.rmtree(data_dir)
-
-
-def test_terminated_by_the_keyboard_nothing_is_left(tmp_path, avazu_folder, monkeypatch):
-    def interrupt(*_):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("prime_bench.data.encode._count", interrupt)
-    with pytest.raises(KeyboardInterrupt):
-        prepare(
-            resolve("avazu", {}),
-            data_dir=tmp_path / "new" / "data",
-            source=avazu_folder,
-            allow_unverified=True,
-        )
-    assert not (tmp_path / "new").exists()
-
-
-def test_a_table_is_on_disk_before_it_gets_its_name(tmp_path, avazu_folder, monkeypatch):
-    synced, at_rename = set(), []
-    monkeypatch.setattr("os.fsync", lambda descriptor: synced.add(os.fstat(descriptor).st_ino))
-    rename = Path.rename
-
-    def record(path, target):
-        at_rename.append((target, set(synced)))
-        return rename(path, target)
-
-    monkeypatch.setattr("pathlib.Path.rename", record)
-    variant = resolve("avazu", {})
-    folder = variant.folder(tmp_path / "data")
-    prepare(variant, data_dir=tmp_path / "data", source=avazu_folder, allow_unverified=True)
-    ((target, synced_then),) = at_rename
-    assert target == folder
-    for path in (folder, *folder.rglob("*")):
-        assert path.stat().st_ino in synced_then, path
-    assert folder.parent.stat().st_ino in synced - synced_then
+def reorder(folder):
+    path = folder / "train.csv"
+    header, *rows = path.read_text().splitlines()
+    path.write_text("\n".join([header, *rows[::-1]]) + "\n")
 
 
 def test_memory_maps_of_a_replaced_table_stay_readable(tmp_path, avazu_folder):
@@ -612,7 +335,7 @@ def test_progress_is_told_in_order(tmp_path, criteo_folder):
         assert [p.done for p in of_stage] == sorted(p.done for p in of_stage)
 
 
-def test_the_manifest_says_from_what_and_with_what(tmp_path, avazu_folder):
+def test_the_manifest_says_from_what_and_with_what(tmp_path, avazu_folder, tree):
     variant = resolve("avazu", {})
     prepare(variant, data_dir=tmp_path / "data", source=avazu_folder, allow_unverified=True)
     folder = variant.folder(tmp_path / "data")
