@@ -69,6 +69,33 @@ def test_raw_log_becomes_fields_in_the_order_of_avazu_x1(tmp_path, raw_log, csv)
     assert manifest.notes == [*variant.card.notes, NO_DIGESTS_NOTE, VOCABULARY_NOTE]
 
 
+TRAPS = [
+    *("0012", "12", "12.0", "1e5", "100000", "0x1f", "007", "nan", "NULL", "null", "inf", "-1"),
+    *("__OOV__", "__PAD__", " ", " a", "a ", "a", "A", "é", "e\u0301", "日本", "\u2028", "#", "'"),
+    *("68e10000", "True", "2014-10-21", "\t", "\\N", "a;b", "\u00a0"),
+]
+
+
+def test_text_stays_text_from_the_file_to_the_vocabulary(tmp_path, raw_log, csv):
+    lines = [raw_log[0]]
+    for row, line in enumerate(raw_log[1:]):
+        fields = line.split(",")
+        # The first column after the label, one in the middle and the last.
+        fields[3] = fields[12] = fields[23] = TRAPS[row % len(TRAPS)]
+        fields[4] = "" if row % 3 else "x"
+        lines.append(",".join(fields))
+    variant = resolve("avazu-raw", {})
+    prepare(variant, data_dir=tmp_path / "data", source=csv(tmp_path / "log", lines))
+    folder = variant.folder(tmp_path / "data")
+    for name in ("C1", "device_ip", "C21"):
+        words = (folder / "vocabulary" / f"{name}.txt").read_text(encoding="utf-8").split("\n")
+        assert sorted(words[:-1]) == sorted(TRAPS)
+    table = PreparedTable.open(folder)
+    position = [field.name for field in table.schema.fields].index("banner_pos")
+    assert table.schema.fields[position].vocabulary_size == 3
+    assert set(np.unique(table.split("train").ids[:, position]).tolist()) == {1, 2}
+
+
 def test_time_split_is_in_order_of_time(tmp_path, raw_log, csv):
     variant = resolve("avazu-raw", {"split": "time", "vocabulary": "train"})
     shuffled = [raw_log[0], *random.Random(1).sample(raw_log[1:], 400)]

@@ -2,6 +2,8 @@
 
 import json
 import shlex
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -252,3 +254,18 @@ def test_manifest_round_trip(prepared):
 def test_bundled_cards_are_toml_with_known_keys():
     for path in bundled_folder("datasets").glob("*.toml"):
         assert tomllib.loads(path.read_text())["name"] == path.stem.replace("_", "-")
+
+
+LIGHT = """
+import sys
+sys.modules.update(dict.fromkeys(["polars", "pyarrow", "scipy", "pandas", "sklearn", "torch"]))
+from prime_bench.data import manifest, schema, table, variant
+print(len(table.PreparedTable.open(sys.argv[1]).split("train")))
+"""
+
+
+def test_opening_a_table_needs_no_polars(prepared):
+    output = subprocess.run(
+        [sys.executable, "-c", LIGHT, prepared[2]], check=True, capture_output=True, text=True
+    )
+    assert output.stdout.strip() == "300"
