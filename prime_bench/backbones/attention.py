@@ -50,4 +50,5 @@ class SelfAttention(nn.Module):
 
     def _heads(self, x: Tensor) -> Tensor:
         """(B, F, a) -> (B, heads, F, a / heads)."""
-        return x.unflatten(2, (self._n_heads, -1)).transpose(1, 2)
+        n_rows, n_fields, _ = x.shape
+        return x.view(n_rows, n_fields, self._n_heads, -1).transpose(1, 2)

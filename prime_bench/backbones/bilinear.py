@@ -40,13 +40,12 @@ class Bilinear(nn.Module):
             n_rows, n_fields, width = embeddings.shape
             matrices = torch.split(self.bilinear_W, list(range(n_fields - 1, 0, -1)))
             # (n, k, k) -> (k, n k): one product gives a block of n = F - 1 - i pairs.
-            products = zip(embeddings.unbind(1), matrices, strict=False)
             return tuple(
                 (field @ of_pairs.transpose(0, 1).flatten(1)).view(n_rows, -1, width)
-                for field, of_pairs in products
+                for field, of_pairs in zip(embeddings.unbind(1), matrices, strict=False)
             )
         fields = embeddings[:, :-1]  # (B, F - 1, k)
         if self.bilinear_type == "field_all":
-            return (fields @ self.bilinear_W).split(1, dim=1)
+            return torch.split(fields @ self.bilinear_W, 1, dim=1)
         products = torch.bmm(fields.transpose(0, 1), self.bilinear_W[:-1])  # (F - 1, B, k)
         return tuple(product.unsqueeze(1) for product in products)

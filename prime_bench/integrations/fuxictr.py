@@ -92,16 +92,20 @@ def _misfit(name: str, what: str) -> UsageError:
 
 def _slots(backbone: Backbone) -> Iterator[_Slot]:
     """Every tensor of the FuxiCTR checkpoint."""
-    schema = backbone.get_submodule("embedding").schema
+    n_fields = next(
+        len(module.schema.fields)
+        for module in backbone.modules()
+        if isinstance(module, FieldEmbedding)
+    )
     apg = _apg_names(backbone)
     for path, module in backbone.named_modules():
         if isinstance(module, FieldEmbedding):
             yield from _tables(module, prefix=_tables_prefix(path, apg=bool(apg)))
         elif isinstance(module, Bilinear):
-            yield _Slot(f"{path}.triu_index", _pair_index(schema.shape.n_fields), constant=True)
+            yield _Slot(f"{path}.triu_index", _pair_index(n_fields), constant=True)
     if type(backbone).__name__ in _FROZEN:
         name, frozen = _FROZEN[type(backbone).__name__]
-        yield _Slot(name, frozen(schema.shape.n_fields), constant=True)
+        yield _Slot(name, frozen(n_fields), constant=True)
     for name, values in backbone.state_dict(keep_vars=True).items():
         path, _, leaf = name.rpartition(".")
         owner = backbone.get_submodule(path)
@@ -111,10 +115,8 @@ def _slots(backbone: Backbone) -> Iterator[_Slot]:
         elif path.startswith("sites."):
             raise UsageError(f"FuxiCTR has no model with something at the {path.replace('.', ' ')}")
         elif not isinstance(owner, FieldEmbedding):
-            yield _Slot(
-                next((new + name[len(old) :] for old, new in apg if name.startswith(old)), name),
-                values.detach(),
-            )
+            old, new = next((pair for pair in apg if name.startswith(pair[0])), ("", ""))
+            yield _Slot(new + name.removeprefix(old), values.detach())
 
 
 def _tables(embedding: FieldEmbedding, *, prefix: str) -> Iterator[_Slot]:

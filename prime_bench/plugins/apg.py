@@ -49,7 +49,8 @@ class APGLinear(nn.Module):
         bias, matrix = generated.split([self._width_out, self._rank**2], dim=1)
         matrix = matrix.view(-1, self._rank, self._rank)
         inside = torch.bmm(x @ (self.U_l @ self.U_r), matrix)  # (B, n, in) -> (B, n, k')
-        return inside @ (self.V_l @ self.V_r) + bias.unsqueeze(1)  # (B, n, out)
+        y: Tensor = inside @ (self.V_l @ self.V_r) + bias.unsqueeze(1)  # (B, n, out)
+        return y
 
 
 class SelfWise(APGLinear):
@@ -93,7 +94,9 @@ class APG(Attachment):
 
 def _linear(width_in: int, width_out: int, *, generator: torch.Generator) -> nn.Linear:
     """A Linear as FuxiCTR's reset leaves it, without a draw from torch's global generator."""
-    layer = nn.utils.skip_init(nn.Linear, width_in, width_out)
+    with torch.device("meta"):
+        empty = nn.Linear(width_in, width_out)
+    layer = empty.to_empty(device="cpu")
     nn.init.xavier_normal_(layer.weight, generator=generator)
     nn.init.zeros_(layer.bias)
     return layer
