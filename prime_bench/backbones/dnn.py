@@ -9,10 +9,10 @@ DNN, whose parameter names these are. The Top-NN is the whole MLP.
 
 from torch import Tensor, nn
 
-from prime_bench.backbones import fuxi
 from prime_bench.backbones.embedding import FieldEmbedding
 from prime_bench.backbones.initial import linear_paths, parameter_paths, reset_linears
 from prime_bench.backbones.interface import Backbone, identity_sites
+from prime_bench.backbones.top import top_mlp
 from prime_bench.data.schema import Schema
 from prime_bench.settings.dnn import DNNSettings
 
@@ -24,13 +24,7 @@ class DNN(Backbone):
         super().__init__()
         self.sites = identity_sites(settings.sites)
         self.embedding = FieldEmbedding(schema, settings.embedding_dim)
-        self.mlp = fuxi.mlp(
-            settings.input_width(schema.shape),
-            settings.hidden_units,
-            width_out=1,
-            dropout=settings.net_dropout,
-            batch_norm=settings.batch_norm,
-        )
+        self.mlp = top_mlp(settings.input_width(schema.shape), settings)
         reset_linears(self)
         self.top_layers = linear_paths(self, "mlp")[:-1]  # the last one is the output layer
         self.top_parameters = parameter_paths(self, "mlp")

@@ -68,18 +68,16 @@ class _PairScores(torch.autograd.Function):
 def _block_rows(embeddings: Tensor, width: int) -> int:
     """R, at least 1."""
     n_fields = embeddings.shape[1]
-    block = CPU_BLOCK if embeddings.device.type == "cpu" else ACCELERATOR_BLOCK
+    # A compiler would unroll the loop over blocks, and fuses by itself what they save.
+    small = embeddings.device.type == "cpu" and not torch.compiler.is_compiling()
+    block = CPU_BLOCK if small else ACCELERATOR_BLOCK
     return max(1, block // max(1, n_fields * (n_fields - 1) // 2 * width))
 
 
 def _pair_products(rows: Tensor) -> Tensor:
     """(R, F, k) -> (R, P, k): E_i * E_j, all pairs of one left field at a time."""
-    n_fields = rows.shape[1]
-    products = rows.new_empty(len(rows), n_fields * (n_fields - 1) // 2, rows.shape[2])
-    parts = torch.split(products, list(range(n_fields - 1, 0, -1)), dim=1)
-    for left, part in enumerate(parts):
-        torch.mul(rows[:, left : left + 1], rows[:, left + 1 :], out=part)
-    return products
+    lefts = range(rows.shape[1] - 1)
+    return torch.cat([rows[:, i : i + 1] * rows[:, i + 1 :] for i in lefts], dim=1)
 
 
 def _add_product_gradients(d_rows: Tensor, rows: Tensor, d_products: Tensor) -> None:

@@ -6,11 +6,23 @@ import numpy as np
 import pytest
 import torch
 
+from prime_bench.backbones.afm import AFM
 from prime_bench.backbones.dcnv2 import DCNv2
+from prime_bench.backbones.deepfm import DeepFM
 from prime_bench.backbones.dnn import DNN
+from prime_bench.backbones.fwfm import FwFM
+from prime_bench.backbones.nfm import NFM
+from prime_bench.backbones.pnn import PNN
+from prime_bench.backbones.widedeep import WideDeep
 from prime_bench.data.schema import Field, Schema
+from prime_bench.settings.afm import AFMSettings
 from prime_bench.settings.dcnv2 import DCNv2Settings
+from prime_bench.settings.deepfm import DeepFMSettings
 from prime_bench.settings.dnn import DNNSettings
+from prime_bench.settings.fwfm import FwFMSettings
+from prime_bench.settings.nfm import NFMSettings
+from prime_bench.settings.pnn import PNNSettings
+from prime_bench.settings.widedeep import WideDeepSettings
 
 VECTORS = Path(__file__).parent.parent / "vectors"
 FUXICTR_TABLES = "embedding_layer.embedding_layer.embedding_layers."
@@ -166,6 +178,18 @@ def test_linears_start_xavier_normal_with_zero_bias(schema):
         (DCNv2, DCNv2Settings(batch_norm=True), AVAZU_X1, 13_544_291, 558_081),
         (DCNv2, DCNv2Settings(batch_norm=True, num_cross_layers=5), AVAZU_X1, 13_641_531, 655_321),
         (DCNv2, DCNv2Settings(), CRITEO_X4_001, 10_042_931, 935_461),
+        (WideDeep, WideDeepSettings(batch_norm=True), AVAZU_X1, 14_696_832, 412_001),
+        (WideDeep, WideDeepSettings(batch_norm=True), CRITEO_X4_001, 10_498_218, 480_001),
+        (DeepFM, DeepFMSettings(batch_norm=True), AVAZU_X1, 14_696_833, 412_002),
+        (DeepFM, DeepFMSettings(batch_norm=True), CRITEO_X4_001, 10_498_219, 480_002),
+        (NFM, NFMSettings(), AVAZU_X1, 14_610_432, 325_601),
+        (NFM, NFMSettings(), CRITEO_X4_001, 10_343_818, 325_601),
+        (PNN, PNNSettings(), AVAZU_X1, 13_488_211, 502_001),
+        (PNN, PNNSettings(batch_norm=True), CRITEO_X4_001, 9_883_871, 776_401),
+        (AFM, AFMSettings(attention_dim=16), AVAZU_X1, 14_285_034, 203),
+        (AFM, AFMSettings(attention_dim=32), CRITEO_X4_001, 10_018_612, 395),
+        (FwFM, FwFMSettings(linear_type="FeLV"), AVAZU_X1, 25_972_652, 232),
+        (FwFM, FwFMSettings(linear_type="FeLV"), CRITEO_X4_001, 18_215_682, 742),
     ],
 )
 def test_published_parameter_counts(build, settings, sizes, total, beside_embeddings):
