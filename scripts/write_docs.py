@@ -42,6 +42,9 @@ def cli_reference() -> str:
             raise RuntimeError(name)
         context = click.Context(command, info_name=name, parent=top, terminal_width=WIDTH)
         parts += [f"## prime-bench {name}\n", f"```text\n{command.get_help(context)}\n```\n"]
+        for inner, sub in command.commands.items() if isinstance(command, click.Group) else ():
+            below = click.Context(sub, info_name=inner, parent=context, terminal_width=WIDTH)
+            parts += [f"### prime-bench {name} {inner}\n", f"```text\n{sub.get_help(below)}\n```\n"]
     return "\n".join(parts)
 
 

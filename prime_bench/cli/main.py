@@ -18,6 +18,8 @@ COMMANDS = {
     "plan": "prime_bench.cli.plan:plan",
     "run": "prime_bench.cli.run:run",
     "report": "prime_bench.cli.report:report",
+    "ls": "prime_bench.cli.ls:ls",
+    "show": "prime_bench.cli.show:show",
 }
 EXIT_USAGE, EXIT_BUG, EXIT_INTERRUPTED = 2, 70, 130
 ISSUES = "please report it with the output of the same command with `prime-bench --debug`"

@@ -29,6 +29,7 @@ BUILT_ON = {
         *("base", "settings", "catalog", "recipe", "store", "data", "assemble", "training"),
         "probes",
     },
+    "integrations": {"base", "settings", "data", "backbones", "plugins"},
     "cli": {"base", "settings", "catalog", "recipe", "store", "data", "schedule", "report"},
 }
 """Layer -> the layers it may import. The command line starts workers; it never imports them."""
@@ -37,6 +38,7 @@ DATA_PARTS = {
     "schedule": {"manifest", "schema", "variant"},
     "backbones": {"schema"},
     "assemble": {"schema"},
+    "integrations": {"schema"},
     "training": {"schema", "table", "manifest"},
     "worker": {"schema", "table", "manifest"},
 }
@@ -52,7 +54,9 @@ SMALL = (
     "prime_bench.backbones.dnn",
     "prime_bench.backbones.dcnv2",
     "prime_bench.plugins.prime",
+    "prime_bench.plugins.apg",
     "prime_bench.plugins.attach",
+    "prime_bench.integrations.fuxictr",
     "prime_bench.training.loop",
     "prime_bench.data.table",
     "prime_bench.assemble",

@@ -1,0 +1,153 @@
+"""`prime-bench show`: one thing that a recipe can name, in full."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from prime_bench.cli import options
+
+if TYPE_CHECKING:
+    from prime_bench.settings.backbone import BackboneSettings
+
+SHOW_SCHEMA = 1
+
+
+@click.group()
+def show() -> None:
+    """Show one thing that a recipe can name, in full."""
+
+
+@show.command()
+@click.argument("name")
+@click.option(
+    "--data",
+    metavar="TABLE",
+    help="Count parameters for this prepared table: its folder, or the name of a data set for all "
+    "of its tables in the data folder.",
+)
+@options.data_dir
+@options.as_json
+def backbone(name: str, data: str | None, data_dir: Path, as_json: bool) -> None:
+    """Show the settings of the backbone NAME, its sites and its Top-NN.
+
+    Parameters and multiply-accumulates a row are those of the default settings.
+    """
+    import json
+
+    from prime_bench.base.errors import UsageError, did_you_mean
+    from prime_bench.catalog import BACKBONES
+
+    if name not in BACKBONES:
+        raise UsageError(
+            f"unknown backbone `{name}`{did_you_mean(name, BACKBONES)}",
+            hint=f"known: {', '.join(sorted(BACKBONES))}",
+        )
+    entry = BACKBONES[name]
+    settings = entry.settings()
+    content = {
+        "schema": SHOW_SCHEMA,
+        "name": name,
+        "label": entry.label,
+        "cite": entry.cite,
+        "top_nn": list(settings.top_nn),
+        "sites": list(settings.sites),
+        "keys": _keys(settings),
+        "tables": _tables(settings, data, data_dir=data_dir) if data is not None else [],
+    }
+    if as_json:
+        click.echo(json.dumps(content, indent=2))
+    else:
+        _print(content)
+
+
+def _keys(settings: "BackboneSettings") -> list[dict[str, Any]]:
+    from typing import Literal, get_args, get_origin
+
+    defaults = settings.plain()
+    return [
+        {
+            "name": name,
+            "default": defaults[name],
+            "choices": list(get_args(field.annotation))
+            if get_origin(field.annotation) is Literal
+            else None,
+            "doc": " ".join((field.description or "").split()),
+        }
+        for name, field in type(settings).model_fields.items()
+    ]
+
+
+def _tables(settings: "BackboneSettings", data: str, *, data_dir: Path) -> list[dict[str, Any]]:
+    from prime_bench.data.table import PreparedTable
+
+    counts = []
+    for folder in _folders(data, data_dir=data_dir):
+        table = PreparedTable.open(folder)
+        shape = table.schema.shape
+        counts.append(
+            {
+                "path": str(folder),
+                "dataset": table.manifest.dataset,
+                "fingerprint": table.manifest.fingerprint,
+                "fields": shape.n_fields,
+                "input_width": settings.input_width(shape),
+                "embedding_rows": shape.embedding_rows,
+                "parameters": settings.parameters(shape),
+                "macs": settings.macs(shape),
+            }
+        )
+    return counts
+
+
+def _folders(data: str, *, data_dir: Path) -> list[Path]:
+    """The folder `data`, or those of the data set `data` below `data_dir`."""
+    from prime_bench.base.errors import DataError
+    from prime_bench.data.manifest import MANIFEST_NAME, Manifest
+
+    if Path(data).is_dir():
+        return [Path(data)]
+    found = [
+        path.parent
+        for path in sorted(data_dir.glob(f"*/{MANIFEST_NAME}"))
+        if Manifest.read(path.parent).dataset == data
+    ]
+    if not found:
+        raise DataError(
+            f"{data}: neither a folder nor a data set with a prepared table in {data_dir}",
+            hint=f"prime-bench prepare {data}",
+        )
+    return found
+
+
+def _print(content: dict[str, Any]) -> None:
+    from tabulate import tabulate
+
+    click.echo(f"{content['name']}: {content['cite']}\n")
+    keys = [[key["name"], _value(key["default"]), _described(key)] for key in content["keys"]]
+    click.echo(tabulate(keys, headers=["key", "default", "what"], **_STYLE))
+    click.echo(f"\nTop-NN: {', '.join(content['top_nn']) or 'none'}")
+    click.echo(f"sites: {', '.join(content['sites'])}")
+    if content["tables"]:
+        header = ["table", "fields", "d", "parameters", "multiply-accumulates a row"]
+        rows = [
+            [row["path"], row["fields"], row["input_width"], row["parameters"], row["macs"]]
+            for row in content["tables"]
+        ]
+        cells = [[path, *(f"{number:,}" for number in numbers)] for path, *numbers in rows]
+        click.echo("\n" + tabulate(cells, headers=header, **_STYLE))
+
+
+_STYLE: dict[str, Any] = {"tablefmt": "plain", "disable_numparse": True}
+
+
+def _value(value: Any) -> str:
+    """As a recipe writes it."""
+    import json
+
+    return json.dumps(value)
+
+
+def _described(key: dict[str, Any]) -> str:
+    choices = key["choices"]
+    return f"{key['doc']} One of {', '.join(choices)}." if choices else str(key["doc"])
