@@ -14,6 +14,9 @@ from prime_bench.backbones.dcn import DCN
 from prime_bench.backbones.fibinet import FiBiNET
 from prime_bench.backbones.gdcn import GDCN, GatedCrossNet
 from prime_bench.backbones.masknet import MaskNet
+from prime_bench.catalog import BACKBONES
+from prime_bench.data.schema import Field, Schema
+from prime_bench.recipe.load import load_recipe
 from prime_bench.settings.autoint import AutoIntSettings
 from prime_bench.settings.dcn import DCNSettings
 from prime_bench.settings.fibinet import FiBiNETSettings
@@ -268,3 +271,29 @@ def test_initial_values_that_no_reset_reaches():
     per_pair = Bilinear(30, 10, "field_interaction").bilinear_W
     assert per_pair.shape == (435, 10, 10)
     assert per_pair.std().item() == pytest.approx((2 / (100 + 4350)) ** 0.5, rel=0.03)
+
+
+AVAZU = [2] * 21 + [1_298_621 - 42]  # ids of the training rows; only their sum counts
+CRITEO = [2] * 38 + [910_747 - 76]
+PUBLISHED = {  # in all and beside the embeddings, at the values of main13
+    AutoInt: ((14_203_076, 1_216_866), (10_913_195, 894_978)),
+    DCN: ((13_397_351, 411_141), (9_587_801, 480_331)),
+    FiBiNET: ((16_457_340, 2_172_509), (16_416_252, 6_398_035)),
+    GDCN: ((13_689_271, 703_061), (10_498_841, 1_391_371)),
+    MaskNet: ((14_586_111, 1_599_901), (9_774_939, 667_469)),
+}
+
+
+@pytest.mark.parametrize(("dataset", "sizes"), [("avazu", AVAZU), ("criteo", CRITEO)])
+@pytest.mark.parametrize("build", PUBLISHED)
+def test_published_parameter_counts(build, dataset, sizes):
+    fields = [
+        Field(name=f"f{i}", kind="categorical", vocabulary_size=n) for i, n in enumerate(sizes)
+    ]
+    table = load_recipe("main13").backbones[build.__name__][dataset]
+    settings = BACKBONES[build.__name__].settings.parse(table, where="")
+    with torch.device("meta"):
+        model = build(Schema(fields=fields), settings)
+    counted = sum(p.numel() for p in model.parameters() if p.requires_grad)
+    embeddings = sum(p.numel() for p in model.embedding_parameters())
+    assert (counted, counted - embeddings) == PUBLISHED[build][dataset == "criteo"]
