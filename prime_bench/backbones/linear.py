@@ -28,7 +28,7 @@ class LinearTerm(nn.Module):
 
     def forward(self, ids: Tensor, numerics: Tensor) -> Tensor:
         """Sum the weights of a row's fields."""
-        total = self.embedding(ids, numerics).sum(dim=(1, 2))  # (B, F, 1) -> (B,)
+        total: Tensor = self.embedding(ids, numerics).sum(dim=(1, 2))  # (B, F, 1) -> (B,)
         return total if self.bias is None else total + self.bias
 
     def embedding_parameters(self) -> list[nn.Parameter]:

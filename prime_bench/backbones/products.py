@@ -10,8 +10,8 @@ from torch import Tensor
 
 def upper_triangle(n_fields: int) -> Tensor:
     """Places (P,) of the pairs in a flattened (F, F) matrix."""
-    left, right = torch.triu_indices(n_fields, n_fields, offset=1)
-    return left * n_fields + right
+    pairs = torch.triu_indices(n_fields, n_fields, offset=1)
+    return pairs[0] * n_fields + pairs[1]
 
 
 def pooled_products(embeddings: Tensor) -> Tensor:
