@@ -3,6 +3,7 @@
 import pytest
 
 from prime_bench.base.errors import UsageError
+from prime_bench.settings.autoint import AutoIntSettings
 from prime_bench.settings.dcnv2 import DCNv2Settings
 from prime_bench.settings.dnn import DNNSettings
 from prime_bench.settings.plugin import DenseSettings
@@ -150,3 +151,8 @@ def test_dcnv2_refuses_widths_that_its_structure_has_no_place_for_or_lacks(struc
         wrong = [] if key in HAS[structure] else list(widths)
         with pytest.raises(UsageError, match=f"{structure}.*{key}"):
             DCNv2Settings.parse({"model_structure": structure, key: wrong}, where="")
+
+
+def test_autoints_heads_share_its_width():
+    with pytest.raises(UsageError, match="attention_dim = 9 is no multiple of num_heads = 2"):
+        AutoIntSettings.parse({"attention_dim": 9, "num_heads": 2}, where="backbone")

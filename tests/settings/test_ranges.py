@@ -2,9 +2,15 @@
 
 import pytest
 
+from prime_bench.settings.apg import APGSettings
+from prime_bench.settings.autoint import AutoIntSettings
 from prime_bench.settings.dataset import DataSettings, LogSettings, SyntheticSettings
+from prime_bench.settings.dcn import DCNSettings
 from prime_bench.settings.dcnv2 import DCNv2Settings
 from prime_bench.settings.dnn import DNNSettings
+from prime_bench.settings.fibinet import FiBiNETSettings
+from prime_bench.settings.gdcn import GDCNSettings
+from prime_bench.settings.masknet import MaskNetSettings
 from prime_bench.settings.prime import PrimeConfig
 from prime_bench.settings.residual import ResidualParametersSettings
 from prime_bench.settings.training import TrainSpec
@@ -44,6 +50,24 @@ OUTSIDE = [
     (DCNv2Settings, "model_structure", "paralel"),
     (DCNv2Settings, "parallel_dnn_hidden_units", [0]),
     (DCNv2Settings, "batch_norm", 1),
+    (DCNSettings, "num_cross_layers", 0),
+    (DCNSettings, "net_dropout", 1.0),
+    (GDCNSettings, "num_cross_layers", 0),
+    (GDCNSettings, "dnn_hidden_units", []),
+    (FiBiNETSettings, "bilinear_type", "field"),
+    (FiBiNETSettings, "reduction_ratio", 0),
+    (MaskNetSettings, "dnn_hidden_units", []),
+    (MaskNetSettings, "model_type", "Serial"),
+    (MaskNetSettings, "parallel_num_blocks", 0),
+    (MaskNetSettings, "parallel_block_dim", 0),
+    (MaskNetSettings, "reduction_ratio", 0.0),
+    (AutoIntSettings, "attention_layers", 0),
+    (AutoIntSettings, "num_heads", 0),
+    (AutoIntSettings, "attention_dim", 0),
+    (AutoIntSettings, "net_dropout", -0.1),
+    (APGSettings, "rank_k", 0),
+    (APGSettings, "overparam_p", 0),
+    (APGSettings, "hypernet_hidden_units", [0]),
     (DataSettings, "vocabulary", "valid"),
     (DataSettings, "numeric", "zscore"),
     (DataSettings, "min_count", 0),
