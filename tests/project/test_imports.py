@@ -42,7 +42,7 @@ DATA_PARTS = {
     "training": {"schema", "table", "manifest"},
     "worker": {"schema", "table", "manifest"},
 }
-"""What of `data` these layers may use: the prepared table and its description, never the readers."""
+"""What of `data` these layers may use: the prepared table and its description, not the readers."""
 
 ONE_IMPORTER = {"fuxictr": {"backbones/fuxi.py"}, "ray": set()}
 """Foreign package -> the only files that may import it."""
