@@ -327,8 +327,9 @@ def test_building_leaves_the_global_generator_alone_and_does_not_read_it(case, p
     assert first == second
 
 
-# torch itself makes an instance of an autograd.Function while it traces one.
+# Of torch's own making, while it traces an autograd.Function and while it loads inductor.
 @pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:.*torch.jit.*is deprecated:DeprecationWarning")
 @pytest.mark.parametrize(
     ("case", "backend"),
     [
