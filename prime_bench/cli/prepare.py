@@ -1,4 +1,4 @@
-"""`prime-bench prepare`: a raw click log, or a seed, to a prepared table."""
+"""`prime-bench prepare`: raw click logs, or a seed, to prepared tables."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -9,12 +9,11 @@ import click
 
 from prime_bench.base.errors import UsageError
 from prime_bench.cli import options
+from prime_bench.cli.prepared import PREPARE_SCHEMA, best_line, best_plain, plain, summary
 
 if TYPE_CHECKING:
-    from prime_bench.data.manifest import BestPossible, Manifest
     from prime_bench.data.variant import DataVariant
 
-PREPARE_SCHEMA = 1
 _SETTINGS = "prime_bench.cli.prepare.settings"
 # What shapes the rows of the synthetic log, and so its raw files; the rest shapes the table.
 _RAW_SETTINGS = frozenset({"shape", "rows", "strength", "seed"})
@@ -34,13 +33,20 @@ def _setting(flag: str, *, metavar: str, help: str, type: Any = None) -> Callabl
 
 
 @click.command()
-@click.argument("name")
+@click.argument("name", required=False)
+@click.option(
+    "--recipe",
+    metavar="RECIPE",
+    help="Prepare every data set of RECIPE, under its settings, in place of NAME.",
+)
 @click.option(
     "--from",
-    "source",
-    type=click.Path(path_type=Path),
+    "sources",
+    multiple=True,
     metavar="PATH",
-    help="Raw data: a csv for avazu-raw; for avazu and criteo a folder or .zip with three.",
+    help="Raw data: a csv for avazu-raw; a folder or .zip with three for avazu and criteo, or what"
+    " they were made from (AFN's .libsvm files, Kaggle's train.txt or dac.tar.gz). With --recipe"
+    " NAME=PATH, and once for each data set. Without it avazu and criteo are downloaded.",
 )
 @_setting("--vocabulary", metavar="all|train", help="Rows whose values get an id.")
 @_setting("--numeric", metavar="RULE", help="raw, log_bucket, log1p or minmax.")
@@ -67,29 +73,51 @@ def _setting(flag: str, *, metavar: str, help: str, type: Any = None) -> Callabl
     is_flag=True,
     help="Take files that are not the published ones; records and reports say so.",
 )
+@click.option(
+    "--keep-download", is_flag=True, help="Keep what was downloaded when the table is verified."
+)
 @options.data_dir
 @options.as_json
 @click.pass_context
 def prepare(
     ctx: click.Context,
-    name: str,
-    source: Path | None,
+    name: str | None,
+    recipe: str | None,
+    sources: tuple[str, ...],
     raw: Path | None,
     raw_format: str | None,
     allow_unverified: bool,
+    keep_download: bool,
     data_dir: Path,
     as_json: bool,
-) -> None:
+) -> int:
     """Make the prepared table of the dataset NAME: avazu, criteo, avazu-raw or synthetic."""
     settings = ctx.meta.get(_SETTINGS, {})
+    if recipe is not None:
+        from prime_bench.cli.prepare_recipe import prepare_recipe
+
+        _check_recipe_flags(name, settings, raw=raw, raw_format=raw_format)
+        return prepare_recipe(
+            recipe,
+            sources=sources,
+            allow_unverified=allow_unverified,
+            keep_download=keep_download,
+            data_dir=data_dir,
+            as_json=as_json,
+        )
+    if name is None:
+        raise UsageError("Missing argument 'NAME', or --recipe RECIPE")
     variant = _variant(name, settings)
+    source = _one(sources)
     _check_flags(
         variant, source=source, raw=raw, raw_format=raw_format, unverified=allow_unverified
     )
+    if keep_download and (source is not None or not variant.card.archives):
+        raise UsageError("--keep-download: nothing is downloaded")
     if raw is not None:
         _check_raw_settings(settings)
         _write_raw(variant, raw, raw_format, as_json=as_json)
-        return
+        return 0
 
     from prime_bench.cli.preparing import bars
     from prime_bench.data.prepare import prepare as make
@@ -100,11 +128,34 @@ def prepare(
             data_dir=data_dir,
             source=source,
             allow_unverified=allow_unverified,
+            keep_download=keep_download,
             on_progress=on_progress,
             say=lambda message: click.echo(message, err=True),
         )
     folder = variant.folder(data_dir)
-    click.echo(_json(manifest, folder) if as_json else _summary(manifest, folder))
+    click.echo(
+        json.dumps(plain(manifest, folder), indent=1, ensure_ascii=False)
+        if as_json
+        else summary(manifest, folder)
+    )
+    return 0
+
+
+def _one(sources: tuple[str, ...]) -> Path | None:
+    if len(sources) > 1:
+        raise UsageError("--from: is given twice; several are for --recipe, as NAME=PATH")
+    return Path(sources[0]) if sources else None
+
+
+def _check_recipe_flags(
+    name: str | None, settings: Mapping[str, Any], *, raw: Path | None, raw_format: str | None
+) -> None:
+    if name is not None:
+        raise UsageError(f"--recipe names the data sets, so `{name}` is one too many")
+    flags = [_flag(key) for key in settings]
+    flags += [flag for flag, value in (("--raw", raw), ("--raw-format", raw_format)) if value]
+    if flags:
+        raise UsageError(f"{', '.join(flags)}: with --recipe the settings are the recipe's")
 
 
 def _variant(name: str, given: Mapping[str, Any]) -> "DataVariant":
@@ -181,50 +232,8 @@ def _write_raw(
         )
     if as_json:
         content = {"schema": PREPARE_SCHEMA, "dataset": variant.name, "raw": str(folder)}
-        content |= {"raw_format": chosen, "rows": settings.rows, "best": _best_plain(best)}
+        content |= {"raw_format": chosen, "rows": settings.rows, "best": best_plain(best)}
         click.echo(json.dumps(content, indent=1))
         return
     click.echo(f"{folder}: {settings.rows:,} rows as files of {chosen}")
-    click.echo(_best_line(best["test"]))
-
-
-def _json(manifest: "Manifest", folder: Path) -> str:
-    content = {
-        "schema": PREPARE_SCHEMA,
-        "dataset": manifest.dataset,
-        "fingerprint": manifest.fingerprint,
-        "path": str(folder),
-        "verified": manifest.verified,
-        "rows": manifest.rows.plain(),
-        "positives": manifest.positives.plain(),
-        "fields": manifest.n_fields,
-        "vocabulary_total": manifest.vocabulary_total,
-        "settings": manifest.settings,
-        "notes": manifest.notes,
-        "best": None if manifest.best is None else _best_plain(manifest.best),
-    }
-    return json.dumps(content, indent=1, ensure_ascii=False)
-
-
-def _best_plain(best: Mapping[Any, "BestPossible"]) -> dict[str, Any]:
-    return {split: score.plain() for split, score in best.items()}
-
-
-def _summary(manifest: "Manifest", folder: Path) -> str:
-    lines = [f"{manifest.dataset}: {folder}"]
-    for split, rows in manifest.rows.plain().items():
-        share = getattr(manifest.positives, split) / rows
-        lines.append(f"  {split:<12}{rows:>12,} rows, {share:.4f} positive")
-    lines += [
-        f"  fields      {manifest.n_fields:>12}",
-        f"  vocabulary  {manifest.vocabulary_total:>12,} ids",
-        f"  fingerprint {manifest.fingerprint[:12]:>12}",
-        f"  verified    {'yes' if manifest.verified else 'no':>12}",
-    ]
-    if manifest.best is not None:
-        lines.append(f"  {_best_line(manifest.best['test'])}")
-    return "\n".join([*lines, *(f"  note: {note}" for note in manifest.notes)])
-
-
-def _best_line(best: "BestPossible") -> str:
-    return f"best possible on test: AUC {best.auc:.4f}, LogLoss {best.logloss:.4f}"
+    click.echo(best_line(best["test"]))

@@ -39,7 +39,7 @@ def bars(title: str) -> Iterator[progress.OnProgress]:
             stages[now.stage] = task, time.monotonic()
         task, start = stages[now.stage]
         elapsed_s = time.monotonic() - start
-        rate = f"{now.rows / elapsed_s:,.0f} rows/s" if elapsed_s > 1 else ""
+        rate = f"{now.rows / elapsed_s:,.0f} rows/s" if elapsed_s > 1 and now.rows else ""
         shown.update(task, completed=now.done, total=now.total, rate=rate)
 
     with shown:

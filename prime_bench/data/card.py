@@ -39,6 +39,24 @@ class CardFile(Settings):
     positives: int
 
 
+class CardArchive(Settings):
+    """Where an archive with all files can be had; either `repository` or `url` is given."""
+
+    repository: str | None = None
+    """Of the Hugging Face hub, a data set."""
+    url: str | None = None
+    file: str
+    """Name in the repository, and here."""
+    size: int
+    """Bytes; an estimate, for the check of free disk where the server does not say."""
+
+    @pydantic.model_validator(mode="after")
+    def _has_one_address(self) -> Self:
+        if (self.repository is None) == (self.url is None):
+            raise ValueError("an archive has either a repository or a url")
+        return self
+
+
 class DatasetCard(Settings):
     """One file in `datasets/`."""
 
@@ -48,8 +66,10 @@ class DatasetCard(Settings):
     """splits: train, valid and test csv as published; log: one csv, split here; generated: none."""
     licence: str
     homepage: str
-    mirrors: list[str] = []
-    """Where else the files can be had."""
+    archives: list[CardArchive] = []
+    """Where the files can be downloaded, tried in this order; empty where one has to log in."""
+    raw_form: Literal["libsvm", "kaggle"] | None = None
+    """What else can be read: AFN's libsvm files, or Kaggle's log of Criteo, split here."""
     notes: list[str] = []
     """What every report on this data has to say."""
     columns: list[CardColumn] = []

@@ -13,8 +13,9 @@ from prime_bench.base.errors import DataError
 
 BLOCK_BYTES = 1 << 24
 _LONGEST_LINE = 1 << 26
-_COMMA, _LINE_FEED = ord(","), ord("\n")
-_SEPARATORS = {"\t": "tab", ";": "semicolon", "|": "bar", " ": "space"}
+_LINE_FEED = ord("\n")
+_SEPARATORS = {",": "comma", "\t": "tab", ";": "semicolon", "|": "bar", " ": "space"}
+_SUBMISSIONS = (["id", "click"], ["id", "predicted"])
 _BOM = b"\xef\xbb\xbf"
 _UNIX = "convert the file to Unix line ends, for example with `dos2unix`"
 
@@ -59,13 +60,13 @@ def read_lines(
     Raises DataError, with file and line, for the first line that is not as it must be.
     """
     next_line = 0
-    for content in _blocks(read, where=where, block_bytes=block_bytes):
+    for content in blocks(read, where=where, block_bytes=block_bytes):
         if next_line == 0:
             first, _, content = content.partition(b"\n")
             check_header(first, where=where, expected=header)
             next_line = 2
         if content:
-            lines = _checked(content, where=where, first_line=next_line, width=len(header))
+            lines = checked(content, where=where, first_line=next_line, width=len(header))
             next_line += len(lines.ends)
             yield lines
     if next_line == 0:
@@ -74,7 +75,9 @@ def read_lines(
         raise DataError(f"{where}: has a header and no rows")
 
 
-def _blocks(read: Callable[[int], bytes], *, where: str, block_bytes: int) -> Iterator[bytes]:
+def blocks(
+    read: Callable[[int], bytes], *, where: str, block_bytes: int = BLOCK_BYTES
+) -> Iterator[bytes]:
     """Bytes that end at a line end, read ahead in a thread; the last line feed may be missing."""
     rest = b""
     with ThreadPoolExecutor(max_workers=1) as pool:
@@ -99,16 +102,24 @@ def _check_line_ends(unfinished: bytes, *, where: str) -> None:
         raise DataError(f"{where}: no line end in {len(unfinished):,} bytes: {fault}", hint=hint)
 
 
-def _checked(content: bytes, *, where: str, first_line: int, width: int) -> Lines:
+def checked(
+    content: bytes, *, where: str, first_line: int, width: int, separator: str = ","
+) -> Lines:
+    """The lines of a block, each of `width` fields of UTF-8 text, no quotation marks or returns.
+
+    Raises DataError, with file and line, for the first one that is not so.
+    """
     text = np.frombuffer(content, dtype=np.uint8)
-    separators = np.flatnonzero((text == _COMMA) | (text == _LINE_FEED))
+    separators = np.flatnonzero((text == ord(separator)) | (text == _LINE_FEED))
     fits = len(separators) % width == 0
     if fits:
         ends = separators.reshape(-1, width)
         feeds = text[ends] == _LINE_FEED
         fits = bool(feeds[:, -1].all()) and not feeds[:, :-1].any()
     if not fits or any(byte in content for byte in (b"\r", b"\0", b'"')) or not _is_utf8(content):
-        raise _first_fault(content, where=where, first_line=first_line, width=width)
+        raise _first_fault(
+            content, where=where, first_line=first_line, width=width, separator=separator
+        )
     return Lines(content=content, first_line=first_line, ends=ends)
 
 
@@ -122,17 +133,20 @@ def _is_utf8(content: bytes) -> bool:
     return True
 
 
-def _first_fault(content: bytes, *, where: str, first_line: int, width: int) -> DataError:
+def _first_fault(
+    content: bytes, *, where: str, first_line: int, width: int, separator: str
+) -> DataError:
     for number, line in enumerate(content.split(b"\n")[:-1], start=first_line):
         fault = _character_fault(line)
         if fault is not None:
             return DataError(f"{where}: line {number}: {fault[0]}", hint=fault[1])
         if not line:
             return DataError(f"{where}: line {number} is blank", hint="remove blank lines")
-        found = line.count(b",") + 1
+        found = line.count(separator.encode()) + 1
         if found != width:
+            counts = f"expected {width} {_SEPARATORS[separator]}-separated fields"
             return DataError(
-                f"{where}: expected {width} comma-separated fields, line {number} has {found}"
+                f"{where}: {counts}, line {number} has {found}{_likeness(line.decode(), found)}"
             )
     raise AssertionError("the block was found faulty, and no line is")
 
@@ -154,8 +168,11 @@ def _character_fault(line: bytes) -> tuple[str, str] | None:
     return None
 
 
-def check_header(line: bytes, *, where: str, expected: Sequence[str]) -> None:
-    """Raise DataError unless `line`, without its line feed, is the header."""
+def check_first_line(line: bytes, *, where: str) -> None:
+    """Raise DataError where a file's first line, without its line feed, shows that it is no text.
+
+    It may end in a carriage return, which is reported with its line as any other.
+    """
     if line.startswith((b"\x1f\x8b", b"PK\x03\x04")):
         raise DataError(
             f"{where}: is compressed", hint="its name must end in .gz (or .zip, where one is read)"
@@ -166,6 +183,11 @@ def check_header(line: bytes, *, where: str, expected: Sequence[str]) -> None:
         )
     if b"\r" in line[:-1]:
         raise DataError(f"{where}: line 1: lines end in a carriage return alone", hint=_UNIX)
+
+
+def check_header(line: bytes, *, where: str, expected: Sequence[str]) -> None:
+    """Raise DataError unless `line`, without its line feed, is the header."""
+    check_first_line(line, where=where)
     fault = _character_fault(line)
     if fault is not None:
         raise DataError(f"{where}: line 1 {fault[0]}", hint=fault[1])
@@ -175,19 +197,23 @@ def check_header(line: bytes, *, where: str, expected: Sequence[str]) -> None:
         raise DataError(f"{where}: {message}", hint=hint)
 
 
+def _likeness(line: str, found: int) -> str:
+    """What a line of one field may be instead."""
+    names = [name for separator, name in _SEPARATORS.items() if separator in line]
+    return f"; it looks {names[0]}-separated" if found == 1 and names else ""
+
+
 def _header_fault(line: str, found: list[str], expected: list[str]) -> tuple[str, str]:
     counts = f"expected {len(expected)} comma-separated fields, line 1 has {len(found)}"
-    if found == ["id", "click"]:
+    if [name.lower() for name in found] in _SUBMISSIONS:
         return (
             f"{counts}; this is Kaggle's sample submission",
-            "the log is the file train.gz or train.csv",
+            "the log is the file train.gz or train.csv (Avazu), train.txt (Criteo)",
         )
     if not line:
         return "line 1 is blank, expected the header", ""
-    if len(found) == 1:
-        for separator, name in _SEPARATORS.items():
-            if separator in line:
-                return f"{counts}; it looks {name}-separated", ""
+    if looks := _likeness(line, len(found)):
+        return f"{counts}{looks}", ""
     if found[1:] == expected and not found[0]:
         return f"{counts}; the first column has no name", "cut the first column off"
     missing = [name for name in expected if name not in found]

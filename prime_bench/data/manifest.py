@@ -44,6 +44,8 @@ class InputFile(Settings):
     sha256: str
     """Of the uncompressed content."""
     rows: int
+    made_from: str | None = None
+    """SHA-256 of the log that this split was made from here; None for a split as published."""
 
 
 class BestPossible(Settings):

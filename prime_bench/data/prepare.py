@@ -1,19 +1,26 @@
 """From a raw click log, or a seed, to a prepared table: the verb `prepare`."""
 
+import contextlib
 import importlib.metadata
 import platform
+import shutil
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from prime_bench.base.errors import DataError, EnvironmentFault
 from prime_bench.data.chunk import SPLITS, Chunk
+from prime_bench.data.download import downloaded, files_needed, how_to_get
 from prime_bench.data.encode import Encoded, encode
+from prime_bench.data.find import find_sources
+from prime_bench.data.kaggle_criteo import KaggleFile, split_log
 from prime_bench.data.manifest import BestPossible, InputFile, Manifest, fingerprint_of
 from prime_bench.data.progress import OnProgress, Progress, silent
 from prime_bench.data.publish import is_quiet, replacing, sole_writer
 from prime_bench.data.published import cardinality_differences, differences, likely_cause
 from prime_bench.data.readers import Reader
-from prime_bench.data.source import SourceFile, digest_source, find_sources
+from prime_bench.data.source import SourceFile, digest_source
+from prime_bench.data.space import check_space, table_bytes
 from prime_bench.data.synthetic import chunks, columns
 from prime_bench.data.synthetic_best import BestCounter
 from prime_bench.data.table import PreparedTable
@@ -34,14 +41,16 @@ def prepare(
     data_dir: Path,
     source: Path | None = None,
     allow_unverified: bool = False,
+    keep_download: bool = False,
     on_progress: OnProgress = silent,
     say: Callable[[str], None] = lambda _: None,
 ) -> Manifest:
     """Make the variant's table below `data_dir`, or find that it is there; its manifest.
 
-    `source` is what `--from` names; None for generated data, and to take a table that is there.
+    `source` is what `--from` names; None for generated data, to take a table that is there, or to
+    download the card's archive, which goes when the table is verified, unless it is to be kept.
     `say` gets messages for the user. Raises DataError for unfit files, EnvironmentFault where none
-    were named or the disk fails. After an error, or killed at any moment, there is no new table,
+    can be had or the disk fails. After an error, or killed at any moment, there is no new table,
     and the old one stays if there was one.
     """
     sources = find_sources(variant.card, source) if source is not None else []
@@ -59,14 +68,67 @@ def prepare(
         _refuse_nothing(variant, sources)
         if found is not None:
             say(f"{folder}: was made from other files, and is made anew")
-        with replacing(folder) as hidden:
-            if isinstance(variant.settings, SyntheticSettings):
-                manifest = _generate(variant, variant.settings, hidden, on_progress)
+        make = _Maker(variant, folder, allow_unverified, on_progress, say)
+        if isinstance(variant.settings, SyntheticSettings):
+            return make.generated(variant.settings)
+        if sources:
+            return make.read(sources)
+        with downloaded(
+            variant, data_dir, keep=keep_download, say=say, on_progress=on_progress
+        ) as archive:
+            manifest = make.read(find_sources(variant.card, archive))
+            if manifest.verified and not keep_download:
+                shutil.rmtree(archive.parent)
             else:
-                reader = Reader(variant.card, variant.settings, sources, on_progress=on_progress)
-                manifest = _read(variant, reader, hidden, allow_unverified, on_progress)
-            manifest.write(hidden)
+                say(f"{archive}: is kept")
     return manifest
+
+
+@dataclass
+class _Maker:
+    """Makes the variant's table; the right to write `folder` is held."""
+
+    variant: DataVariant
+    folder: Path
+    allow_unverified: bool
+    on_progress: OnProgress
+    say: Callable[[str], None]
+
+    def generated(self, settings: SyntheticSettings) -> Manifest:
+        """From a seed."""
+        with replacing(self.folder) as hidden:
+            manifest = _generate(self.variant, settings, hidden, self.on_progress)
+            manifest.write(hidden)
+        return manifest
+
+    def read(self, sources: Sequence[SourceFile]) -> Manifest:
+        """From files."""
+        variant = self.variant
+        with replacing(self.folder) as hidden, self._split(sources, hidden / "folds") as files:
+            reader = Reader(variant.card, variant.settings, files, on_progress=self.on_progress)
+            manifest = _read(variant, reader, hidden, self.allow_unverified, self.on_progress)
+            manifest.write(hidden)
+        return manifest
+
+    def _split(
+        self, sources: Sequence[SourceFile], folder: Path
+    ) -> contextlib.AbstractContextManager[Sequence[SourceFile]]:
+        """The files of each split; a log is split first, in `folder`."""
+        (first, *_) = sources
+        if not isinstance(first, KaggleFile):
+            return contextlib.nullcontext(sources)
+        return split_log(
+            self.variant.card,
+            first,
+            folder,
+            check_space=self._check_space,
+            on_progress=self.on_progress,
+        )
+
+    def _check_space(self, log_bytes: int, rows: int) -> None:
+        parts = {"split log": log_bytes}
+        parts |= table_bytes(rows=rows, n_fields=len(self.variant.card.fields))
+        check_space(self.folder.parent, parts, say=self.say)
 
 
 def _generate(
@@ -197,7 +259,9 @@ def _accepted(
 
 def _unchanged(inputs: Sequence[InputFile], sources: Sequence[SourceFile]) -> bool:
     """Whether a table was made from these very files, or no files are named."""
-    return not sources or [(file.path, file.size, file.mtime_ns) for file in inputs] == [
+    # A log that was split here is the one source of three inputs.
+    read = dict.fromkeys((file.path, file.size, file.mtime_ns) for file in inputs)
+    return not sources or list(read) == [
         (source.name, source.size, source.mtime_ns) for source in sources
     ]
 
@@ -206,6 +270,9 @@ def _same_inputs(inputs: Sequence[InputFile], sources: Sequence[SourceFile]) -> 
     """Whether a table was made from the contents of `sources`; reads them only where it must."""
     if _unchanged(inputs, sources):
         return True
+    if isinstance(sources[0], KaggleFile):
+        made_from = {file.made_from for file in inputs}
+        return None not in made_from and made_from == {digest_source(sources[0])}
     return len(inputs) == len(sources) and all(
         (source.compressed or source.size == file.content_bytes)
         and digest_source(source) == file.sha256
@@ -229,20 +296,13 @@ def _refuse_unpublished(
 
 
 def _refuse_nothing(variant: DataVariant, sources: Sequence[SourceFile]) -> None:
-    """Raise EnvironmentFault where files are needed and none were named."""
+    """Raise EnvironmentFault where files are needed and none were named nor can be downloaded."""
     card = variant.card
-    if sources or card.kind == "generated":
+    if sources or card.kind == "generated" or card.archives:
         return
-    if card.kind == "log":
-        need = [f"  a csv (or .csv.gz) file with header {','.join(card.header)}"]
-    else:
-        need = [
-            f"  {split}.csv  md5 {file.md5}  {file.rows:,} rows"
-            for split, file in card.files.items()
-        ]
-        need.append("each may be .csv.gz, or all three in the published .zip")
-    where = ", ".join([card.homepage, *card.mirrors])
     raise EnvironmentFault(
-        "\n".join([f"{variant.name}: needs its raw data, and no --from was given", *need]),
-        hint=f"get it from {where} and run `{variant.prepare_command()}`",
+        "\n".join(
+            [f"{variant.name}: needs its raw data, and no --from was given", *files_needed(variant)]
+        ),
+        hint=how_to_get(variant),
     )

@@ -9,9 +9,10 @@ class Progress:
     """Told now and then, in order."""
 
     stage: str
-    """`reading` or `making`, then `counting` and `writing`."""
+    """`reading` or `making`, then `counting` and `writing`; before them `downloading`, and
+    `checking` and `splitting` of a log that has to be split."""
     done: int
-    """Of `total`: bytes of the files as stored while reading, else rows."""
+    """Of `total`: rows from `making` and `counting` on, else bytes of the files as stored."""
     total: int
     rows: int
     """Rows done in this stage."""

@@ -4,7 +4,6 @@ Shapes: n rows of a block, C categorical and K numeric fields, W columns of the 
 """
 
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 import numpy as np
 import polars as pl
@@ -72,6 +71,7 @@ class Reader:
                         md5=stream.md5,
                         sha256=stream.sha256,
                         rows=rows - first_row,
+                        made_from=source.made_from,
                     )
                 )
             self.positives.append(positives)
@@ -194,6 +194,6 @@ def _hours(lines: Lines, source: SourceFile, position: int) -> np.ndarray:
 
 def _refuse(lines: Lines, source: SourceFile, row: int, position: int, fault: str) -> None:
     raise DataError(
-        f"{Path(source.name)}: line {lines.first_line + row}: {fault},"
+        f"{source.place(lines.first_line + row)}: {fault},"
         f" found `{lines.field(row, position)[:80]}`"
     )

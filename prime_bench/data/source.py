@@ -1,9 +1,10 @@
-"""Where raw files are: plain csv, .gz, or in a .zip; read as one kind of stream, with digests."""
+"""One raw file: plain, .gz, or in a .zip or .tar.gz; read as one kind of stream, with digests."""
 
 import contextlib
 import gzip
 import hashlib
 import io
+import tarfile
 import zipfile
 import zlib
 from collections.abc import Iterator
@@ -12,10 +13,6 @@ from pathlib import Path
 from typing import IO
 
 from prime_bench.base.errors import DataError
-from prime_bench.data.card import DatasetCard
-from prime_bench.data.chunk import SPLITS
-
-_SUFFIXES = (".csv", ".csv.gz")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,14 +21,16 @@ class SourceFile:
 
     path: Path
     member: str | None = None
-    """Name inside the .zip `path`."""
+    """Name inside the archive `path`; in a .tar.gz without its folders."""
     split: int | None = None
     """Index into SPLITS of all its rows; None where the rows are split here."""
     size: int
     """Bytes of `path`."""
     mtime_ns: int
     stored_bytes: int
-    """Bytes to go through: of the file as stored, or of a member as it unpacks."""
+    """Bytes to go through: of the file as stored, or of a .zip's member as it unpacks."""
+    made_from: str | None = None
+    """SHA-256 of the log that it was made from; None for a file as it was found."""
 
     @property
     def name(self) -> str:
@@ -43,88 +42,33 @@ class SourceFile:
         """Whether `size` is not the size of the csv."""
         return self.member is not None or self.path.suffix == ".gz"
 
+    def place(self, line: int) -> str:
+        """File and line, for messages, of line `line` of the csv, from 1."""
+        return f"{self.name}: line {line}"
 
-def find_sources(card: DatasetCard, path: Path) -> list[SourceFile]:
-    """The csv files of `card` at `path`: one for a log, three in SPLITS' order for splits.
+    def open(self, stack: contextlib.ExitStack) -> tuple[IO[bytes], IO[bytes]]:
+        """The csv's bytes, behind what tells how far of `stored_bytes` they are; `stack` closes."""
+        stored: IO[bytes] = stack.enter_context(self.path.open("rb"))
+        if self.member is not None and self.path.suffix == ".zip":
+            archive = stack.enter_context(zipfile.ZipFile(stored))
+            member = stack.enter_context(archive.open(self.member))
+            return member, member
+        if self.path.suffix not in (".gz", ".tgz"):
+            return stored, stored
+        unpacked = io.BufferedReader(gzip.GzipFile(fileobj=stored, mode="rb"))
+        stack.enter_context(unpacked)
+        return stored, unpacked if self.member is None else self._in_tar(unpacked, stack)
 
-    `path` is a file, or else a folder or .zip. Raises DataError where they are not there.
-    """
-    with reading(path):
-        path.stat()
-        is_folder, is_file = path.is_dir(), path.is_file()
-    if card.kind == "log":
-        if is_folder:
-            raise DataError(f"{path}: is a folder, expected a csv file", hint="name the file in it")
-        return [_plain(path, split=None)]
-    if is_folder:
-        return [_plain(_in_folder(path, name), split=i) for i, name in enumerate(SPLITS)]
-    if is_file and path.suffix == ".zip":
-        return _in_zip(path)
-    raise DataError(
-        f"{path}: expected a folder with {_listed(SPLITS)}, or the published .zip, found a file"
-    )
-
-
-def _listed(splits: tuple[str, ...]) -> str:
-    return ", ".join(f"{split}.csv" for split in splits) + " (each may be .csv.gz)"
-
-
-def _plain(path: Path, *, split: int | None) -> SourceFile:
-    with reading(path):
-        status = path.stat()
-        if not path.is_file():
-            raise DataError(f"{path}: is no regular file")
-    return SourceFile(
-        path=path.absolute(),
-        split=split,
-        size=status.st_size,
-        mtime_ns=status.st_mtime_ns,
-        stored_bytes=status.st_size,
-    )
-
-
-def _in_folder(folder: Path, split: str) -> Path:
-    with reading(folder):
-        there = [folder / f"{split}{suffix}" for suffix in _SUFFIXES]
-        there = [path for path in there if path.exists() or path.is_symlink()]
-    if len(there) > 1:
-        raise DataError(
-            f"{folder}: has both {there[0].name} and {there[1].name}", hint="remove one of them"
-        )
-    if not there:
-        missing = [s for s in SPLITS if not any((folder / f"{s}{x}").exists() for x in _SUFFIXES)]
-        archives = sorted(path.name for path in folder.glob("*.zip"))
-        raise DataError(
-            f"{folder}: missing {_listed(tuple(missing))}",
-            hint=f"to read an archive, name it: --from {folder / archives[0]}" if archives else "",
-        )
-    return there[0]
-
-
-def _in_zip(path: Path) -> list[SourceFile]:
-    with reading(path):
-        status = path.stat()
-        with zipfile.ZipFile(path) as archive:
-            members = archive.infolist()
-    sources = []
-    for split, name in enumerate(SPLITS):
-        named = [m for m in members if Path(m.filename).name == f"{name}.csv" and not m.is_dir()]
-        # Archives made on a Mac carry a shadow of each file.
-        named = [member for member in named if not member.filename.startswith("__MACOSX/")]
-        if len(named) != 1:
-            found = ", ".join(member.filename for member in members[:10]) or "nothing"
-            raise DataError(f"{path}: expected one {name}.csv inside, found {len(named)} ({found})")
-        sources.append(
-            SourceFile(
-                path=path.absolute(),
-                member=named[0].filename,
-                split=split,
-                size=status.st_size,
-                mtime_ns=status.st_mtime_ns,
-                stored_bytes=named[0].file_size,
-            )
-        )
-    return sources
+    def _in_tar(self, unpacked: IO[bytes], stack: contextlib.ExitStack) -> IO[bytes]:
+        # As a stream, since seeking in compressed data means to unpack it again.
+        archive = tarfile.open(fileobj=unpacked, mode="r|")  # noqa: SIM115
+        stack.enter_context(archive)
+        for entry in archive:
+            if entry.isfile() and Path(entry.name).name == self.member:
+                content = archive.extractfile(entry)
+                if content is not None:
+                    return stack.enter_context(content)
+        raise DataError(f"{self.path}: has no {self.member} inside")
 
 
 class Stream:
@@ -150,7 +94,7 @@ class Stream:
     @property
     def done_bytes(self) -> int:
         """Of `source.stored_bytes`."""
-        return self.content_bytes if self.source.member is not None else self._stored.tell()
+        return self._stored.tell()
 
     @property
     def md5(self) -> str:
@@ -168,15 +112,7 @@ def open_source(source: SourceFile) -> Iterator[Stream]:
     """Open the csv for reading. Raises DataError where that fails."""
     with contextlib.ExitStack() as stack:
         with reading(Path(source.name)):
-            stored: IO[bytes] = stack.enter_context(source.path.open("rb"))
-            content = stored
-            if source.member is not None:
-                archive = stack.enter_context(zipfile.ZipFile(stored))
-                content = stack.enter_context(archive.open(source.member))
-            elif source.path.suffix == ".gz":
-                content = stack.enter_context(
-                    io.BufferedReader(gzip.GzipFile(fileobj=stored, mode="rb"))
-                )
+            stored, content = source.open(stack)
         yield Stream(source, stored, content)
 
 
@@ -189,7 +125,7 @@ def reading(path: Path) -> Iterator[None]:
         raise DataError(
             f"{path}: is cut short: the compressed data ends too early", hint="download it again"
         ) from error
-    except (gzip.BadGzipFile, zipfile.BadZipFile, zlib.error) as error:
+    except (gzip.BadGzipFile, zipfile.BadZipFile, zlib.error, tarfile.TarError) as error:
         raise DataError(f"{path}: is damaged or not what its name says: {error}") from error
     except (RuntimeError, NotImplementedError) as error:
         # An encrypted or exotic archive.

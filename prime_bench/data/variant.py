@@ -47,15 +47,20 @@ class DataVariant:
         folder = self.folder(data_dir)
         return Manifest.read(folder) if (folder / MANIFEST_NAME).is_file() else None
 
-    def prepare_command(self) -> str:
-        """The command that makes it, with every flag that differs from the card's defaults."""
+    def prepare_command(self, *, source: str | None = None) -> str:
+        """The command that makes it, with every flag that differs from the card's defaults.
+
+        `source` is what `--from` names; None: what there is to download, else a path to fill in.
+        """
         words = ["prime-bench", "prepare", self.name]
         default = _parse(self.card, {}, where="").plain()
         for key, value in self.settings.plain().items():
             if value != default[key]:
                 words += [f"--{key.replace('_', '-')}", _flag_value(value)]
-        if self.card.kind != "generated":
-            words += ["--from", "PATH"]
+        if source is None and self.card.kind != "generated" and not self.card.archives:
+            source = "PATH"
+        if source is not None:
+            words += ["--from", source]
         return " ".join(words)
 
 

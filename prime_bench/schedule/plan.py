@@ -77,7 +77,7 @@ def make_plan(recipe: Recipe, *, data_dir: Path, runs: Runs, only: Sequence[str]
     Raises UsageError for a data set or key that no card has, DataError for a broken record.
     """
     trials = recipe.trials(only=only)
-    variants = _variants(recipe)
+    variants = variants_of(recipe)
     manifests = {name: variant.manifest(data_dir) for name, variant in variants.items()}
     jobs = []
     seen: set[str] = set()
@@ -91,7 +91,8 @@ def make_plan(recipe: Recipe, *, data_dir: Path, runs: Runs, only: Sequence[str]
     return Plan(recipe=recipe, jobs=jobs)
 
 
-def _variants(recipe: Recipe) -> Mapping[str, DataVariant]:
+def variants_of(recipe: Recipe) -> Mapping[str, DataVariant]:
+    """The data sets that a recipe names, under its settings. Raises UsageError with every fault."""
     variants, faults, hints = {}, [], []
     for name, keys in recipe.datasets.items():
         try:

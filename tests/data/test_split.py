@@ -1,6 +1,7 @@
-"""The split of a log: by hash and by time."""
+"""The split of a log: by hash, by time, by stratified folds."""
 
 import hashlib
+import random
 from itertools import pairwise
 
 import numpy as np
@@ -8,8 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from prime_bench.base.errors import DataError
-from prime_bench.data.split import RowHash, mix, split_by_hash, split_by_time
+from prime_bench.base.errors import DataError, UsageError
+from prime_bench.data.split import (
+    RowHash,
+    mix,
+    split_by_hash,
+    split_by_time,
+    stratified_folds,
+)
 
 WORD = 2**64
 
@@ -115,3 +122,100 @@ def test_too_few_hours(n_hours):
     with pytest.raises(DataError, match=rf"3 distinct hours, the file has {n_hours}") as error:
         split_by_time(dict.fromkeys(range(n_hours), 5), (0.8, 0.1, 0.1))
     assert "--split hash" in error.value.hint
+
+
+def shuffled(n_items, seed):
+    """What the legacy RandomState(seed) makes of 0..n-1: MT19937, seeded and drawn by its paper.
+
+    Python's own generator is the same one behind another seeding, so its state is set by hand.
+    """
+    key = [seed]
+    for i in range(1, 624):
+        key.append((1812433253 * (key[-1] ^ (key[-1] >> 30)) + i) % 2**32)
+    twister = random.Random()
+    twister.setstate((3, (*key, 624), None))
+    items = list(range(n_items))
+    for last in range(n_items - 1, 0, -1):
+        mask = 2 ** last.bit_length() - 1
+        while (drawn := twister.getrandbits(32) & mask) > last:
+            pass
+        items[last], items[drawn] = items[drawn], items[last]
+    return items
+
+
+def slow_folds(labels, n_folds, seed):
+    """scikit-learn 0.19.1's rule in words of lists: KFold on each class, then scattered back."""
+    folds = [None] * len(labels)
+    for label in sorted(set(labels)):
+        rows = [row for row, own in enumerate(labels) if own == label]
+        order, start = shuffled(len(rows), seed), 0
+        for fold in range(n_folds):
+            size = len(rows) // n_folds + (1 if fold < len(rows) % n_folds else 0)
+            for position in order[start : start + size]:
+                folds[rows[position]] = fold
+            start += size
+    return folds
+
+
+@given(
+    st.integers(2, 12),
+    st.integers(0, 2**32 - 1),
+    st.lists(st.integers(0, 25), min_size=1, max_size=3),
+    st.randoms(use_true_random=False),
+)
+def test_folds_are_their_slow_statement(n_folds, seed, extra, deal):
+    labels = [[-3, 0, 7][i] for i, more in enumerate(extra) for _ in range(n_folds + more)]
+    deal.shuffle(labels)
+    found = stratified_folds(np.array(labels), n_folds=n_folds, seed=seed)
+    assert (found.dtype, found.shape) == (np.int8, (len(labels),))
+    assert found.tolist() == slow_folds(labels, n_folds, seed)
+
+
+ORDER_5 = [0, 1, 3, 4, 2]
+ORDER_10 = [0, 3, 7, 8, 9, 4, 5, 1, 2, 6]
+
+
+def test_known_folds():
+    """Frozen: RandomState(2018) shuffles 0..4 and 0..9 into these, and folds follow by hand."""
+    labels = np.array([0, 1, 1, 0, 1, 1, 0, 1, 0, 1, 1, 1, 1, 0, 1])
+    assert (shuffled(5, 2018), shuffled(10, 2018)) == (ORDER_5, ORDER_10)
+    found = stratified_folds(labels, n_folds=2, seed=2018)
+    # The first fold has 3 of the 5 zeros and 5 of the 10 ones: the first of each order.
+    zeros, ones = np.flatnonzero(labels == 0), np.flatnonzero(labels == 1)
+    assert sorted(np.flatnonzero(found == 0)) == sorted([*zeros[ORDER_5[:3]], *ones[ORDER_10[:5]]])
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int32, np.int64, bool])
+def test_folds_do_not_depend_on_the_type_of_labels(dtype):
+    labels = np.arange(500) % 7 % 2
+    wanted = stratified_folds(labels, n_folds=10, seed=2018)
+    assert (stratified_folds(labels.astype(dtype), n_folds=10, seed=2018) == wanted).all()
+
+
+def test_folds_as_the_installed_scikit_learn_draws_them_for_one_class():
+    """Versions differ in how classes are combined; within one class all draw the same."""
+    model_selection = pytest.importorskip("sklearn.model_selection")
+    wanted = np.empty(103, dtype=int)
+    splitter = model_selection.KFold(10, shuffle=True, random_state=2018)
+    for fold, (_, rows) in enumerate(splitter.split(np.zeros(103))):
+        wanted[rows] = fold
+    found = stratified_folds(np.zeros(103, dtype=int), n_folds=10, seed=2018)
+    assert (found == wanted).all()
+
+
+@pytest.mark.parametrize(
+    ("labels", "n_folds", "error", "expected"),
+    [
+        ([0, 1], 1, UsageError, "n_folds must be between 2 and 127, got 1"),
+        ([0, 1], 0, UsageError, "got 0"),
+        ([0, 1], 128, UsageError, "got 128"),
+        ([0, 0, 0, 1, 1], 3, DataError, "label 1 has 2 rows, too few for 3 folds"),
+    ],
+)
+def test_folds_that_cannot_be(labels, n_folds, error, expected):
+    with pytest.raises(error, match=expected):
+        stratified_folds(np.array(labels), n_folds=n_folds, seed=0)
+
+
+def test_no_rows_have_no_folds():
+    assert stratified_folds(np.array([], dtype=int), n_folds=10, seed=1).tolist() == []

@@ -1,0 +1,285 @@
+"""Archives of raw files from the Hugging Face hub or a mirror, resumed where they broke off.
+
+`huggingface_hub` finds the file (HF_ENDPOINT names another hub, HF_HUB_OFFLINE=1 forbids to ask)
+and fetches its bytes over plain HTTP. Its own `hf_hub_download` is not used: since version 2 it
+deletes what it has when it is interrupted, and files of gigabytes have to be resumed.
+"""
+
+import contextlib
+import hashlib
+import os
+import re
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, BinaryIO, cast
+
+from prime_bench.base.errors import DataError, EnvironmentFault
+from prime_bench.base.files import environment_fault, sha256_of, sync_folder
+from prime_bench.data.card import CardArchive
+from prime_bench.data.progress import OnProgress, Progress, silent
+from prime_bench.data.publish import sole_writer
+from prime_bench.data.space import check_space, gigabytes, table_bytes
+from prime_bench.data.variant import DataVariant
+
+WAITS_S = (1, 2, 4, 8, 16)
+"""Before each further try of a server that is busy or broken."""
+_DIGEST = re.compile("[0-9a-f]{64}")
+_NO_HEAD = (405, 501)
+_PART = ".part"
+
+
+@contextlib.contextmanager
+def downloaded(
+    variant: DataVariant,
+    data_dir: Path,
+    *,
+    keep: bool = False,
+    say: Callable[[str], None] = lambda _: None,
+    on_progress: OnProgress = silent,
+) -> Iterator[Path]:
+    """The first archive of the card that can be had, below `data_dir`; others wait meanwhile.
+
+    What is there already is used, a part is resumed, and both stay after an error or a kill. Only
+    where the block finds that the content is not what it must be (DataError), the archive goes,
+    unless it is to be kept. Raises EnvironmentFault where no archive can be had or the disk is too
+    small, DataError where a server sent something else than it said.
+    """
+    folder = data_dir / ".downloads" / variant.name
+    with _leaving_no_empty(folder), sole_writer(folder, say=say):
+        folder.mkdir(exist_ok=True)
+        path = _Fetcher(variant, folder, say=say, on_progress=on_progress).fetch()
+        try:
+            yield path
+        except DataError as error:
+            if keep:
+                raise
+            shutil.rmtree(folder)
+            told = "the download was deleted, and the next run makes it anew (or --keep-download)"
+            hint = f"{error.hint}\n{told}" if error.hint else told
+            raise DataError(error.message, hint=hint) from error
+
+
+def files_needed(variant: DataVariant) -> list[str]:
+    """A line for each raw file of the variant's card: name, digest, rows."""
+    card = variant.card
+    if card.kind == "log":
+        return [f"  a csv (or .csv.gz) file with header {','.join(card.header)}"]
+    lines = [
+        f"  {split}.csv  md5 {file.md5}  {file.rows:,} rows" for split, file in card.files.items()
+    ]
+    return [*lines, "each may be .csv.gz, or all three in the published .zip"]
+
+
+def how_to_get(variant: DataVariant) -> str:
+    """A hint for who has to fetch the raw files by hand."""
+    where = ", ".join([variant.card.homepage, *(address(a) for a in variant.card.archives)])
+    return f"get it from {where} and run `{variant.prepare_command(source='PATH')}`"
+
+
+def address(archive: CardArchive) -> str:
+    """Where an archive is, by HF_ENDPOINT for those of the hub."""
+    if archive.url is not None:
+        return archive.url
+    hub = os.environ.get("HF_ENDPOINT") or "https://huggingface.co"
+    return f"{hub.rstrip('/')}/datasets/{archive.repository}/resolve/main/{archive.file}"
+
+
+@contextlib.contextmanager
+def _leaving_no_empty(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    finally:
+        for path in (folder, folder.parent):
+            with contextlib.suppress(OSError):
+                path.rmdir()
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Remote:
+    """What a server says of a file."""
+
+    etag: str = ""
+    size: int | None = None
+
+
+class _Wrong(Exception):
+    """A server sent something else than it said."""
+
+
+@dataclass
+class _Fetcher:
+    variant: DataVariant
+    folder: Path
+    say: Callable[[str], None] = field(kw_only=True)
+    on_progress: OnProgress = field(kw_only=True)
+
+    def fetch(self) -> Path:
+        """An archive of the card, whole."""
+        archives = self.variant.card.archives
+        for archive in archives:
+            if (self.folder / archive.file).is_file():
+                self.say(f"{self.folder / archive.file}: was downloaded before")
+                return self.folder / archive.file
+        faults, wrong = [], False
+        for archive in archives:
+            try:
+                return self._try(archive)
+            except (_Unavailable, _Wrong) as error:
+                wrong |= isinstance(error, _Wrong)
+                faults.append(f"  {address(archive)}: {error}")
+                self.say(f"{address(archive)}: {error}")
+        message = "\n".join(
+            [
+                f"{self.variant.name}: could not be downloaded",
+                *faults,
+                "these files are needed:",
+                *files_needed(self.variant),
+            ]
+        )
+        kind = DataError if wrong else EnvironmentFault
+        raise kind(message, hint=how_to_get(self.variant))
+
+    def _try(self, archive: CardArchive) -> Path:
+        """Fetch one archive, with patience. Raises _Unavailable or _Wrong."""
+        from httpx2 import HTTPError
+
+        for wait_s in (*WAITS_S, None):
+            try:
+                return self._fetch(archive)
+            except (HTTPError, OSError) as error:
+                if not isinstance(error, HTTPError) and environment_fault(error) is not None:
+                    raise
+                if wait_s is None or not _may_pass(error):
+                    raise _Unavailable(_reason(error)) from error
+                self.say(f"{address(archive)}: {_reason(error)}; again in {wait_s} s")
+                time.sleep(wait_s)
+        raise AssertionError("unreachable")
+
+    def _fetch(self, archive: CardArchive) -> Path:
+        """One try. Raises HTTPError, OSError or _Wrong."""
+        from huggingface_hub.file_download import http_get
+        from huggingface_hub.utils.tqdm import disable_progress_bars
+
+        disable_progress_bars("huggingface_hub.http_get")
+        remote = _look_at(address(archive))
+        part = self._part_of(archive, remote)
+        there = part.stat().st_size if part.exists() else 0
+        if remote.size is not None and there > remote.size:
+            part.unlink()
+            there = 0
+        size = archive.size if remote.size is None else remote.size
+        self._check_space(size - there)
+        resumed = f", from {gigabytes(there)} on" if there else ""
+        self.say(f"downloading {address(archive)} ({gigabytes(size)}{resumed})")
+        try:
+            with part.open("ab") as file:
+                http_get(
+                    address(archive),
+                    cast(BinaryIO, _Told(file, total=size, on_progress=self.on_progress)),
+                    resume_size=there,
+                    # A packed answer would have other bytes to resume at.
+                    headers={"Accept-Encoding": "identity"},
+                    expected_size=remote.size,
+                )
+                os.fsync(file.fileno())
+        except OSError as error:
+            if _status(error) == 416:
+                part.unlink()
+            raise
+        if _DIGEST.fullmatch(remote.etag) and (found := sha256_of(part)) != remote.etag:
+            part.unlink()
+            raise _Wrong(f"expected sha256 {remote.etag}, got {found}")
+        part.rename(self.folder / archive.file)
+        sync_folder(self.folder)
+        return self.folder / archive.file
+
+    def _part_of(self, archive: CardArchive, remote: _Remote) -> Path:
+        """Where the bytes go: another name for another content, so that the two never meet."""
+        content = hashlib.sha256(f"{remote.etag} {remote.size}".encode()).hexdigest()[:8]
+        part = self.folder / f"{archive.file}.{content}{_PART}"
+        for other in self.folder.glob(f"{archive.file}.*{_PART}"):
+            if other != part:
+                other.unlink()
+        return part
+
+    def _check_space(self, download_bytes: int) -> None:
+        rows = sum(file.rows for file in self.variant.card.files.values())
+        parts = {"download": download_bytes}
+        parts |= table_bytes(rows=rows, n_fields=len(self.variant.card.fields))
+        check_space(self.folder.parent.parent, parts, say=self.say)
+
+
+class _Unavailable(Exception):
+    """A server does not give the file."""
+
+
+def _look_at(url: str) -> _Remote:
+    """Size and digest of a file, where the server says them."""
+    from huggingface_hub import get_hf_file_metadata
+
+    try:
+        metadata = get_hf_file_metadata(url, token=False)
+    except OSError as error:
+        if _status(error) in _NO_HEAD:
+            return _Remote()
+        raise
+    return _Remote(etag=metadata.etag or "", size=metadata.size)
+
+
+def _status(error: BaseException) -> int | None:
+    """Of the answer, where there was one."""
+    status = getattr(getattr(error, "response", None), "status_code", None)
+    return status if isinstance(status, int) else None
+
+
+def _may_pass(error: Exception) -> bool:
+    """Whether another try makes sense: not for what is missing, nor without a network."""
+    from httpx2 import ConnectError, ConnectTimeout
+    from huggingface_hub.errors import OfflineModeIsEnabled
+
+    status = _status(error)
+    if status is not None:
+        return status in (408, 416, 429) or status >= 500
+    return not isinstance(error, ConnectError | ConnectTimeout | OfflineModeIsEnabled)
+
+
+def _reason(error: Exception) -> str:
+    response = getattr(error, "response", None)
+    status = _status(error)
+    if response is not None and status is not None:
+        return f"{status} {response.reason_phrase}".strip()
+    text = str(error).splitlines()[0] if str(error) else ""
+    return text or type(error).__name__
+
+
+class _Told:
+    """A file that tells how much was written into it."""
+
+    def __init__(self, file: IO[bytes], *, total: int, on_progress: OnProgress) -> None:
+        self._file = file
+        self._total = total
+        self._on_progress = on_progress
+
+    def write(self, piece: bytes) -> int:
+        """Write and tell."""
+        n_bytes = self._file.write(piece)
+        done = self._file.tell()
+        # Estimates can be too small.
+        total = max(done, self._total)
+        self._on_progress(Progress(stage="downloading", done=done, total=total, rows=0))
+        return n_bytes
+
+    def tell(self) -> int:
+        """Position."""
+        return self._file.tell()
+
+    def seek(self, position: int) -> int:
+        """Go to a position."""
+        return self._file.seek(position)
+
+    def truncate(self) -> int:
+        """Cut at the position."""
+        return self._file.truncate()
