@@ -1,8 +1,9 @@
 """Archives of raw files from the Hugging Face hub or a mirror, resumed where they broke off.
 
-`huggingface_hub` finds the file (HF_ENDPOINT names another hub, HF_HUB_OFFLINE=1 forbids to ask)
-and fetches its bytes over plain HTTP. Its own `hf_hub_download` is not used: since version 2 it
-deletes what it has when it is interrupted, and files of gigabytes have to be resumed.
+`huggingface_hub` asks for size and digest and has the connection, with the user's proxy and its
+variables (HF_ENDPOINT names another hub, HF_HUB_OFFLINE=1 forbids to ask); the bytes come over
+plain HTTP. Its `hf_hub_download` is not used: since version 2 it deletes what it has when it is
+interrupted, and files of gigabytes have to be resumed.
 """
 
 import contextlib
@@ -14,7 +15,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, BinaryIO, cast
+from typing import IO
 
 from prime_bench.base.errors import DataError, EnvironmentFault
 from prime_bench.base.files import environment_fault, sha256_of, sync_folder
@@ -28,6 +29,7 @@ WAITS_S = (1, 2, 4, 8, 16)
 """Before each further try of a server that is busy or broken."""
 _DIGEST = re.compile("[0-9a-f]{64}")
 _NO_HEAD = (405, 501)
+_WHOLE, _NO_SUCH_RANGE = 200, 416
 _PART = ".part"
 
 
@@ -109,6 +111,14 @@ class _Wrong(Exception):
     """A server sent something else than it said."""
 
 
+class _Unavailable(Exception):
+    """A server does not give the file."""
+
+
+class _BrokenOff(OSError):
+    """Fewer or more bytes came than the server has."""
+
+
 @dataclass
 class _Fetcher:
     variant: DataVariant
@@ -146,55 +156,71 @@ class _Fetcher:
         """Fetch one archive, with patience. Raises _Unavailable or _Wrong."""
         from httpx2 import HTTPError
 
-        for wait_s in (*WAITS_S, None):
+        waits_s = iter(WAITS_S)
+        while True:
+            before = self._bytes_there()
             try:
                 return self._fetch(archive)
             except (HTTPError, OSError) as error:
                 if not isinstance(error, HTTPError) and environment_fault(error) is not None:
                     raise
+                if self._bytes_there() > before:
+                    waits_s = iter(WAITS_S)
+                wait_s = next(waits_s, None)
                 if wait_s is None or not _may_pass(error):
                     raise _Unavailable(_reason(error)) from error
                 self.say(f"{address(archive)}: {_reason(error)}; again in {wait_s} s")
                 time.sleep(wait_s)
-        raise AssertionError("unreachable")
+
+    def _bytes_there(self) -> int:
+        return sum(part.stat().st_size for part in self.folder.glob(f"*{_PART}"))
 
     def _fetch(self, archive: CardArchive) -> Path:
         """One try. Raises HTTPError, OSError or _Wrong."""
-        from huggingface_hub.file_download import http_get
-        from huggingface_hub.utils.tqdm import disable_progress_bars
-
-        disable_progress_bars("huggingface_hub.http_get")
-        remote = _look_at(address(archive))
+        url = address(archive)
+        remote = _look_at(url)
         part = self._part_of(archive, remote)
         there = part.stat().st_size if part.exists() else 0
-        if remote.size is not None and there > remote.size:
-            part.unlink()
-            there = 0
         size = archive.size if remote.size is None else remote.size
         self._check_space(size - there)
         resumed = f", from {gigabytes(there)} on" if there else ""
-        self.say(f"downloading {address(archive)} ({gigabytes(size)}{resumed})")
-        try:
-            with part.open("ab") as file:
-                http_get(
-                    address(archive),
-                    cast(BinaryIO, _Told(file, total=size, on_progress=self.on_progress)),
-                    resume_size=there,
-                    # A packed answer would have other bytes to resume at.
-                    headers={"Accept-Encoding": "identity"},
-                    expected_size=remote.size,
-                )
-                os.fsync(file.fileno())
-        except OSError as error:
-            if _status(error) == 416:
+        self.say(f"downloading {url} ({gigabytes(size)}{resumed})")
+        with part.open("ab") as file:
+            if there == 0 or there != remote.size:
+                self._receive(url, file, total=size)
+            os.fsync(file.fileno())
+            done = file.tell()
+        if remote.size is not None and done != remote.size:
+            if done > remote.size:
                 part.unlink()
-            raise
+            raise _BrokenOff(f"got {done:,} of {remote.size:,} bytes")
         if _DIGEST.fullmatch(remote.etag) and (found := sha256_of(part)) != remote.etag:
             part.unlink()
             raise _Wrong(f"expected sha256 {remote.etag}, got {found}")
         part.rename(self.folder / archive.file)
         sync_folder(self.folder)
         return self.folder / archive.file
+
+    def _receive(self, url: str, file: IO[bytes], *, total: int) -> None:
+        """Append the rest of the content to the file, which starts anew if the server does."""
+        from huggingface_hub import constants, get_session
+
+        there = file.tell()
+        # A packed answer would have other bytes to resume at.
+        headers = {"Accept-Encoding": "identity"}
+        if there:
+            headers["Range"] = f"bytes={there}-"
+        timeout_s = constants.HF_HUB_DOWNLOAD_TIMEOUT
+        with get_session().stream("GET", url, headers=headers, timeout=timeout_s) as answer:
+            if answer.status_code == _NO_SUCH_RANGE or (there and answer.status_code == _WHOLE):
+                file.truncate(0)
+            answer.raise_for_status()
+            for piece in answer.iter_raw():
+                file.write(piece)
+                done = file.tell()
+                # Estimates can be too small.
+                now = Progress(stage="downloading", done=done, total=max(done, total), rows=0)
+                self.on_progress(now)
 
     def _part_of(self, archive: CardArchive, remote: _Remote) -> Path:
         """Where the bytes go: another name for another content, so that the two never meet."""
@@ -210,10 +236,6 @@ class _Fetcher:
         parts = {"download": download_bytes}
         parts |= table_bytes(rows=rows, n_fields=len(self.variant.card.fields))
         check_space(self.folder.parent.parent, parts, say=self.say)
-
-
-class _Unavailable(Exception):
-    """A server does not give the file."""
 
 
 def _look_at(url: str) -> _Remote:
@@ -242,7 +264,7 @@ def _may_pass(error: Exception) -> bool:
 
     status = _status(error)
     if status is not None:
-        return status in (408, 416, 429) or status >= 500
+        return status in (408, _NO_SUCH_RANGE, 429) or status >= 500
     return not isinstance(error, ConnectError | ConnectTimeout | OfflineModeIsEnabled)
 
 
@@ -253,33 +275,3 @@ def _reason(error: Exception) -> str:
         return f"{status} {response.reason_phrase}".strip()
     text = str(error).splitlines()[0] if str(error) else ""
     return text or type(error).__name__
-
-
-class _Told:
-    """A file that tells how much was written into it."""
-
-    def __init__(self, file: IO[bytes], *, total: int, on_progress: OnProgress) -> None:
-        self._file = file
-        self._total = total
-        self._on_progress = on_progress
-
-    def write(self, piece: bytes) -> int:
-        """Write and tell."""
-        n_bytes = self._file.write(piece)
-        done = self._file.tell()
-        # Estimates can be too small.
-        total = max(done, self._total)
-        self._on_progress(Progress(stage="downloading", done=done, total=total, rows=0))
-        return n_bytes
-
-    def tell(self) -> int:
-        """Position."""
-        return self._file.tell()
-
-    def seek(self, position: int) -> int:
-        """Go to a position."""
-        return self._file.seek(position)
-
-    def truncate(self) -> int:
-        """Cut at the position."""
-        return self._file.truncate()

@@ -39,10 +39,17 @@ def likely_cause(card: DatasetCard, inputs: Sequence[InputFile], positives: Sequ
     wanted_rows = [file.rows for file in expected]
     if rows == wanted_rows:
         if list(positives) == [file.positives for file in expected]:
-            return "the same rows, written otherwise (number format, or order)"
+            return "the same rows, written otherwise (number format, order, or line ends)"
         return "another split of the same log, such as one drawn again by another library version"
     if sum(rows) == sum(wanted_rows):
         return "the same log, split otherwise"
+    more = [
+        f"{split}.csv"
+        for split, found, wanted in zip(card.files, rows, wanted_rows, strict=True)
+        if found == wanted + 1
+    ]
+    if len(more) == 1 and sum(rows) == sum(wanted_rows) + 1:
+        return f"one row too many in {more[0]}, such as one that another program added at its end"
     if all(found <= wanted for found, wanted in zip(rows, wanted_rows, strict=True)):
         return "a part of the data: a sample, or a download that broke off"
     return "files of another data set or version"

@@ -2,14 +2,17 @@
 
 import gzip
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 import polars as pl
 import pytest
 
+from prime_bench.data.card import CardFile, load_card
 from prime_bench.data.chunk import Chunk
+from prime_bench.data.lines import blocks
+from prime_bench.data.variant import DataVariant, resolve
 
 RAW_HEADER = (
     "id,click,hour,C1,banner_pos,site_id,site_domain,site_category,app_id,app_domain,app_category,"
@@ -103,6 +106,54 @@ def criteo_folder(tmp_path: Path) -> Path:
             lines.append(",".join([str(random.integers(0, 2)), *numbers, *words]))
         write_csv(tmp_path / "criteo" / f"{split}.csv", lines)
     return tmp_path / "criteo"
+
+
+@pytest.fixture
+def kaggle_log(tmp_path: Path) -> Path:
+    """Kaggle's train.txt of Criteo: 400 rows of 40 fields between tabs, with missing values."""
+    random = np.random.default_rng(5)
+    lines = []
+    for _ in range(400):
+        numbers = [
+            "" if random.random() < 0.2 else str(int(random.lognormal(2, 2)) - 2) for _ in range(13)
+        ]
+        words = ["" if random.random() < 0.1 else f"{random.integers(0, 4):08x}" for _ in range(26)]
+        lines.append("\t".join([str(int(random.random() < 0.26)), *numbers, *words]))
+    return write_csv(tmp_path / "dac" / "train.txt", lines)
+
+
+@pytest.fixture
+def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files are read in blocks of a few lines."""
+    monkeypatch.setitem(blocks.__kwdefaults__, "block_bytes", 777)
+    monkeypatch.setattr("prime_bench.data.kaggle_criteo.BLOCK_BYTES", 777)
+
+
+@pytest.fixture
+def published_as() -> Callable[..., DataVariant]:
+    """`as_if_published`, as a fixture."""
+    return as_if_published
+
+
+def as_if_published(
+    folder: Path,
+    *,
+    name: str = "avazu",
+    wrong: Mapping[str, object] | None = None,
+) -> DataVariant:
+    """A variant of card `name` as if `folder` held the published files; `wrong` replaces facts."""
+    card = load_card(name)
+    files = {}
+    for split in ("train", "valid", "test"):
+        content = (folder / f"{split}.csv").read_bytes()
+        labels = [line[:1] for line in content.split(b"\n")[1:-1]]
+        files[split] = CardFile(
+            md5=hashlib.md5(content).hexdigest(), rows=len(labels), positives=labels.count(b"1")
+        )
+    values = 30 if name == "avazu" else None
+    columns = [column.model_copy(update={"train_values": values}) for column in card.columns[1:]]
+    facts = {"files": files, "columns": [card.columns[0], *columns], **(wrong or {})}
+    return DataVariant(card=card.model_copy(update=facts), settings=resolve(name, {}).settings)
 
 
 @pytest.fixture

@@ -393,7 +393,8 @@ def test_files_that_are_not_the_published_ones(tmp_path, request, capsys, name):
 
 
 @pytest.mark.parametrize("name", ["avazu", "criteo", "avazu-raw"])
-def test_without_files_the_message_says_which(tmp_path, capsys, name):
+def test_without_files_the_message_says_which(tmp_path, capsys, monkeypatch, name):
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     code = exit_code(["prepare", name, "--data-dir", str(tmp_path / "data")])
     err = capsys.readouterr().err
     assert code == 4

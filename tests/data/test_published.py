@@ -5,27 +5,10 @@ import hashlib
 import pytest
 
 from prime_bench.base.errors import DataError
-from prime_bench.data.card import CardFile, load_card
 from prime_bench.data.prepare import UNVERIFIED_NOTE, prepare
-from prime_bench.data.variant import DataVariant, resolve
 
 
-def published_as(folder, *, wrong=None):
-    """The card of Avazu_x1 as if `folder` held the published files; `wrong` has other values."""
-    card = load_card("avazu")
-    files = {}
-    for split in ("train", "valid", "test"):
-        content = (folder / f"{split}.csv").read_bytes()
-        labels = [line[:1] for line in content.split(b"\n")[1:-1]]
-        files[split] = CardFile(
-            md5=hashlib.md5(content).hexdigest(), rows=len(labels), positives=labels.count(b"1")
-        )
-    columns = [column.model_copy(update={"train_values": 30}) for column in card.columns[1:]]
-    facts = {"files": files, "columns": [card.columns[0], *columns], **(wrong or {})}
-    return DataVariant(card=card.model_copy(update=facts), settings=resolve("avazu", {}).settings)
-
-
-def test_published_files_are_verified(tmp_path, avazu_folder):
+def test_published_files_are_verified(tmp_path, avazu_folder, published_as):
     manifest = prepare(published_as(avazu_folder), data_dir=tmp_path / "a", source=avazu_folder)
     assert manifest.verified
     assert UNVERIFIED_NOTE not in manifest.notes
@@ -38,7 +21,7 @@ def test_published_files_are_verified(tmp_path, avazu_folder):
     ).verified
 
 
-def test_a_table_that_does_not_fit_the_card_is_refused(tmp_path, avazu_folder):
+def test_a_table_that_does_not_fit_the_card_is_refused(tmp_path, avazu_folder, published_as):
     card = published_as(avazu_folder).card
     columns = [
         *card.columns[:3],
@@ -85,6 +68,16 @@ def redraw(folder):
     (folder / "test.csv").write_text("\n".join([header, *test]) + "\n")
 
 
+def add_row(folder):
+    with (folder / "valid.csv").open("a") as file:
+        file.write((folder / "valid.csv").read_text().splitlines()[1] + "\n")
+
+
+def drop_last_line_end(folder):
+    path = folder / "test.csv"
+    path.write_bytes(path.read_bytes()[:-1])
+
+
 def add_rows(folder):
     path = folder / "train.csv"
     path.write_text(path.read_text() + path.read_text().split("\n", 1)[1])
@@ -94,14 +87,54 @@ CAUSES = {
     swap: "valid.csv holds the published test.csv; test.csv holds the published valid.csv",
     drop_rows: "a part of the data",
     reorder: "the same rows, written otherwise",
+    add_row: "one row too many in valid.csv",
+    drop_last_line_end: "the same rows, written otherwise (number format, order, or line ends)",
     move_row: "the same log, split otherwise",
     redraw: "another split of the same log",
     add_rows: "files of another data set or version",
 }
 
 
+def windows_line_ends(folder):
+    path = folder / "train.csv"
+    path.write_bytes(path.read_bytes().replace(b"\n", b"\r\n"))
+
+
+def no_header(folder):
+    path = folder / "valid.csv"
+    path.write_text(path.read_text().split("\n", 1)[1])
+
+
+def sample_submission(folder):
+    (folder / "test.csv").write_text("id,click\n10000174058809263569,0.5\n")
+
+
+def cut_in_a_line(folder):
+    path = folder / "test.csv"
+    path.write_bytes(path.read_bytes()[:-20])
+
+
+REFUSED = {
+    windows_line_ends: "train.csv: line 1 ends in carriage return and line feed (Windows",
+    no_header: "valid.csv: expected 23 comma-separated fields, line 1 has 23; no header",
+    sample_submission: "line 1 has 2; this is Kaggle's sample submission",
+    cut_in_a_line: "test.csv: expected 23 comma-separated fields, line 61 has",
+}
+
+
+@pytest.mark.parametrize("change", REFUSED, ids=lambda change: change.__name__)
+def test_files_that_are_not_even_read(tmp_path, avazu_folder, published_as, change):
+    """Where the cause shows on the way, the message is about it and not about digests."""
+    variant = published_as(avazu_folder)
+    change(avazu_folder)
+    with pytest.raises(DataError) as error:
+        prepare(variant, data_dir=tmp_path / "data", source=avazu_folder)
+    assert REFUSED[change] in error.value.message
+    assert "md5" not in error.value.message
+
+
 @pytest.mark.parametrize("change", CAUSES, ids=lambda change: change.__name__)
-def test_files_that_differ_from_the_published_ones(tmp_path, avazu_folder, change):
+def test_files_that_differ_from_the_published_ones(tmp_path, avazu_folder, published_as, change):
     variant = published_as(avazu_folder)
     change(avazu_folder)
     with pytest.raises(DataError) as error:

@@ -142,7 +142,7 @@ def test_the_command_makes_this_very_variant(name, keys, monkeypatch):
     with pytest.raises(InterruptedError):
         command.main(words[2:], standalone_mode=False)
     assert made[0].digest == variant.digest
-    assert ("--from" in words) == (name != "synthetic")
+    assert ("--from" in words) == (name == "avazu-raw")
 
 
 def test_the_digest_is_frozen():
