@@ -124,9 +124,6 @@ BACKBONES: dict[str, BackboneEntry] = {
     ),
 }
 
-PLANNED_BACKBONES: tuple[str, ...] = ()
-"""The paper's other backbones. A recipe may name them; plans list them as not built."""
-
 PLUGINS: dict[str, PluginEntry] = {
     "dense": PluginEntry(
         target=None,

@@ -63,7 +63,6 @@ def print_plan(made: "Plan", *, as_json: bool = False) -> None:
             "title": made.recipe.title,
             "counts": made.counts,
             "prepare": made.prepare_commands,
-            "missing_backbones": made.missing_backbones,
             "jobs": [planned.plain() for planned in made.jobs],
         }
         click.echo(json.dumps(content, indent=2))
@@ -86,10 +85,8 @@ def print_plan(made: "Plan", *, as_json: bool = False) -> None:
 
 
 def summary(made: "Plan") -> str:
-    """One line of counts, then what to prepare and which backbones are missing."""
+    """One line of counts, then what to prepare."""
     counts = ", ".join(f"{number} {state}" for state, number in made.counts.items())
     lines = [f"{len(made.jobs)} jobs: {counts}"]
     lines += [f"to prepare: {command}" for command in made.prepare_commands]
-    if made.missing_backbones:
-        lines.append(f"not built yet: {', '.join(made.missing_backbones)}")
     return "\n".join(lines)

@@ -67,6 +67,6 @@ def run(
             f"seed {request.job.seed}: {outcome.error} ({folder})",
             err=True,
         )
-    if made.prepare_commands or made.missing_backbones:
+    if made.prepare_commands:
         click.echo(summary(made), err=True)
     ctx.exit(EXIT_SOME_FAILED if tally.failed else 0)

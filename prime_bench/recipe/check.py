@@ -6,12 +6,12 @@ from copy import deepcopy
 from typing import Any
 
 from prime_bench.base.errors import did_you_mean
-from prime_bench.catalog import BACKBONES, PLANNED_BACKBONES, PLUGINS
+from prime_bench.catalog import BACKBONES, PLUGINS
 from prime_bench.recipe.expand import Arm, Recipe
 from prime_bench.recipe.schema import RecipeTable
 from prime_bench.settings.model import Fault
 
-Resolved = dict[str, dict[str, dict[str, Any] | None]]
+Resolved = dict[str, dict[str, dict[str, Any]]]
 
 
 def read_recipe(table: Mapping[str, Any], *, name: str) -> tuple[Recipe | None, list[Fault]]:
@@ -102,8 +102,6 @@ def _misfits(arms: list[Arm], backbones: Resolved) -> Iterator[Fault]:
         settings = PLUGINS[arm.plugin].settings.parse(arm.settings, where=arm.name)
         for name, per_dataset in backbones.items():
             for plain in per_dataset.values():
-                if plain is None:
-                    continue
                 why = settings.misfit(BACKBONES[name].settings.parse(plain, where=name))
                 if why is not None:
                     yield Fault(("arms",), f"`{arm.name}` does not fit {name}: {why}")
@@ -147,8 +145,8 @@ def _backbones(parsed: RecipeTable) -> tuple[Resolved, list[Fault]]:
     resolved: Resolved = {}
     faults: list[Fault] = []
     for name, table in parsed.backbone.items():
-        if name not in BACKBONES and name not in PLANNED_BACKBONES:
-            near = did_you_mean(name, [*BACKBONES, *PLANNED_BACKBONES])
+        if name not in BACKBONES:
+            near = did_you_mean(name, BACKBONES)
             faults.append(Fault(("backbone", name), f"unknown backbone{near}"))
             continue
         everywhere = {"embedding_dim": parsed.training.embedding_dim, **table}
@@ -158,8 +156,9 @@ def _backbones(parsed: RecipeTable) -> tuple[Resolved, list[Fault]]:
             resolved[name] = {}
             for dataset in parsed.dataset:
                 settings, more = _backbone(name, everywhere, own=on.get(dataset, {}), on=dataset)
-                resolved[name][dataset] = settings
                 found += more
+                if settings is not None:
+                    resolved[name][dataset] = settings
         faults += [fault.below("backbone", name) for fault in found]
     return resolved, faults
 
@@ -178,8 +177,6 @@ def _backbone(
     name: str, everywhere: Mapping[str, Any], *, own: Mapping[str, Any], on: str
 ) -> tuple[dict[str, Any] | None, list[Fault]]:
     """The settings on one data set; a fault's path leads to the table that set the key."""
-    if name not in BACKBONES:
-        return None, []
     settings, faults = BACKBONES[name].settings.check({**everywhere, **own})
     if settings is not None:
         return settings.plain(), []

@@ -28,16 +28,13 @@ class Trial:
 
     dataset: str
     backbone: str
-    backbone_settings: dict[str, Any] | None
-    """None for a backbone that the paper has and this version has not."""
+    backbone_settings: dict[str, Any]
     arm: Arm
     training: TrainSpec
     seed: int
 
     def bind(self, fingerprint: str) -> Job:
         """The job on the prepared data of that fingerprint."""
-        if self.backbone_settings is None:
-            raise ValueError(f"{self.backbone} is not built")
         return Job(
             fingerprint=fingerprint,
             backbone=self.backbone,
@@ -63,8 +60,8 @@ class Recipe:
     datasets: dict[str, dict[str, Any]]
     """Per data set the keys that the recipe sets; `data.variant` checks them against the card."""
     training: TrainSpec
-    backbones: dict[str, dict[str, dict[str, Any] | None]]
-    """Backbone -> data set -> resolved settings; None where the backbone is not built."""
+    backbones: dict[str, dict[str, dict[str, Any]]]
+    """Backbone -> data set -> resolved settings."""
     report: ReportTable = field(default_factory=ReportTable)
 
     def trials(self, *, only: Sequence[str] = ()) -> list[Trial]:

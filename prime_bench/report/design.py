@@ -27,7 +27,7 @@ class RowDesign:
     label: str
     backbone: str
     place: Place | None
-    """None where no record can exist: the backbone is not built, or nothing tells the data."""
+    """None where nothing tells the data, so that no record can be named."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -149,7 +149,7 @@ def changes_of_arm(key: ArmKey) -> str:
 
 
 def _place(trial: Trial, *, variant: str, fingerprint: str | None) -> Place | None:
-    if trial.backbone_settings is None or fingerprint is None:
+    if fingerprint is None:
         return None
     return Place(
         dataset=trial.dataset,

@@ -13,7 +13,7 @@ from prime_bench.recipe.expand import Recipe, Trial
 from prime_bench.recipe.job import Job
 from prime_bench.store.runs import Runs
 
-State = Literal["done", "failed", "interrupted", "running", "pending", "needs data", "not built"]
+State = Literal["done", "failed", "interrupted", "running", "pending", "needs data"]
 TO_RUN: tuple[State, ...] = ("failed", "interrupted", "pending")
 
 
@@ -26,7 +26,7 @@ class Planned:
     why: str
     variant: DataVariant
     job: Job | None
-    """None where the data are not prepared or the backbone is not built."""
+    """None where the data are not prepared."""
 
     def plain(self) -> dict[str, object]:
         """As JSON, for `--json`."""
@@ -63,12 +63,6 @@ class Plan:
         """The commands that prepare what is missing, each once."""
         missing = [planned for planned in self.jobs if planned.state == "needs data"]
         return list(dict.fromkeys(planned.variant.prepare_command() for planned in missing))
-
-    @property
-    def missing_backbones(self) -> list[str]:
-        """Backbones that the recipe names and this version has not, each once."""
-        missing = [planned for planned in self.jobs if planned.state == "not built"]
-        return list(dict.fromkeys(planned.trial.backbone for planned in missing))
 
 
 def make_plan(recipe: Recipe, *, data_dir: Path, runs: Runs, only: Sequence[str] = ()) -> Plan:
@@ -108,18 +102,12 @@ def variants_of(recipe: Recipe) -> Mapping[str, DataVariant]:
 def _planned(
     trial: Trial, variant: DataVariant, *, manifest: Manifest | None, runs: Runs
 ) -> Planned:
-    job = None
-    if trial.backbone_settings is None:
-        state, why = _NOT_BUILT
-    elif manifest is None:
-        state, why = "needs data", variant.prepare_command()
-    else:
-        job = trial.bind(manifest.fingerprint)
-        state, why = job_state(job, runs)
+    if manifest is None:
+        why = variant.prepare_command()
+        return Planned(trial=trial, state="needs data", why=why, variant=variant, job=None)
+    job = trial.bind(manifest.fingerprint)
+    state, why = job_state(job, runs)
     return Planned(trial=trial, state=state, why=why, variant=variant, job=job)
-
-
-_NOT_BUILT: tuple[State, str] = ("not built", "this version has no such backbone yet")
 
 
 def job_state(job: Job, runs: Runs) -> tuple[State, str]:
@@ -139,7 +127,7 @@ def job_state(job: Job, runs: Runs) -> tuple[State, str]:
 
 def check_runnable(plan: Plan) -> None:
     """Raise DataError when jobs wait for data and nothing else can be done."""
-    if plan.prepare_commands and all(job.state in ("needs data", "not built") for job in plan.jobs):
+    if all(planned.state == "needs data" for planned in plan.jobs):
         raise DataError(
             f"{plan.recipe.name}: no data set of this recipe is prepared here",
             hint="prepare first:\n  " + "\n  ".join(plan.prepare_commands),

@@ -15,10 +15,9 @@ embedding_dim = 7
 
 
 @pytest.fixture
-def grid(write, sound, monkeypatch):
-    """2 seeds, 2 data sets, 3 backbones of which one is not built, 2 arms."""
-    monkeypatch.setattr("prime_bench.recipe.check.PLANNED_BACKBONES", ("Future",))
-    return load_recipe(write(sound + "[backbone.Future]\nwhatever = 1\n" + TWO_SETS))
+def grid(write, sound):
+    """2 seeds, 2 data sets, 3 backbones, 2 arms."""
+    return load_recipe(write(sound + "[backbone.NFM]\nhidden_units = [6]\n" + TWO_SETS))
 
 
 def test_jobs_come_seed_by_seed_and_the_arms_of_a_pair_side_by_side(grid):
@@ -26,7 +25,7 @@ def test_jobs_come_seed_by_seed_and_the_arms_of_a_pair_side_by_side(grid):
         f"{dataset} {backbone} {arm} seed {seed}"
         for seed in (7, 3)
         for dataset in ("synthetic", "criteo")
-        for backbone in ("DNN", "DCNv2", "Future")
+        for backbone in ("DNN", "DCNv2", "NFM")
         for arm in ("dense", "prime")
     ]
 
@@ -94,14 +93,6 @@ def test_on_tables_hold_on_their_data_set_alone(grid):
 def test_the_width_of_training_holds_for_every_backbone_that_sets_none(grid):
     assert grid.backbones["DNN"]["synthetic"]["embedding_dim"] == 4
     assert {settings["embedding_dim"] for settings in grid.backbones["DCNv2"].values()} == {4}
-
-
-def test_a_backbone_that_is_not_built_is_a_trial_without_settings(grid):
-    trial = grid.trials(only=["backbone=Future"])[0]
-
-    assert trial.backbone_settings is None
-    with pytest.raises(ValueError, match="Future is not built"):
-        trial.bind("0")
 
 
 def test_arms_refine_plugins(write, sound):

@@ -93,7 +93,7 @@ def test_a_backbone_without_any_record_is_said_once(make_record: MakeRecord) -> 
         Trial(
             dataset="avazu",
             backbone=backbone,
-            backbone_settings={"k": 1} if backbone == "DNN" else None,
+            backbone_settings={"k": 1},
             arm=arm,
             training=TrainSpec(),
             seed=1,

@@ -240,7 +240,7 @@ def trials(arms: Sequence[Arm], *, seeds: Sequence[int] = (1, 2)) -> list[Trial]
             seed=seed,
         )
         for seed in seeds
-        for backbone, settings in (("AFM", None), ("DNN", DNNSettings().plain()))
+        for backbone, settings in (("AFM", {}), ("DNN", DNNSettings().plain()))
         for arm in arms
     ]
 

@@ -119,19 +119,16 @@ def test_only_narrows_the_plan(plan, prepare):
     assert [str(planned.trial) for planned in made.jobs] == ["synthetic DNN prime seed 3"]
 
 
-def test_a_backbone_that_is_not_built_is_listed_and_left_out(
-    recipe_file, prepare, data_dir, runs, monkeypatch
+def test_jobs_that_wait_for_data_are_left_out_and_keep_none_from_running(
+    recipe_file, prepare, data_dir, runs
 ):
-    monkeypatch.setattr("prime_bench.recipe.check.PLANNED_BACKBONES", ("Future",))
-    recipe_file.write_text(recipe_file.read_text() + "[backbone.Future]\nwidth = 3\n")
-    made = make_plan(load_recipe(recipe_file), data_dir=data_dir, runs=runs)
-    assert made.counts == {"needs data": 4, "not built": 4}
-
+    recipe_file.write_text(recipe_file.read_text() + "[dataset.criteo]\nnumeric = 'raw'\n")
     prepare("synthetic", KEYS)
     made = make_plan(load_recipe(recipe_file), data_dir=data_dir, runs=runs)
-    assert made.counts == {"pending": 4, "not built": 4}
-    assert made.missing_backbones == ["Future"]
-    assert {planned.trial.backbone for planned in made.to_run} == {"DNN"}
+
+    assert made.counts == {"pending": 4, "needs data": 4}
+    assert {planned.trial.dataset for planned in made.to_run} == {"synthetic"}
+    check_runnable(made)
 
 
 def test_a_job_that_two_arms_share_stands_once(recipe_file, prepare, data_dir, runs):
