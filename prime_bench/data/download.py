@@ -125,6 +125,8 @@ class _Fetcher:
     folder: Path
     say: Callable[[str], None] = field(kw_only=True)
     on_progress: OnProgress = field(kw_only=True)
+    checked: set[str] = field(default_factory=set)
+    """Archives for which there is room."""
 
     def fetch(self) -> Path:
         """An archive of the card, whole."""
@@ -133,14 +135,16 @@ class _Fetcher:
             if (self.folder / archive.file).is_file():
                 self.say(f"{self.folder / archive.file}: was downloaded before")
                 return self.folder / archive.file
-        faults, wrong = [], False
+        faults: list[str] = []
+        wrong = False
         for archive in archives:
+            if faults:
+                self.say(f"{faults[-1].strip()}; trying {address(archive)}")
             try:
                 return self._try(archive)
             except (_Unavailable, _Wrong) as error:
                 wrong |= isinstance(error, _Wrong)
                 faults.append(f"  {address(archive)}: {error}")
-                self.say(f"{address(archive)}: {error}")
         message = "\n".join(
             [
                 f"{self.variant.name}: could not be downloaded",
@@ -182,7 +186,7 @@ class _Fetcher:
         part = self._part_of(archive, remote)
         there = part.stat().st_size if part.exists() else 0
         size = archive.size if remote.size is None else remote.size
-        self._check_space(size - there)
+        self._check_space(archive, size - there)
         resumed = f", from {gigabytes(there)} on" if there else ""
         self.say(f"downloading {url} ({gigabytes(size)}{resumed})")
         with part.open("ab") as file:
@@ -231,7 +235,10 @@ class _Fetcher:
                 other.unlink()
         return part
 
-    def _check_space(self, download_bytes: int) -> None:
+    def _check_space(self, archive: CardArchive, download_bytes: int) -> None:
+        if archive.file in self.checked:
+            return
+        self.checked.add(archive.file)
         rows = sum(file.rows for file in self.variant.card.files.values())
         parts = {"download": download_bytes}
         parts |= table_bytes(rows=rows, n_fields=len(self.variant.card.fields))
@@ -269,6 +276,10 @@ def _may_pass(error: Exception) -> bool:
 
 
 def _reason(error: Exception) -> str:
+    from huggingface_hub.errors import OfflineModeIsEnabled
+
+    if isinstance(error, OfflineModeIsEnabled):
+        return "not asked, since HF_HUB_OFFLINE is set"
     response = getattr(error, "response", None)
     status = _status(error)
     if response is not None and status is not None:

@@ -11,13 +11,17 @@ from collections import defaultdict
 
 import pytest
 
-from prime_bench.base.errors import DataError, EnvironmentFault
+from prime_bench.base.errors import DataError, EnvironmentFault, UsageError
 from prime_bench.cli.main import exit_code
-from prime_bench.data.card import CardArchive
+from prime_bench.data.card import CardArchive, load_card
+from prime_bench.data.download import address
 from prime_bench.data.prepare import prepare
 
 HUB_PATH = "/datasets/reczoo/Avazu_x1/resolve/main/Avazu_x1.zip"
 MIRROR_PATH = "/afn.zip"
+AFN = (
+    "https://worksheets.codalab.org/rest/bundles/0xf5ab597052744680b1a55986557472c7/contents/blob/"
+)
 
 
 class Server:
@@ -245,9 +249,27 @@ def test_missing_then_mirror(tmp_path, server, make, variant, avazu_folder, stat
     manifest = make()
     assert manifest.verified
     assert manifest.inputs[0].path.endswith("avazu/afn.zip/train.libsvm")
+    assert any(f"; trying {server.url}{MIRROR_PATH}" in line for line in make.said)
     from_files = prepare(variant, data_dir=tmp_path / "b", source=avazu_folder)
     assert manifest.fingerprint == from_files.fingerprint
     assert server.requests("GET") == []
+
+
+def test_addresses_of_the_cards(server, monkeypatch):
+    hub = "datasets/reczoo/{0}/resolve/main/{0}.zip"
+    archives = [*load_card("avazu").archives, *load_card("criteo").archives]
+    places = [hub.format("Avazu_x1"), AFN, hub.format("Criteo_x4")]
+    for endpoint, where in ((server.url, server.url), (None, "https://huggingface.co")):
+        if endpoint is None:
+            monkeypatch.delenv("HF_ENDPOINT")
+        found = [address(archive) for archive in archives]
+        assert found == [p if p == AFN else f"{where}/{p}" for p in places]
+
+
+@pytest.mark.parametrize("where", [{}, {"repository": "a/b", "url": "http://c"}])
+def test_an_archive_has_one_address(where):
+    with pytest.raises(UsageError, match="either a repository or a url"):
+        CardArchive.parse({"file": "a.zip", "size": 1, **where}, where="card")
 
 
 def test_500_for_good_then_mirror(server, make, avazu_folder):
