@@ -81,6 +81,7 @@ def load_report(
             name: resolve(name, keys, where=f"{loaded.name}: dataset.{name}").digest
             for name, keys in loaded.datasets.items()
         },
+        notes=loaded.report.notes,
     )
     records = Runs(runs_dir).records()
     made = make_report(records, definition=definition, cells=cells)

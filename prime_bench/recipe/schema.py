@@ -1,6 +1,6 @@
 """What a recipe file may say; backbones, arms and data sets are checked by their own settings."""
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import pydantic
 
@@ -19,12 +19,18 @@ class TrainingTable(TrainSpec):
         return TrainSpec(**self.model_dump(exclude={"embedding_dim"}))
 
 
+Note = Annotated[str, pydantic.StringConstraints(strip_whitespace=True, min_length=1)]
+
+
 class ReportTable(Settings):
-    """`[report]`: which tables the recipe is made for."""
+    """`[report]`: which tables the recipe is made for, and what they have to say."""
 
     tables: list[Literal["main"]] = ["main"]
     family: list[tuple[str, str]] = []
     """Comparisons, each an arm and what it is compared with, that the Holm correction counts."""
+    notes: list[Note] = []
+    """What a reader must know that no record tells; printed among the table's notes, so each is
+    one sentence without a full stop."""
 
 
 class RecipeTable(Settings):

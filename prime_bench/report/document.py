@@ -24,6 +24,8 @@ class RecipeCells:
     variants: Mapping[str, str]
     """Data set -> digest of its settings."""
     title: str
+    notes: Sequence[str] = ()
+    """The recipe's own notes."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,6 +65,7 @@ def make_report(
             outdated=[
                 record for record in outdated if (record.dataset, record.job.fingerprint) in places
             ],
+            recipe_notes=cells.notes if cells else (),
             decimals=definition.decimals,
         ),
     )

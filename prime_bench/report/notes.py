@@ -1,4 +1,4 @@
-"""What stands under a table: everything a reader must know to trust a number, from the records."""
+"""What stands under a table: all that a reader must know to trust a number."""
 
 import itertools
 from collections import Counter
@@ -16,9 +16,14 @@ METRIC_LABELS = {"auc": "AUC", "logloss": "LogLoss"}
 
 
 def collect_notes(
-    table: MainTable, *, sound: MainTable, outdated: Sequence[RunRecord], decimals: int
+    table: MainTable,
+    *,
+    sound: MainTable,
+    outdated: Sequence[RunRecord],
+    recipe_notes: Sequence[str] = (),
+    decimals: int,
 ) -> tuple[str, ...]:
-    """All notes in a fixed order.
+    """All notes in a fixed order: from the records, but for `recipe_notes`.
 
     `sound` is the same table without degenerate runs, `outdated` the records that others with
     higher `numerics` replaced.
@@ -31,6 +36,7 @@ def collect_notes(
     notes += _degenerate(table, sound, decimals=decimals)
     for panel in table.panels:
         notes += _data(panel, table.records)
+    notes += recipe_notes
     notes += _protocol(table)
     notes += _arms(table)
     notes += _provenance(table.records, outdated)

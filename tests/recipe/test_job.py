@@ -174,7 +174,7 @@ def test_the_same_job_in_two_recipes_is_one(write, sound):
     renamed = sound.replace('"prime"]', '"mine"]').replace("Small", "Another title")
     renamed = renamed.replace("[dataset.synthetic]\nrows = 1000", "[dataset.criteo]")
     renamed += '\n[arm.mine]\nplugin = "prime"\nlabel = "Mine"\nrank = 16\n'
-    renamed += '[report]\nfamily = [["mine", "dense"]]\n'
+    renamed += '[report]\nfamily = [["mine", "dense"]]\nnotes = ["N"]\n'
     renamed = renamed.replace("max_epochs = 1", "learning_rate = 1e-3\nmax_epochs = 1")
 
     assert _ids(load_recipe(write(renamed, "other.toml"))) == _ids(load_recipe(write(sound)))

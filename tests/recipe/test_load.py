@@ -120,6 +120,14 @@ def test_one_fault_hides_no_other(write, sound, case):
     assert sum("backbone.DNN.hidden_units.0: " in line for line in lines) == 1
 
 
+def test_notes_of_a_report_are_texts(write, sound):
+    path = write(sound + '[report]\nnotes = ["Read this", " ", 3]\n')
+
+    first, second = _message(path).splitlines()
+    assert "report.notes.1: string should have at least 1 character" in first
+    assert "report.notes.2: input should be a valid string" in second
+
+
 def test_no_backbone_is_one_fault(write, sound):
     assert _message(write(sound.partition("[backbone.DNN]")[0])).endswith("backbone: missing")
 

@@ -1,6 +1,7 @@
 """`prime-bench report` from a folder of records."""
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -81,6 +82,32 @@ def test_a_recipe_shows_its_cells_alone(
     assert set(pair["arms"]["prime"]) >= {"test_auc", "test_logloss"}
     assert content["datasets"][0]["training"]["max_epochs"] == 100
     assert content["datasets"][0]["rows"][0]["cells"][0]["missing_seeds"] == [2]
+
+
+@pytest.mark.parametrize("format", ["markdown", "latex", "json"])
+def test_main13_says_which_backbones_were_chosen_by_test_rows(
+    tmp_path: Path, make_record: MakeRecord, capsys: pytest.CaptureFixture[str], format: str
+) -> None:
+    recipe = load_recipe("main13")
+    trial = recipe.trials(only=["dataset=avazu", "backbone=DNN", "arm=dense"])[0]
+    Runs(tmp_path).put(
+        make_record(
+            variant=resolve("avazu", recipe.datasets["avazu"]).digest,
+            seed=trial.seed,
+            backbone_settings=trial.backbone_settings,
+            training=trial.training,
+        )
+    )
+    (note,) = recipe.report.notes
+    chosen = ["AFM", "AutoInt", "DCN", "DeepFM", "FwFM", "MaskNet", "DCNv2"]
+    words = set(re.findall(r"\w+", note))
+    assert [name for name in recipe.backbones if name in words] == chosen
+    assert "best test AUC" in note
+
+    assert call("main13", "--runs-dir", tmp_path, "--format", format) == 0
+    assert note in capsys.readouterr().out
+    assert call("--runs-dir", tmp_path, "--format", format) == 0
+    assert "best test AUC" not in capsys.readouterr().out
 
 
 def test_set_selects_the_jobs_that_run_set_made(

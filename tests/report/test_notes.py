@@ -112,6 +112,23 @@ def test_a_backbone_without_any_record_is_said_once(make_record: MakeRecord) -> 
     assert found == ["Avazu: no record for AFM, NFM"]
 
 
+def test_the_recipes_own_notes_stand_between_the_data_and_the_chance(
+    make_record: MakeRecord,
+) -> None:
+    arms = [Arm(name=name, label=name, plugin=name, settings={}) for name in ("dense", "prime")]
+    facts = {"backbone_settings": {"k": 1}, "seed": 1}
+    trials = [
+        Trial(dataset="avazu", backbone="DNN", arm=arm, training=TrainSpec(), **facts)
+        for arm in arms
+    ]
+    records = pair(make_record, variant="v", plugin_settings={}, notes=("of the data",), **facts)
+    cells = RecipeCells(title="", trials=trials, variants={"avazu": "v"}, notes=["First", "Next"])
+    report = make_report(records, definition=load_definition("main"), cells=cells)
+
+    assert report.notes[:3] == ("Avazu: of the data", "First", "Next")
+    assert report.notes[-1].startswith("If nothing differed")
+
+
 def test_a_mispaired_run_is_named_with_what_differs(full_set: list[RunRecord]) -> None:
     assert "Avazu, DCNv2, PRIME: seed 948432 is not compared: different row order: " in notes_of(
         full_set
