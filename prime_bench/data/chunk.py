@@ -13,9 +13,9 @@ class Chunk:
     """n rows in file order."""
 
     categories: pl.DataFrame
-    """(n, C) columns named as the card's categorical fields, in schema order: pl.String, or one
-    pl.Categorical a field that stays the same in all chunks. A missing value is the empty text;
-    there are no nulls."""
+    """(n, C) columns named as the card's categorical fields, in schema order: pl.UInt64, texts of 8
+    bytes or less as `packed` has them; pl.String; or one pl.Categorical a field that stays the same
+    in all chunks. A missing value is the empty text; there are no nulls."""
     numerics: np.ndarray
     """(n, K) float64, values as written; NaN where missing."""
     labels: np.ndarray

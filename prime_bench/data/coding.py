@@ -1,5 +1,6 @@
 """Values become codes while rows are read: numbers in any order, from which ids are made later."""
 
+import dataclasses
 from typing import Protocol
 
 import numpy as np
@@ -7,9 +8,8 @@ import polars as pl
 
 from prime_bench.data.chunk import Chunk
 from prime_bench.data.numerics import log_buckets
-from prime_bench.data.vocabulary import Vocabulary, by_count, by_value
-
-_MISSING_CODE = 0
+from prime_bench.data.packed import KeyCodes, unpack
+from prime_bench.data.vocabulary import Vocabulary, by_count, by_key, by_value
 
 
 class FieldCodes(Protocol):
@@ -27,23 +27,80 @@ class FieldCodes(Protocol):
 
 
 class TextCodes:
-    """Codes of text values: the physical codes of a polars Categorical that all chunks share."""
+    """Codes of text values.
+
+    Short texts come packed and have the codes of a hash table. The first longer text of a field
+    ends that: from its chunk on a text has the code of a polars Categorical, counted on from the
+    last short one, and a value of both times has two codes, which its vocabulary joins.
+    """
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.n_codes = 0
-        self._dtype: pl.Categorical | None = None
-        # polars keeps a mapping from text to code only as long as a column uses it.
-        self._anchor: pl.Series | None = None
+        self._short = KeyCodes()
+        self._long: _CategoricalCodes | None = None
+
+    @property
+    def n_codes(self) -> int:
+        """Codes handed out so far."""
+        return self._short.n_codes + (self._long.n_codes if self._long is not None else 0)
 
     def encode(self, chunk: Chunk) -> np.ndarray:
         """(n,) int32 codes of the chunk's rows."""
         column = chunk.categories[self.name]
-        if self._dtype is None:
-            given = column.dtype
-            if not isinstance(given, pl.Categorical) or given.categories.is_global():
-                given = pl.Categorical(pl.Categories.random())
-            self._dtype = given
+        packed = column.dtype == pl.UInt64
+        if packed and self._long is None:
+            return self._short.codes(column.to_numpy())
+        if self._long is None:
+            self._long = _CategoricalCodes(column.dtype)
+        return self._long.codes(texts_of(column) if packed else column) + self._short.n_codes
+
+    def vocabulary(self, counts: np.ndarray, *, min_count: int) -> Vocabulary:
+        """Ids by (-count, text)."""
+        if self._long is None:
+            return by_key(self._short.keys, counts, min_count=min_count)
+        twins, joined = self._joined(counts, self._long)
+        ids = by_count(self._long.texts(), joined, min_count=min_count)
+        n_long = len(counts) - len(twins)
+        return dataclasses.replace(ids, ids=np.concatenate([ids.ids[twins], ids.ids[:n_long]]))
+
+    def n_values(self, counts: np.ndarray, *, min_count: int) -> int:
+        """Values, the missing one apart, with `min_count` or more of (n_codes,) counts."""
+        if self._long is None:
+            return int(np.count_nonzero(counts[1:] >= min_count))
+        _, joined = self._joined(counts, self._long)
+        return int(np.count_nonzero((joined >= min_count) & (self._long.texts() != "").to_numpy()))
+
+    def _joined(self, counts: np.ndarray, long: "_CategoricalCodes") -> tuple[np.ndarray, ...]:
+        """The Categorical's code of each short text, and the counts by the Categorical's codes."""
+        n_short = self._short.n_codes
+        twins = long.codes(texts_of(pl.Series(self._short.keys)))
+        joined = np.zeros(long.n_codes, dtype=np.int64)
+        joined[: len(counts) - n_short] = counts[n_short:]
+        joined[twins] += counts[:n_short]
+        return twins, joined
+
+
+def texts_of(packed: pl.Series) -> pl.Series:
+    """Packed texts as pl.String."""
+    keys = packed.to_numpy()
+    texts = np.full(len(keys), "", dtype=object)
+    texts[keys != 0] = unpack(keys[keys != 0]).decode().split("\n")[:-1]
+    return pl.Series(packed.name, texts, dtype=pl.String)
+
+
+class _CategoricalCodes:
+    """The physical codes of a polars Categorical that all chunks share."""
+
+    def __init__(self, given: pl.DataType) -> None:
+        self.n_codes = 0
+        if not isinstance(given, pl.Categorical) or given.categories.is_global():
+            given = pl.Categorical(pl.Categories.random())
+        self._dtype = given
+        # polars keeps a mapping from text to code only as long as a column uses it.
+        self._anchor: pl.Series | None = None
+
+    def codes(self, column: pl.Series) -> np.ndarray:
+        """(n,) int32 codes of texts."""
         if column.dtype != self._dtype:
             column = column.cast(pl.String).cast(self._dtype)
         if len(column) > 0:
@@ -55,15 +112,7 @@ class TextCodes:
     def texts(self) -> pl.Series:
         """The text of each code."""
         codes = pl.Series(np.arange(self.n_codes, dtype=np.uint32))
-        return codes.cat.to(self._dtype or pl.Categorical()).cast(pl.String)
-
-    def vocabulary(self, counts: np.ndarray, *, min_count: int) -> Vocabulary:
-        """Ids by (-count, text)."""
-        return by_count(self.texts(), counts, min_count=min_count)
-
-    def n_values(self, counts: np.ndarray, *, min_count: int) -> int:
-        """Values, the missing one apart, with `min_count` or more of (n_codes,) counts."""
-        return int(np.count_nonzero((counts >= min_count) & (self.texts() != "").to_numpy()))
+        return codes.cat.to(self._dtype).cast(pl.String)
 
 
 class BucketCodes:
@@ -72,32 +121,21 @@ class BucketCodes:
     def __init__(self, column: int, *, zero_is_missing: bool) -> None:
         self._column = column
         self._zero_is_missing = zero_is_missing
-        self._values = [np.nan]
-        self._codes: dict[float, int] = {}
+        self._buckets = KeyCodes()
 
     @property
     def n_codes(self) -> int:
-        """Codes handed out so far, the missing value's included."""
-        return len(self._values)
+        """Codes handed out so far."""
+        return self._buckets.n_codes
 
     def encode(self, chunk: Chunk) -> np.ndarray:
         """(n,) int32 codes of the chunk's rows."""
-        buckets, inverse = np.unique(
-            log_buckets(chunk.numerics[:, self._column]), return_inverse=True
-        )
-        codes = np.array([self._code(bucket) for bucket in buckets.tolist()], dtype=np.int32)
-        return codes[inverse]
-
-    def _code(self, bucket: float) -> int:
-        if np.isnan(bucket):
-            return _MISSING_CODE
-        if bucket not in self._codes:
-            self._codes[bucket] = len(self._values)
-            self._values.append(bucket)
-        return self._codes[bucket]
+        # A missing value is one NaN everywhere, and zero has no sign, so that bits are values.
+        buckets = log_buckets(chunk.numerics[:, self._column]) + 0.0
+        buckets[np.isnan(buckets)] = np.nan
+        return self._buckets.codes(buckets.view(np.uint64))
 
     def vocabulary(self, counts: np.ndarray, *, min_count: int) -> Vocabulary:
         """Ids in order of value."""
-        return by_value(
-            self._values, counts, min_count=min_count, zero_is_missing=self._zero_is_missing
-        )
+        values = self._buckets.keys.view(np.float64).tolist()
+        return by_value(values, counts, min_count=min_count, zero_is_missing=self._zero_is_missing)

@@ -18,6 +18,7 @@ import numpy as np
 
 from prime_bench.base.errors import DataError
 from prime_bench.base.files import sha256_of, write_whole
+from prime_bench.data.ahead import ahead
 from prime_bench.data.card import CardColumn
 from prime_bench.data.chunk import SPLITS, Chunk
 from prime_bench.data.coding import BucketCodes, FieldCodes, TextCodes
@@ -138,7 +139,7 @@ def _spool_rows(
     chunks: Iterable[Chunk], spool: Spool, *, coders: Sequence[FieldCodes], settings: DataSettings
 ) -> _Splits:
     rows_at: Counter[int] = Counter()
-    for chunk in chunks:
+    for chunk in ahead(chunks):
         codes = np.empty((len(coders), len(chunk.labels)), dtype=np.int32)
         for row, coder in zip(codes, coders, strict=True):
             row[:] = coder.encode(chunk)
@@ -248,24 +249,25 @@ class _Writer:
                     name = f"{split}.{kind}.npy"
                     file = ArrayFile(folder / name, dtype=dtype, shape=(n_rows, *width))
                     files[name] = stack.enter_context(contextlib.closing(file))
-            for block in spool.blocks:
-                self._write_block(block, files)
-                done = block.start + block.rows
+            done = 0
+            for split_of, arrays in ahead(map(self._arrays, spool.blocks)):
+                for index, name in enumerate(SPLITS):
+                    chosen = split_of == index
+                    for kind, array in arrays.items():
+                        # Most blocks lie in one split, and need no copy.
+                        rows = array if chosen.all() else array[chosen]
+                        files[f"{name}.{kind}.npy"].append(rows)
+                done += len(split_of)
                 self._on_progress(Progress(stage="writing", done=done, total=spool.rows, rows=done))
             return {name: file.finish() for name, file in files.items()}
 
-    def _write_block(self, block: Block, files: dict[str, ArrayFile]) -> None:
+    def _arrays(self, block: Block) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+        """The split (n,) of each row, and what is written of it."""
         numerics = block.numerics()
         if numerics.dtype == np.float64:
             numerics = self._ranges.scale(numerics)
         arrays = {"ids": self._ids(block), "numerics": numerics, "labels": block.labels()}
-        split = self._splits.of(block)
-        for index, name in enumerate(SPLITS):
-            chosen = split == index
-            for kind, array in arrays.items():
-                # Most blocks lie in one split, and need no copy.
-                rows = array if chosen.all() else array[chosen]
-                files[f"{name}.{kind}.npy"].append(rows)
+        return self._splits.of(block), arrays
 
     def _ids(self, block: Block) -> np.ndarray:
         """(n, C) int32."""

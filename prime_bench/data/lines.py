@@ -3,6 +3,7 @@
 Shapes: n lines of W fields.
 """
 
+import functools
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -10,8 +11,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from prime_bench.base.errors import DataError
+from prime_bench.data.packed import pack
 
-BLOCK_BYTES = 1 << 24
+BLOCK_BYTES = 1 << 21  # few enough for what is made of a block to stay in the cache
 _LONGEST_LINE = 1 << 26
 _LINE_FEED = ord("\n")
 _SEPARATORS = {",": "comma", "\t": "tab", ";": "semicolon", "|": "bar", " ": "space"}
@@ -38,9 +40,28 @@ class Lines:
 
     def starts(self, column: int) -> np.ndarray:
         """(n,) positions of the first byte of a column's fields."""
-        if column > 0:
-            return self.ends[:, column - 1] + 1
-        return np.concatenate([[0], self.ends[:-1, -1] + 1])
+        starts: np.ndarray = self._starts[:, column]
+        return starts
+
+    @functools.cached_property
+    def lengths(self) -> np.ndarray:
+        """(n, W) int64: bytes of each field."""
+        lengths: np.ndarray = self.ends - self._starts
+        return lengths
+
+    @functools.cached_property
+    def packed(self) -> np.ndarray:
+        """(n, W) uint64: the fields as `packed` has them, of longer ones the first 8 bytes."""
+        return pack(self.content, self._starts.ravel(), self.lengths.ravel()).reshape(
+            self.ends.shape
+        )
+
+    @functools.cached_property
+    def _starts(self) -> np.ndarray:
+        """(n, W) int64."""
+        starts = np.zeros(self.ends.size, dtype=np.int64)
+        np.add(self.ends.ravel()[:-1], 1, out=starts[1:])
+        return starts.reshape(self.ends.shape)
 
     def field(self, row: int, column: int) -> str:
         """One field's text."""
@@ -110,12 +131,12 @@ def checked(
     Raises DataError, with file and line, for the first one that is not so.
     """
     text = np.frombuffer(content, dtype=np.uint8)
-    separators = np.flatnonzero((text == ord(separator)) | (text == _LINE_FEED))
+    feeds = text == _LINE_FEED
+    separators = np.flatnonzero((text == ord(separator)) | feeds)
     fits = len(separators) % width == 0
     if fits:
         ends = separators.reshape(-1, width)
-        feeds = text[ends] == _LINE_FEED
-        fits = bool(feeds[:, -1].all()) and not feeds[:, :-1].any()
+        fits = bool(feeds[ends[:, -1]].all()) and np.count_nonzero(feeds) == len(ends)
     if not fits or any(byte in content for byte in (b"\r", b"\0", b'"')) or not _is_utf8(content):
         raise _first_fault(
             content, where=where, first_line=first_line, width=width, separator=separator

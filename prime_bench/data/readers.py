@@ -3,7 +3,7 @@
 Shapes: n rows of a block, C categorical and K numeric fields, W columns of the file.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 import polars as pl
@@ -13,12 +13,14 @@ from prime_bench.data.card import DatasetCard
 from prime_bench.data.chunk import Chunk
 from prime_bench.data.lines import BLOCK_BYTES, Lines, read_lines
 from prime_bench.data.manifest import InputFile
+from prime_bench.data.packed import MOST_BYTES, integers, pack_text
 from prime_bench.data.progress import OnProgress, Progress, silent
 from prime_bench.data.source import SourceFile, open_source
 from prime_bench.data.split import RowHash, split_by_hash
 from prime_bench.settings.dataset import DataSettings, LogSettings
 
-_HOURS = pl.Series([f"{hour:02}" for hour in range(24)])
+_HOURS = np.array([pack_text(f"{hour:02}") for hour in range(24)])
+_LABELS = {pack_text(text): label for text, label in (("0", 0), ("1", 1), ("0.0", 0), ("1.0", 1))}
 _FLOAT32_MAX = float(np.finfo(np.float32).max)
 
 
@@ -87,75 +89,88 @@ class _Parser:
         self._label = next(i for i, column in enumerate(card.columns) if column.role == "label")
         self._hours = [positions[c.name] for c in card.fields if c.role == "hour"]
         self._numeric = [positions[c.name] for c in card.fields if c.role == "numeric"]
-        self._parsed = [
-            i for i, column in enumerate(card.columns) if column.role in ("categorical", "numeric")
-        ]
-        self._categorical = [column.name for column in card.fields if column.role != "numeric"]
+        self._categorical = [positions[c.name] for c in card.fields if c.role != "numeric"]
         # One Categories a field, so that a text has the same code in all blocks of all files.
-        self._types: dict[str, pl.DataType] = {
-            column.name: pl.Categorical(pl.Categories.random())
-            if column.role in ("categorical", "hour")
-            else pl.Float64()
+        self._types: list[pl.DataType] = [
+            pl.Float64() if column.role == "numeric" else pl.Categorical(pl.Categories.random())
             for column in card.columns
-        }
+        ]
         self._log = settings if isinstance(settings, LogSettings) else None
         self._hash = RowHash(self._log.split_seed) if self._log is not None else None
 
     def chunk(self, lines: Lines, source: SourceFile) -> Chunk:
         labels = self._labels(lines, source)
         hours = {position: _hours(lines, source, position) for position in self._hours}
-        frame = pl.read_csv(
-            lines.content,
-            has_header=False,
-            schema={
-                column.name: self._types[column.name]
-                if column.role in ("categorical", "numeric")
-                else pl.String()
-                for column in self._columns
-            },
-            columns=self._parsed,
-            quote_char=None,
-            # Numbers that are none become null and are reported below, with their line.
-            ignore_errors=True,
-        )
-        assert frame.height == len(labels), (frame.height, len(labels))  # noqa: S101
-        numerics = self._numerics(frame, lines, source)
-        for position, keys in hours.items():
-            name = self._columns[position].name
-            text = _HOURS.gather(keys % 100).alias(name).cast(self._types[name])
-            frame = frame.with_columns(text)
+        longest = lines.lengths.max(axis=0)
+        columns: dict[int, np.ndarray | pl.Series | None] = {}
+        for position in self._categorical:
+            if position in hours:
+                columns[position] = _HOURS[hours[position] % 100]
+            else:
+                fits = longest[position] <= MOST_BYTES
+                columns[position] = lines.packed[:, position] if fits else None
+        for position in self._numeric:
+            columns[position] = integers(lines.packed[:, position], lines.lengths[:, position])
+        columns |= self._parsed(lines, [i for i, column in columns.items() if column is None])
         return Chunk(
-            categories=frame.select(pl.col(name).fill_null("") for name in self._categorical),
-            numerics=numerics,
+            categories=pl.DataFrame(
+                [pl.Series(self._columns[i].name, columns[i]) for i in self._categorical]
+            ),
+            numerics=self._numerics(columns, lines, source),
             labels=labels,
             split=self._split(lines, source, hours),
         )
 
+    def _parsed(self, lines: Lines, positions: list[int]) -> dict[int, pl.Series]:
+        """Columns of longer texts, and of numbers that are not whole."""
+        if not positions:
+            return {}
+        frame = pl.read_csv(
+            lines.content,
+            has_header=False,
+            schema={
+                column.name: kind if i in positions else pl.String()
+                for i, (column, kind) in enumerate(zip(self._columns, self._types, strict=True))
+            },
+            columns=sorted(positions),
+            quote_char=None,
+            # Numbers that are none become null and are reported below, with their line.
+            ignore_errors=True,
+        )
+        assert frame.height == len(lines.ends), (frame.height, len(lines.ends))  # noqa: S101
+        parsed = {position: frame[self._columns[position].name] for position in positions}
+        return {
+            i: column if i in self._numeric else column.fill_null("")
+            for i, column in parsed.items()
+        }
+
     def _labels(self, lines: Lines, source: SourceFile) -> np.ndarray:
         """(n,) uint8. A label is `0` or `1`; some tools write `0.0` and `1.0` instead."""
-        text, start, end = lines.text, lines.starts(self._label), lines.ends[:, self._label]
-        length = end - start
-        digit = text[start]
-        good = ((digit == ord("0")) | (digit == ord("1"))) & ((length == 1) | (length == 3))
-        long = np.flatnonzero(length == 3)
-        good[long] &= (text[start[long] + 1] == ord(".")) & (text[start[long] + 2] == ord("0"))
-        if not good.all():
-            self._refuse(lines, source, int(np.argmin(good)), self._label, "expected 0 or 1")
-        labels: np.ndarray = (digit - ord("0")).astype(np.uint8)
+        packed = lines.packed[:, self._label]
+        labels = np.full(len(packed), 255, dtype=np.uint8)
+        for text, label in _LABELS.items():
+            labels[packed == text] = label
+        if (labels > 1).any():
+            self._refuse(lines, source, int(np.argmax(labels > 1)), self._label, "expected 0 or 1")
         return labels
 
-    def _numerics(self, frame: pl.DataFrame, lines: Lines, source: SourceFile) -> np.ndarray:
+    def _numerics(
+        self, columns: Mapping[int, np.ndarray | pl.Series | None], lines: Lines, source: SourceFile
+    ) -> np.ndarray:
         """(n, K) float64, NaN where the field is empty."""
-        numerics = np.empty((frame.height, len(self._numeric)), dtype=np.float64)
+        numerics = np.empty((len(lines.ends), len(self._numeric)), dtype=np.float64)
         bad: list[tuple[int, int]] = []
         for k, position in enumerate(self._numeric):
-            values = frame[self._columns[position].name].to_numpy()
-            empty = lines.starts(position) == lines.ends[:, position]
-            # `raw` stores float32, so what is finite only in float64 is refused as well.
-            faulty = ~empty & ~(np.abs(values) <= _FLOAT32_MAX)
-            if faulty.any():
-                bad.append((int(np.argmax(faulty)), position))
-            numerics[:, k] = values
+            column = columns[position]
+            if isinstance(column, pl.Series):
+                numerics[:, k] = column.to_numpy()
+                # `raw` stores float32, so what is finite only in float64 is refused as well.
+                faulty = ~(np.abs(numerics[:, k]) <= _FLOAT32_MAX)
+                faulty &= lines.lengths[:, position] > 0
+                if faulty.any():
+                    bad.append((int(np.argmax(faulty)), position))
+            else:
+                numerics[:, k] = column
         if bad:
             row, position = min(bad)
             self._refuse(lines, source, row, position, "expected a finite number or nothing")

@@ -3,6 +3,7 @@
 A vocabulary file holds one value a line, UTF-8: line n is the value of id n.
 """
 
+import io
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +12,7 @@ import numpy as np
 import polars as pl
 
 from prime_bench.base.files import sha256_of
+from prime_bench.data.packed import in_text_order, unpack
 
 FOLDER = "vocabulary"
 
@@ -19,15 +21,12 @@ FOLDER = "vocabulary"
 class Vocabulary:
     """The values of one field that own an id."""
 
-    values: pl.Series
-    """(V - 2,) text; position i has id i + 1."""
+    lines: bytes
+    """The values, in order of their ids."""
+    size: int
+    """V: with PAD and out-of-vocabulary."""
     ids: np.ndarray
     """(codes,) int32: the id of each code, out-of-vocabulary for those that own none."""
-
-    @property
-    def size(self) -> int:
-        """V: with PAD and out-of-vocabulary."""
-        return len(self.values) + 2
 
     def write(self, folder: Path, field: str) -> dict[str, str]:
         """Write the field's file below `folder`; its name in the table and its SHA-256."""
@@ -35,10 +34,21 @@ class Vocabulary:
         path = folder / name
         path.parent.mkdir(exist_ok=True)
         with path.open("wb") as file:
-            self.values.to_frame().write_csv(file, include_header=False, quote_style="never")
+            file.write(self.lines)
             file.flush()
             os.fsync(file.fileno())
         return {name: sha256_of(path)}
+
+
+def by_key(keys: np.ndarray, counts: np.ndarray, *, min_count: int) -> Vocabulary:
+    """`by_count` of packed texts: (codes,) uint64, the first of them the empty text."""
+    codes = np.flatnonzero(counts >= min_count)
+    codes = codes[codes > 0]
+    kept = pl.DataFrame(
+        {"code": codes, "count": counts[codes], "text": in_text_order(keys[codes])}
+    ).sort(["count", "text"], descending=[True, False])
+    codes = kept["code"].to_numpy()
+    return _vocabulary(unpack(keys[codes]), codes, n_codes=len(counts))
 
 
 def by_count(texts: pl.Series, counts: np.ndarray, *, min_count: int) -> Vocabulary:
@@ -51,7 +61,9 @@ def by_count(texts: pl.Series, counts: np.ndarray, *, min_count: int) -> Vocabul
         .filter((pl.col("count") >= min_count) & (pl.col("text") != ""))
         .sort(["count", "text"], descending=[True, False])
     )
-    return _vocabulary(kept["text"], kept["code"].to_numpy(), n_codes=len(counts))
+    lines = io.BytesIO()
+    kept.select("text").write_csv(lines, include_header=False, quote_style="never")
+    return _vocabulary(lines.getvalue(), kept["code"].to_numpy(), n_codes=len(counts))
 
 
 def by_value(
@@ -63,12 +75,12 @@ def by_value(
         for code, value in enumerate(values)
         if counts[code] >= min_count and value == value and not (zero_is_missing and value == 0)
     )
-    texts = pl.Series("text", [str(int(value)) for value, _ in kept], dtype=pl.String)
+    lines = "".join(f"{int(value)}\n" for value, _ in kept).encode()
     codes = np.array([code for _, code in kept], dtype=np.int64)
-    return _vocabulary(texts, codes, n_codes=len(counts))
+    return _vocabulary(lines, codes, n_codes=len(counts))
 
 
-def _vocabulary(values: pl.Series, codes: np.ndarray, *, n_codes: int) -> Vocabulary:
-    ids = np.full(n_codes, len(values) + 1, dtype=np.int32)
-    ids[codes] = np.arange(1, len(values) + 1, dtype=np.int32)
-    return Vocabulary(values=values, ids=ids)
+def _vocabulary(lines: bytes, codes: np.ndarray, *, n_codes: int) -> Vocabulary:
+    ids = np.full(n_codes, len(codes) + 1, dtype=np.int32)
+    ids[codes] = np.arange(1, len(codes) + 1, dtype=np.int32)
+    return Vocabulary(lines=lines, size=len(codes) + 2, ids=ids)
