@@ -1,5 +1,7 @@
 """Settings that hold for every test."""
 
+import sys
+
 import pytest
 
 
@@ -14,3 +16,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if "slow" in item.keywords:
             item.add_marker(skip)
+
+
+@pytest.fixture(autouse=True)
+def _seed_torch() -> None:
+    """What a test draws from torch's global generator does not depend on the tests before it."""
+    # Looked up, not imported: layers without torch are tested without it.
+    if "torch" in sys.modules:
+        sys.modules["torch"].manual_seed(0)

@@ -195,15 +195,22 @@ def test_shapes_determinism_and_independence_of_rows(case, plugin):
 
 @pytest.mark.parametrize(("case", "plugin"), ARMS)
 def test_every_parameter_learns(case, plugin):
-    arm = build_arm(job(case, plugin), SCHEMA).arm
-    _train_a_little(arm, n_steps=1)  # u = 0 keeps the gradient of what is before it at exactly 0
-    arm(*rows(64)).square().sum().backward()
-    for name, parameter in arm.named_parameters():
-        assert parameter.grad is not None, name
-        assert bool(parameter.grad.any()), name
-        assert bool(parameter.grad.isfinite().all()), name
-    table = arm.backbone.embedding.table.detach()
-    assert not table[[0, 7, 11]].any(), "PAD rows stay zero"
+    # A unit can be dead for every row: SENET's only one in a start of five, and any behind APG. So
+    # a parameter may have no gradient in some starts, but must have one in some other.
+    learned: set[str] = set()
+    for seed in range(3, 13):
+        arm = build_arm(job(case, plugin, seed=seed), SCHEMA).arm
+        _train_a_little(arm, n_steps=1)  # u = 0 keeps the gradient of what is before it at 0
+        arm(*rows(64)).square().sum().backward()
+        gradients = {name: parameter.grad for name, parameter in arm.named_parameters()}
+        assert [name for name, gradient in gradients.items() if gradient is None] == []
+        assert [name for name, gradient in gradients.items() if not gradient.isfinite().all()] == []
+        table = arm.backbone.embedding.table.detach()
+        assert not table[[0, 7, 11]].any(), "PAD rows stay zero"
+        learned |= {name for name, gradient in gradients.items() if gradient.any()}
+        if learned == set(gradients):
+            break
+    assert learned == set(gradients)
 
 
 @pytest.mark.parametrize("case", BACKBONE_CASES)

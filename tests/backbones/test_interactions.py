@@ -247,7 +247,6 @@ def test_autoint_drops_attention_weights_in_training_alone(schema, rows, p):
 
 @pytest.mark.parametrize("bilinear_type", ["field_all", "field_each", "field_interaction"])
 def test_gradients_of_the_pairs(bilinear_type):
-    torch.manual_seed(0)
     layer = Bilinear(FIELDS, 3, bilinear_type).double()
     x = torch.randn(2, FIELDS, 3, dtype=torch.float64, requires_grad=True)
 
@@ -259,7 +258,6 @@ def test_gradients_of_the_pairs(bilinear_type):
 
 def test_initial_values_that_no_reset_reaches():
     """FuxiCTR's: GDCN's bias uniform; a bilinear's fans from the axes of its 3-D weight."""
-    torch.manual_seed(0)
     bias = torch.cat(list(GatedCrossNet(2000, 3).b.parameters()))
     assert 0 <= bias.min().item() < 0.01
     assert 0.99 < bias.max().item() <= 1

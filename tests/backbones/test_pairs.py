@@ -41,11 +41,6 @@ def embeddings():
     return torch.randn(N, FIELDS, K, dtype=torch.float64, requires_grad=True)
 
 
-@pytest.fixture(autouse=True)
-def _seed():
-    torch.manual_seed(0)
-
-
 def products(e):
     """(B, F, k) -> (B, P, k)."""
     return np.stack([e[:, i] * e[:, j] for i, j in PAIRS], axis=1)
