@@ -15,7 +15,7 @@ help:
 
 demo: $(INSTALLED)
 	$(BIN)/prime-bench prepare synthetic
-	$(BIN)/prime-bench run recipes/quick.toml
+	$(BIN)/prime-bench run recipes/quick.toml --slots 2
 	@echo
 	@$(BIN)/prime-bench report recipes/quick.toml
 

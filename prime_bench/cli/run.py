@@ -1,5 +1,6 @@
 """`prime-bench run`: train every job of a recipe that has no record."""
 
+import os
 from pathlib import Path
 
 import click
@@ -20,6 +21,13 @@ EXIT_SOME_FAILED = 1
     show_default=True,
     help="`cpu`, `cuda` or `cuda:INDEX`; `auto` is cuda where there is one.",
 )
+@click.option(
+    "--slots",
+    type=click.IntRange(min=1),
+    default=1,
+    show_default=True,
+    help="Jobs at once, each in a process of its own; they share the cores.",
+)
 @options.data_dir
 @options.runs_dir
 @click.pass_context
@@ -30,6 +38,7 @@ def run(
     changes: tuple[str, ...],
     dry_run: bool,
     device: str,
+    slots: int,
     data_dir: Path,
     runs_dir: Path,
 ) -> None:
@@ -47,10 +56,11 @@ def run(
     with Progress(made) as progress:
         tally = run_plan(
             made,
-            LocalBackend(),
+            LocalBackend(slots=slots),
             data_dir=data_dir,
             runs=Runs(runs_dir),
             device=device,
+            threads=_threads(slots),
             on_event=progress.event,
             on_outcome=progress.outcome,
         )
@@ -70,3 +80,12 @@ def run(
     if made.prepare_commands:
         click.echo(summary(made), err=True)
     ctx.exit(EXIT_SOME_FAILED if tally.failed else 0)
+
+
+def _threads(slots: int) -> int | None:
+    """Cores a job; None for a job that has the machine to itself, where torch knows best."""
+    if slots == 1:
+        return None
+    # Not every system can say which of the cores this process may use.
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return max(1, (cores or 1) // slots)

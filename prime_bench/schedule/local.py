@@ -1,14 +1,17 @@
-"""The local engine: jobs one after another in a child process, which is replaced when it dies.
+"""The local engine: slots that do one job after another, each in a child process of its own, which
+is replaced when it dies.
 
 The parent never imports torch: a CUDA fault or the out-of-memory killer ends one job, not the run.
 """
 
 import contextlib
 import json
+import queue
 import signal
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from types import TracebackType
@@ -20,34 +23,115 @@ from prime_bench.store.runs import Runs
 
 WORKER = "prime_bench.worker"
 _PATIENCE_S = 10
+_LOOK_AGAIN_S = 0.1
 _LAST_WORDS_BYTES = 2000
 _QUOTED_CHARACTERS = 200
 
 
 class LocalBackend:
-    """One child process that does many jobs, so that imports and tables are paid for once."""
+    """`slots` child processes that do many jobs each: imports and tables are paid for once."""
 
-    def __init__(self, *, command: tuple[str, ...] = (sys.executable, "-m", WORKER)) -> None:
+    def __init__(
+        self, *, slots: int = 1, command: tuple[str, ...] = (sys.executable, "-m", WORKER)
+    ) -> None:
+        self._n_slots = slots
         self._command = command
 
     def run(
         self, requests: Iterable[JobRequest], *, on_event: Callable[[Event], None]
     ) -> Iterator[Outcome]:
-        """Yield each job's outcome as it ends.
+        """Yield each job's outcome as it ends; events come in the caller's thread.
 
         The worker itself claims its job, so a claim lives exactly as long as whoever may write.
         """
+        jobs, news = _Jobs(requests), _News()
         with contextlib.ExitStack() as stack:
-            child: _Child | None = None
-            for request in requests:
-                if child is None or not child.alive:
-                    stack.close()  # the dead child's pipes, which would add up over many deaths
-                    child = stack.enter_context(_Child(self._command))
-                outcome = child.do(request, on_event=on_event)
-                done = Runs(Path(request.runs)).done(request.job.id)
-                if not (done or outcome.error or outcome.skipped):
-                    outcome = Outcome(request=request, error="the worker left no record")
-                yield outcome
+            for _ in range(self._n_slots):
+                stack.enter_context(_Slot(self._command, jobs=jobs, news=news))
+            at_work = self._n_slots
+            while at_work:
+                item = news.get()
+                if item is None:
+                    at_work -= 1
+                elif isinstance(item, Exception):
+                    raise item
+                elif isinstance(item, Outcome):
+                    yield item
+                else:
+                    on_event(item)
+
+
+_News = queue.SimpleQueue["Event | Outcome | Exception | None"]
+"""What the slots tell: events and outcomes of jobs, a fault of ours, None when a slot has ended."""
+
+
+class _Jobs:
+    """The requests, handed out one at a time to whichever slot asks."""
+
+    def __init__(self, requests: Iterable[JobRequest]) -> None:
+        self._requests = iter(requests)
+        self._lock = threading.Lock()
+        self._stopped = False
+
+    def take(self) -> JobRequest | None:
+        """The next request; None when there is none or the run was stopped."""
+        with self._lock:
+            return None if self._stopped else next(self._requests, None)
+
+    def stop(self) -> None:
+        """Hand out no more."""
+        self._stopped = True
+
+
+class _Slot(threading.Thread):
+    """Does jobs in a child process until there is none; a context manager that ends with both."""
+
+    def __init__(self, command: tuple[str, ...], *, jobs: _Jobs, news: _News) -> None:
+        super().__init__(daemon=True)
+        self._command = command
+        self._jobs = jobs
+        self._news = news
+        self._child: _Child | None = None
+
+    def run(self) -> None:
+        """The thread's work."""
+        try:
+            with contextlib.ExitStack() as stack:
+                while (request := self._jobs.take()) is not None:
+                    self._news.put(self._outcome(request, stack))
+        except Exception as error:  # noqa: BLE001  # a bug of ours: the caller's thread raises it
+            self._news.put(error)
+        self._news.put(None)
+
+    def _outcome(self, request: JobRequest, stack: contextlib.ExitStack) -> Outcome:
+        if self._child is None or not self._child.alive:
+            stack.close()  # the dead child's pipes, which would add up over many deaths
+            self._child = stack.enter_context(_Child(self._command))
+        outcome = self._child.do(request, on_event=self._news.put)
+        done = Runs(Path(request.runs)).done(request.job.id)
+        if not (done or outcome.error or outcome.skipped):
+            outcome = Outcome(request=request, error="the worker left no record")
+        return outcome
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Wait for the end; after an error or Ctrl-C, kill the child to come to it."""
+        if kind is not None:
+            self._jobs.stop()
+            while self.is_alive():
+                # The thread may just have started another child: until it sees the stop.
+                if self._child is not None:
+                    self._child.kill()
+                self.join(timeout=_LOOK_AGAIN_S)
+        self.join()
 
 
 class _Child:
@@ -70,6 +154,10 @@ class _Child:
     @property
     def alive(self) -> bool:
         return self._process.poll() is None
+
+    def kill(self) -> None:
+        """End it at once, whatever it does."""
+        self._process.kill()
 
     def do(self, request: JobRequest, *, on_event: Callable[[Event], None]) -> Outcome:
         """Hand over one job and wait for its end."""
@@ -123,9 +211,7 @@ class _Child:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Closing stdin asks the worker to end; one that is in the middle of a job is killed."""
-        if kind is not None:
-            self._process.kill()
+        """Closing stdin asks the worker to end."""
         if self._process.stdin is not None:
             with contextlib.suppress(BrokenPipeError):
                 self._process.stdin.close()

@@ -36,25 +36,29 @@ def run_plan(
     data_dir: Path,
     runs: Runs,
     device: str,
+    threads: int | None = None,
     on_event: Callable[[Event], None],
     on_outcome: Callable[[Outcome], None],
 ) -> Tally:
     """Run every job of the plan that has no record; a failed job does not stop the others.
 
+    `threads` is the number for one operation on the CPU; None leaves it to torch.
     Raises DataError where no job has its data, EnvironmentFault where `runs` cannot be written.
     """
     check_runnable(plan)
     with writing(runs.folder):
         runs.folder.mkdir(parents=True, exist_ok=True)
     tally = Tally()
-    requests = _requests(plan, data_dir=data_dir, runs=runs, device=device)
+    requests = _requests(plan, data_dir=data_dir, runs=runs, device=device, threads=threads)
     for outcome in backend.run(requests, on_event=on_event):
         tally.add(outcome)
         on_outcome(outcome)
     return tally
 
 
-def _requests(plan: Plan, *, data_dir: Path, runs: Runs, device: str) -> Iterator[JobRequest]:
+def _requests(
+    plan: Plan, *, data_dir: Path, runs: Runs, device: str, threads: int | None
+) -> Iterator[JobRequest]:
     for planned in plan.to_run:
         if planned.job is not None:
             yield JobRequest(
@@ -64,4 +68,5 @@ def _requests(plan: Plan, *, data_dir: Path, runs: Runs, device: str) -> Iterato
                 table=str(planned.variant.folder(data_dir)),
                 runs=str(runs.folder),
                 device=device,
+                threads=threads,
             )

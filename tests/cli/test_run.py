@@ -36,6 +36,9 @@ def engine(monkeypatch):
 
     def engine(*errors):
         class Engine:
+            def __init__(self, *, slots):
+                self.slots = slots
+
             def run(self, requests, *, on_event):
                 for request, error in zip(requests, errors, strict=True):
                     event = {"job_id": request.job.id, "epoch": 1}

@@ -189,6 +189,48 @@ def test_an_engine_that_is_closed_between_jobs_ends_its_worker(worker, request_o
     assert _gone(pids[0])
 
 
+def test_slots_share_the_jobs(worker, request_of):
+    numbers = list(range(1, 9))
+    backend = LocalBackend(slots=2, command=worker(**{str(number): "done" for number in numbers}))
+    pids = []
+
+    outcomes = list(
+        backend.run(
+            [request_of(number) for number in numbers],
+            on_event=lambda event: "pid" in event and pids.append(event["pid"]),
+        )
+    )
+
+    assert sorted(outcome.request.job.seed for outcome in outcomes) == numbers
+    assert all(outcome.error is None for outcome in outcomes)
+    assert len(pids) == len(numbers)
+    assert len(set(pids)) <= 2
+    assert all(_gone(pid) for pid in pids)
+
+
+def test_slots_work_at_the_same_time_and_an_interrupt_ends_them_all(worker, request_of):
+    backend = LocalBackend(slots=2, command=worker(**{"1": "endless", "2": "endless"}))
+    pids = set()
+
+    def note(event):
+        pids.update([event["pid"]] if "pid" in event else [])
+        if len(pids) == 2:
+            raise KeyboardInterrupt
+
+    start = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        list(backend.run([request_of(1), request_of(2)], on_event=note))
+    assert time.monotonic() - start < 10, "they were waited for and not killed"
+    assert all(_gone(pid) for pid in pids)
+
+
+def test_a_worker_that_cannot_be_started_at_all_is_an_error(request_of):
+    backend = LocalBackend(slots=2, command=("/nowhere/no-such-command",))
+
+    with pytest.raises(FileNotFoundError):
+        list(backend.run([request_of(1)], on_event=print))
+
+
 PARENT = """
 import json, sys
 from prime_bench.recipe.job import JobRequest
