@@ -139,17 +139,21 @@ class _Child:
 
     def __init__(self, command: tuple[str, ...]) -> None:
         self._stderr: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115
-        self._process = subprocess.Popen(
-            command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._stderr,
-            text=True,
-            encoding="utf-8",
-            errors="replace",
-            # A Ctrl-C in the terminal reaches the parent alone, which then ends the child.
-            start_new_session=True,
-        )
+        try:
+            self._process = subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=self._stderr,
+                text=True,
+                encoding="utf-8",
+                errors="replace",
+                # A Ctrl-C in the terminal reaches the parent alone, which then ends the child.
+                start_new_session=True,
+            )
+        except OSError:
+            self._stderr.close()
+            raise
 
     @property
     def alive(self) -> bool:
