@@ -22,6 +22,12 @@ class FieldCodes(Protocol):
     def encode(self, chunk: Chunk) -> np.ndarray:
         """(n,) int32 codes of the chunk's rows."""
 
+    def is_missing(self, codes: np.ndarray) -> np.ndarray:
+        """(n,) whether a code is that of a missing value."""
+
+    def finish(self) -> None:
+        """No more rows will come: what only they need goes."""
+
     def vocabulary(self, counts: np.ndarray, *, min_count: int) -> Vocabulary:
         """Ids from (n_codes,) counts."""
 
@@ -53,6 +59,17 @@ class TextCodes:
         if self._long is None:
             self._long = _CategoricalCodes(column.dtype)
         return self._long.codes(texts_of(column) if packed else column) + self._short.n_codes
+
+    def is_missing(self, codes: np.ndarray) -> np.ndarray:
+        """(n,) whether a code is that of the empty text."""
+        missing: np.ndarray = codes == 0
+        if self._long is not None:
+            missing |= codes == self._short.n_codes + self._long.missing
+        return missing
+
+    def finish(self) -> None:
+        """No more rows will come: what only they need goes."""
+        self._short.finish()
 
     def vocabulary(self, counts: np.ndarray, *, min_count: int) -> Vocabulary:
         """Ids by (-count, text)."""
@@ -98,6 +115,7 @@ class _CategoricalCodes:
         self._dtype = given
         # polars keeps a mapping from text to code only as long as a column uses it.
         self._anchor: pl.Series | None = None
+        self.missing = int(self.codes(pl.Series([""], dtype=pl.String))[0])
 
     def codes(self, column: pl.Series) -> np.ndarray:
         """(n,) int32 codes of texts."""
@@ -122,6 +140,7 @@ class BucketCodes:
         self._column = column
         self._zero_is_missing = zero_is_missing
         self._buckets = KeyCodes()
+        self._missing = int(self._buckets.codes(_bits(np.array([np.nan])))[0])
 
     @property
     def n_codes(self) -> int:
@@ -130,12 +149,25 @@ class BucketCodes:
 
     def encode(self, chunk: Chunk) -> np.ndarray:
         """(n,) int32 codes of the chunk's rows."""
-        # A missing value is one NaN everywhere, and zero has no sign, so that bits are values.
-        buckets = log_buckets(chunk.numerics[:, self._column]) + 0.0
-        buckets[np.isnan(buckets)] = np.nan
-        return self._buckets.codes(buckets.view(np.uint64))
+        return self._buckets.codes(_bits(log_buckets(chunk.numerics[:, self._column])))
+
+    def is_missing(self, codes: np.ndarray) -> np.ndarray:
+        """(n,) whether a code is that of a missing value."""
+        missing: np.ndarray = codes == self._missing
+        return missing
+
+    def finish(self) -> None:
+        """No more rows will come: what only they need goes."""
+        self._buckets.finish()
 
     def vocabulary(self, counts: np.ndarray, *, min_count: int) -> Vocabulary:
         """Ids in order of value."""
         values = self._buckets.keys.view(np.float64).tolist()
         return by_value(values, counts, min_count=min_count, zero_is_missing=self._zero_is_missing)
+
+
+def _bits(values: np.ndarray) -> np.ndarray:
+    """(n,) uint64 that are equal where the float64 `values` (n,) are, and where both are NaN."""
+    values = values + 0.0  # no minus zero
+    values[np.isnan(values)] = np.nan
+    return values.view(np.uint64)

@@ -9,7 +9,7 @@ Shapes: n rows of a block, C categorical fields, K numeric fields, V values of a
 
 import contextlib
 import json
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,10 +32,8 @@ from prime_bench.data.vocabulary import Vocabulary
 from prime_bench.settings.dataset import DataSettings, LogSettings
 
 _TRAIN = 0
-_COUNTED_ROWS = (
-    1 << 20
-)  # rows counted at once: a counter as long as the vocabulary is added up that rarely
-_TURNED_ROWS = 1 << 13  # rows whose columns are turned into rows at once, few enough for the cache
+# Rows counted at once: a counter as long as the vocabulary is added up that rarely.
+_COUNTED_ROWS = 1 << 19
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,6 +45,8 @@ class Encoded:
     positives: SplitCounts
     train_values: dict[str, int]
     """Of each text field: values with `train_values_min_count` training rows or more."""
+    missing: dict[str, SplitCounts]
+    """Of each field: rows without a value."""
     outputs: dict[str, str]
     """SHA-256 of each file, by its name in the folder."""
 
@@ -75,6 +75,8 @@ def encode(
     )
     with contextlib.closing(spool):
         splits = _spool_rows(chunks, spool, coders=list(coders.values()), settings=settings)
+        for coder in coders.values():
+            coder.finish()
         counted = _count(spool, splits, list(coders.values()), on_progress)
         vocabularies = {
             name: coder.vocabulary(counted.of_scope(i, settings), min_count=settings.min_count)
@@ -98,6 +100,12 @@ def encode(
         rows=_split_counts(counted.rows),
         positives=_split_counts(counted.positives),
         train_values=train_values,
+        missing={
+            name: _split_counts(counts)
+            for name, counts in zip(
+                [*coders, *(column.name for column in numeric)], splits.missing.T, strict=True
+            )
+        },
         outputs=dict(sorted(outputs.items())),
     )
 
@@ -119,19 +127,30 @@ def _coders(fields: Sequence[CardColumn], settings: DataSettings) -> dict[str, F
 class _Splits:
     """The split of each row of the spool, once all rows are there."""
 
-    def __init__(self, rows_at: Counter[int], settings: DataSettings) -> None:
-        self._split_at: dict[int, int] = {}
+    missing: np.ndarray
+    """(3, C + K) int64 rows without a value, of the coded fields and then of the numeric ones."""
+
+    def __init__(
+        self,
+        rows_at: Counter[int],
+        missing_at: dict[int, np.ndarray],
+        settings: DataSettings,
+        *,
+        n_fields: int,
+    ) -> None:
         if isinstance(settings, LogSettings) and settings.split == "time":
-            self._split_at = split_by_time(rows_at, settings.split_fractions)
-        self._times = np.array(sorted(self._split_at), dtype=np.int64)
-        self._split = np.array([self._split_at[time] for time in sorted(self._split_at)], np.uint8)
+            split_at = split_by_time(rows_at, settings.split_fractions)
+        else:
+            split_at = {split: split for split in range(len(SPLITS))}
+        self._keys = np.array(sorted(split_at), dtype=np.int64)
+        self._split = np.array([split_at[key] for key in sorted(split_at)], dtype=np.uint8)
+        self.missing = np.zeros((len(SPLITS), n_fields), dtype=np.int64)
+        for key, counts in missing_at.items():
+            self.missing[split_at[key]] += counts
 
     def of(self, block: Block) -> np.ndarray:
         """(n,) uint8, index into SPLITS."""
-        keys = block.split()
-        if not self._split_at:
-            return keys.astype(np.uint8)
-        split: np.ndarray = self._split[np.searchsorted(self._times, keys)]
+        split: np.ndarray = self._split[np.searchsorted(self._keys, block.split())]
         return split
 
 
@@ -139,26 +158,33 @@ def _spool_rows(
     chunks: Iterable[Chunk], spool: Spool, *, coders: Sequence[FieldCodes], settings: DataSettings
 ) -> _Splits:
     rows_at: Counter[int] = Counter()
+    n_fields = len(coders) + spool.n_numerics
+    missing_at: dict[int, np.ndarray] = defaultdict(lambda: np.zeros(n_fields, dtype=np.int64))
     for chunk in ahead(chunks):
-        codes = np.empty((len(coders), len(chunk.labels)), dtype=np.int32)
-        for row, coder in zip(codes, coders, strict=True):
-            row[:] = coder.encode(chunk)
+        n_rows = len(chunk.labels)
+        codes = np.empty((len(coders), n_rows), dtype=np.int32)
+        missing = np.empty((n_fields, n_rows), dtype=bool)
+        for field, coder in enumerate(coders):
+            codes[field] = coder.encode(chunk)
+            missing[field] = coder.is_missing(codes[field])
+        numerics = np.empty((n_rows, 0), dtype=spool.numeric_dtype)
         if spool.n_numerics:
             numerics = spooled(chunk.numerics, settings.numeric)
-        else:
-            numerics = np.empty((len(chunk.labels), 0), dtype=spool.numeric_dtype)
+            missing[len(coders) :] = np.isnan(chunk.numerics).T
         spool.append(codes=codes, numerics=numerics, labels=chunk.labels, split=chunk.split)
-        if chunk.split.dtype == np.int64:
-            times, counts = np.unique(chunk.split, return_counts=True)
-            rows_at.update(dict(zip(times.tolist(), counts.tolist(), strict=True)))
+        keys, counts = np.unique(chunk.split, return_counts=True)
+        for key, count in zip(keys.tolist(), counts.tolist(), strict=True):
+            rows_at[key] += count
+            own = missing if count == n_rows else missing[:, chunk.split == key]
+            missing_at[key] += np.count_nonzero(own, axis=1)
     spool.finish()
-    return _Splits(rows_at, settings)
+    return _Splits(rows_at, missing_at, settings, n_fields=n_fields)
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Counted:
     codes: list[np.ndarray]
-    """A (2, V) int64 array a coded field: rows of each code in training, and elsewhere."""
+    """A (2, V) uint32 array a coded field: rows of each code in training, and elsewhere."""
     rows: np.ndarray
     """(3,) int64 rows of each split."""
     positives: np.ndarray
@@ -176,22 +202,24 @@ class _Counted:
 def _count(
     spool: Spool, splits: _Splits, coders: Sequence[FieldCodes], on_progress: OnProgress
 ) -> _Counted:
-    codes = [np.zeros((2, coder.n_codes), dtype=np.int64) for coder in coders]
+    counts = [np.zeros((2, coder.n_codes), dtype=np.uint32) for coder in coders]
     rows = np.zeros(len(SPLITS), dtype=np.int64)
     positives = np.zeros(len(SPLITS), dtype=np.int64)
     ranges = Ranges.empty(spool.n_numerics)
     for group in spool.groups(_COUNTED_ROWS):
         split = np.concatenate([splits.of(block) for block in group])
         labels = np.concatenate([block.labels() for block in group])
+        columns = [block.codes() for block in group]
         train = split == _TRAIN
         rows += np.bincount(split, minlength=len(SPLITS))
         positives += np.bincount(split[labels == 1], minlength=len(SPLITS))
-        for field, count in enumerate(codes):
-            values = np.concatenate([block.codes(field) for block in group])
+        for field, count in enumerate(counts):
+            values = np.concatenate([codes[field] for codes in columns])
             for part, mask in enumerate((train, ~train)):
                 chosen = values if mask.all() else values[mask]
                 if len(chosen):
-                    count[part] += np.bincount(chosen, minlength=count.shape[1])
+                    found = np.bincount(chosen)
+                    count[part, : len(found)] += found.astype(np.uint32)
         if spool.numeric_dtype == np.float64:
             ranges.see(np.concatenate([block.numerics() for block in group])[train])
         done = int(rows.sum())
@@ -202,7 +230,7 @@ def _count(
             f"the split leaves no row for {' and '.join(empty)} ({spool.rows} rows in all)",
             hint="give more rows, or other fractions",
         )
-    return _Counted(codes=codes, rows=rows, positives=positives, ranges=ranges)
+    return _Counted(codes=counts, rows=rows, positives=positives, ranges=ranges)
 
 
 def _schema(fields: Sequence[CardColumn], vocabularies: dict[str, Vocabulary]) -> Schema:
@@ -271,12 +299,11 @@ class _Writer:
 
     def _ids(self, block: Block) -> np.ndarray:
         """(n, C) int32."""
-        columns = [block.codes(field) for field in range(len(self._vocabularies))]
-        ids = np.empty((block.rows, len(columns)), dtype=np.int32)
-        for start in range(0, block.rows, _TURNED_ROWS):
-            part = slice(start, start + _TURNED_ROWS)
-            for field, vocabulary in enumerate(self._vocabularies):
-                ids[part, field] = vocabulary.ids[columns[field][part]]
+        ids = np.empty((block.rows, len(self._vocabularies)), dtype=np.int32)
+        for field, (codes, vocabulary) in enumerate(
+            zip(block.codes(), self._vocabularies, strict=True)
+        ):
+            ids[:, field] = vocabulary.ids[codes]
         return ids
 
 

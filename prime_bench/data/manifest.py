@@ -81,6 +81,8 @@ class Manifest(Settings):
     """SHA-256 of each file of the table but this one."""
     versions: dict[str, str]
     """Packages that wrote it."""
+    missing: dict[str, SplitCounts] | None = None
+    """Of each field: rows without a value; None where a former version did not count them."""
     best: dict[Literal["train", "valid", "test"], BestPossible] | None = None
     """Only for generated data."""
 

@@ -17,7 +17,7 @@ _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)  # 2^64 over the golden ratio: neigh
 
 def pack(content: bytes, starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
     """(n,) uint64 of the texts at `starts` (n,) of `lengths` (n,); of longer ones the first 8."""
-    words = np.ndarray((len(content),), dtype="<u8", buffer=content + bytes(8), strides=(1,))
+    words = np.ndarray((len(content) + 1,), dtype="<u8", buffer=content + bytes(8), strides=(1,))
     packed: np.ndarray = words[starts]
     packed &= _MASKS.take(lengths, mode="clip")
     return packed
@@ -32,7 +32,8 @@ def unpack(packed: np.ndarray) -> bytes:
     """(n,) texts, none of them empty, as lines."""
     lines = np.full((len(packed), MOST_BYTES + 1), ord("\n"), dtype=np.uint8)
     lines[:, :MOST_BYTES] = packed.astype("<u8")[:, None].view(np.uint8)
-    return lines[lines != 0].tobytes()
+    content: bytes = lines[lines != 0].tobytes()
+    return content
 
 
 def in_text_order(packed: np.ndarray) -> np.ndarray:
@@ -91,16 +92,21 @@ class KeyCodes:
             found[unknown] = self._find(keys[unknown])
         return found
 
+    def finish(self) -> None:
+        """No more keys will come; the table goes, and the keys stay."""
+        self._slots = np.zeros(0, dtype=np.int32)
+
     def _home(self, keys: np.ndarray) -> np.ndarray:
         """(n,) int64: the slot where the search for a key begins."""
         bits = len(self._slots).bit_length() - 1
-        home: np.ndarray = (keys * _MULTIPLIER) >> np.uint64(64 - bits)
+        home: np.ndarray = np.multiply(keys, _MULTIPLIER)
+        home >>= np.uint64(64 - bits)
         return home.view(np.int64)
 
     def _find(self, keys: np.ndarray) -> np.ndarray:
         """(n,) int32 codes; 0 for key 0 and for unknown keys."""
         slots = self._home(keys)
-        codes = self._slots[slots]
+        codes: np.ndarray = self._slots[slots]
         others = np.flatnonzero(self._keys[codes] != keys)
         others = others[codes[others] != 0]
         while len(others):
@@ -118,7 +124,7 @@ class KeyCodes:
             self._keys = grown
         self._keys[first : self.n_codes] = keys
         size = len(self._slots)
-        while 3 * self.n_codes > 2 * size:
+        while 2 * self.n_codes > size:
             size *= 2
         if size > len(self._slots):
             self._slots = np.zeros(size, dtype=np.int32)

@@ -217,6 +217,7 @@ def _manifest(
                 "python": platform.python_version(),
                 **{name: importlib.metadata.version(name) for name in _WRITERS},
             },
+            "missing": encoded.missing,
             "best": best,
         }
     )

@@ -13,18 +13,18 @@ from numpy.lib import format as npy
 
 @dataclass(frozen=True, kw_only=True)
 class Block:
-    """n rows of the spool, column by column."""
+    """n rows of the spool."""
 
     spool: "Spool"
     start: int
     """Rows before it."""
     rows: int
 
-    def codes(self, column: int) -> np.ndarray:
-        """(n,) int32 codes of one categorical column."""
-        spool = self.spool
-        first = self.start * spool.n_codes + column * self.rows
-        return spool.load("codes", np.int32, first=first, count=self.rows)
+    def codes(self) -> np.ndarray:
+        """(C, n) int32."""
+        width = self.spool.n_codes
+        flat = self.spool.load("codes", np.int32, first=self.start * width, count=self.rows * width)
+        return flat.reshape(width, self.rows)
 
     def numerics(self) -> np.ndarray:
         """(n, K) float32 or float64."""

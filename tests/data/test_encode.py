@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from prime_bench.base.errors import DataError
 from prime_bench.data.card import CardColumn
 from prime_bench.data.encode import encode
+from prime_bench.data.packed import pack_text
 from prime_bench.data.schema import Schema
 from prime_bench.settings.dataset import DataSettings, LogSettings
 
@@ -100,6 +101,8 @@ def test_ids_are_the_oracles(chunks_of_rows, rows, scope, min_count, size):
             assert found.tolist() == [id_of.get(value, size_ - 1) for value in values]
             known = [value for value in values if value in id_of]
             assert [expected[i - 1] for i in found if i < size_ - 1] == known
+        missing = [sum(row[column] == "" for row in rows if row[2] == i) for i in range(3)]
+        assert list(encoded.missing[field].plain().values()) == missing
         in_train = Counter(row[column] for row in rows if row[2] == 0 and row[column])
         assert encoded.train_values[field] == len(in_train)
     for index, split in enumerate(SPLITS):
@@ -168,7 +171,18 @@ TYPES = {
     "global Categories": lambda _: pl.Categorical(),
     "changing Categories": lambda i: pl.Categorical(CATEGORIES[i % 2]),
     "mixed": lambda i: pl.Categorical(CATEGORIES[0]) if i % 2 else pl.String(),
+    "packed": lambda _: pl.UInt64(),
+    "packed, then text": lambda i: pl.UInt64() if i < 4 else pl.Categorical(CATEGORIES[1]),
+    "text, then packed": lambda i: pl.String() if i < 4 else pl.UInt64(),
+    "packed, text, packed": lambda i: pl.String() if i in (3, 4) else pl.UInt64(),
 }
+
+
+def typed(column, dtype):
+    """The texts of `column` as a chunk may have them."""
+    if dtype != pl.UInt64:
+        return column.cast(dtype)
+    return pl.Series(column.name, [pack_text(text) for text in column], dtype=pl.UInt64)
 
 
 @pytest.mark.parametrize("kind", TYPES)
@@ -177,15 +191,21 @@ def test_the_type_of_a_column_does_not_matter(tmp_path, chunks_of, tree, kind):
     for name, type_of in (("plain", TYPES["text"]), ("typed", TYPES[kind])):
         folder = tmp_path / name
         folder.mkdir()
-        values = [f"v{i * i % 17}" for i in range(60)]
+        values = [f"v{i * i % 17}é" if i % 5 else "" for i in range(60)]
         chunks = chunks_of({"a": values, "b": values[::-1]}, split=[0, 1, 2] * 20, size=7)
         for i, chunk in enumerate(chunks):
-            object.__setattr__(chunk, "categories", chunk.categories.cast(type_of(i)))
+            columns = [typed(column, type_of(i)) for column in chunk.categories]
+            object.__setattr__(chunk, "categories", pl.DataFrame(columns))
         encoded = encode(
-            iter(chunks), fields=text_fields("a", "b"), settings=DataSettings(), folder=folder
+            iter(chunks),
+            fields=text_fields("a", "b"),
+            settings=DataSettings(min_count=3),
+            folder=folder,
+            train_values_min_count=2,
         )
         assert encoded.outputs == tree(folder)
-        found.append(encoded.outputs)
+        assert encoded.missing["a"].plain() == {"train": 4, "valid": 4, "test": 4}
+        found.append((encoded.outputs, encoded.train_values, encoded.missing))
     assert found[0] == found[1]
 
 
@@ -196,9 +216,8 @@ def test_neither_blocks_nor_groups_matter(tmp_path, chunks_of, monkeypatch, rule
     numerics = np.where(random.random((500, 2)) < 0.2, np.nan, random.lognormal(2, 2, (500, 2)))
     values = [f"v{i}" for i in random.zipf(1.5, 500) % 40]
     found = []
-    for size, group, turned in ((500, 1 << 20, 1 << 13), (1, 1, 3), (37, 100, 10)):
+    for size, group in ((500, 1 << 20), (1, 1), (37, 100)):
         monkeypatch.setattr("prime_bench.data.encode._COUNTED_ROWS", group)
-        monkeypatch.setattr("prime_bench.data.encode._TURNED_ROWS", turned)
         folder = tmp_path / str(size)
         folder.mkdir()
         encoded = encode(
