@@ -1,0 +1,191 @@
+"""`prepare` against FuxiCTR 2.3.10's `build_dataset` on the same files: time, memory, equal ids.
+
+    python benchmarks/prepare.py --work /tmp/bench --rows 2800000
+    python benchmarks/prepare.py --work /tmp/bench --rows 20000000 --shapes avazu --without-fuxictr
+
+Makes synthetic files of Avazu_x1's shape (22 columns of integers, minimum count 1) and of
+Criteo_x4's (13 numbers in buckets, 26 hex columns, minimum count 10), ids from training rows, below
+WORK. FuxiCTR needs an environment of its own, with polars below 2: `--fuxictr-python` names its
+interpreter, else it is made in WORK. Both sides read csv and write ids; ours takes MD5 and SHA-256
+of what it reads, and the SHA-256 of what it writes, as well. Runs alternate; seconds are the median
+of a side's runs, from after the imports to the end of the work; memory is the largest sum of
+proportional set sizes over a run's processes.
+"""
+
+import argparse
+import json
+import os
+import platform
+import shutil
+import statistics
+import subprocess
+import sys
+import time
+import venv
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+from tabulate import tabulate
+
+from prime_bench.data.synthetic_raw import write_raw
+from prime_bench.data.table import PreparedTable
+from prime_bench.settings.dataset import SyntheticSettings
+
+FUXICTR = ["fuxictr==2.3.10", "polars<2", "pydantic", "torch"]
+SETTINGS: dict[str, dict[str, Any]] = {
+    "avazu": {"vocabulary": "train", "min_count": 1},
+    "criteo": {"vocabulary": "train", "min_count": 10, "numeric": "log_bucket"},
+}
+SAMPLED_EVERY_S = 0.2
+# Run as a child, so that nothing of the parent counts; the last line is what is measured.
+OURS = """
+import json, sys, time
+from pathlib import Path
+from prime_bench.data.prepare import prepare
+from prime_bench.data.variant import resolve
+spec = json.loads(sys.argv[1])
+start = time.perf_counter()
+prepare(
+    resolve(spec["shape"], spec["settings"]),
+    data_dir=Path(spec["target"]),
+    source=Path(spec["source"]),
+    allow_unverified=True,
+)
+print(time.perf_counter() - start)
+"""
+
+
+def main() -> None:
+    """Print a row of the table for each shape and number of rows."""
+    parser = argparse.ArgumentParser(description="prepare against FuxiCTR's build_dataset.")
+    parser.add_argument("--work", type=Path, required=True, help="folder for everything")
+    parser.add_argument("--rows", default="1300000,2800000", help="of all splits, with commas")
+    parser.add_argument("--shapes", default="avazu,criteo", help="with commas")
+    parser.add_argument("--repeat", type=int, default=1, help="runs of each side")
+    parser.add_argument("--fuxictr-python", type=Path, help="of an environment with FuxiCTR")
+    parser.add_argument("--without-fuxictr", action="store_true", help="ours alone")
+    options = parser.parse_args()
+    options.work.mkdir(parents=True, exist_ok=True)
+    python = None if options.without_fuxictr else options.fuxictr_python or make(options.work)
+    rows = [
+        compare(shape, int(n_rows), options.work, python, repeat=options.repeat)
+        for shape in options.shapes.split(",")
+        for n_rows in options.rows.split(",")
+    ]
+    print(f"{os.cpu_count()} cores, Python {platform.python_version()}, polars {pl.__version__}")
+    print(tabulate(rows, headers="keys", floatfmt=",.2f", intfmt=","))
+
+
+def make(work: Path) -> Path:
+    """The interpreter of a new environment with FuxiCTR."""
+    python = work / "fuxictr" / "bin" / "python"
+    if not python.exists():
+        venv.create(work / "fuxictr", with_pip=True)
+        subprocess.run([python, "-m", "pip", "install", "--quiet", *FUXICTR], check=True)
+    return python
+
+
+def compare(
+    shape: str, n_rows: int, work: Path, python: Path | None, *, repeat: int
+) -> dict[str, Any]:
+    """Both sides on new files, which go afterwards."""
+    folder = work / f"{shape}-{n_rows}"
+    shutil.rmtree(folder, ignore_errors=True)
+    write_raw(SyntheticSettings(shape=shape, rows=n_rows), folder / "raw", raw_format=shape)
+    raw_bytes = sum(path.stat().st_size for path in (folder / "raw").iterdir())
+    runs: dict[str, list[tuple[float, int]]] = {"ours": [], "fuxictr": []}
+    settings = SETTINGS[shape]
+    spec = {"shape": shape, "source": str(folder / "raw"), "settings": settings}
+    for _ in range(repeat):
+        for side in ("ours", "fuxictr") if python else ("ours",):
+            target = folder / side
+            shutil.rmtree(target, ignore_errors=True)
+            spec |= {"target": str(target), "min_count": settings["min_count"]}
+            script = ["-c", OURS]
+            if side == "fuxictr":
+                script = [str(Path(__file__).with_name("fuxictr_build.py"))]
+            own = sys.executable if side == "ours" else str(python)
+            log = folder / f"{side}.log"
+            runs[side].append(measured([own, *script, json.dumps(spec)], log))
+    ours_s, fuxictr_s = (
+        statistics.median(seconds for seconds, _ in done) if done else float("nan")
+        for done in runs.values()
+    )
+    found = {
+        "shape": shape,
+        "rows": n_rows,
+        "GB": raw_bytes / 1e9,
+        "ours s": ours_s,
+        "rows/s": round(n_rows / ours_s),
+        "ours GB": max(peak for _, peak in runs["ours"]) / 1e9,
+    }
+    if python:
+        found |= {
+            "FuxiCTR s": fuxictr_s,
+            "FuxiCTR GB": max(peak for _, peak in runs["fuxictr"]) / 1e9,
+            "FuxiCTR / ours": fuxictr_s / ours_s,
+            "ids": "equal" if equal(folder) else "DIFFERENT",
+        }
+    shutil.rmtree(folder)
+    return found
+
+
+def measured(command: list[str], log: Path) -> tuple[float, int]:
+    """The seconds that a child prints, and the peak memory of it and its own children."""
+    peak = 0
+    with (
+        log.open("w") as output,
+        subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT) as child,
+    ):
+        while child.poll() is None:
+            peak = max(peak, sum(set_size_bytes(pid) for pid in family(child.pid)))
+            time.sleep(SAMPLED_EVERY_S)
+    last = log.read_text().strip().split("\n")[-1]
+    if child.returncode:
+        raise SystemExit(f"{log}: {last}")
+    return float(last), peak
+
+
+def family(pid: int) -> Iterator[int]:
+    """A process and all that descend from it."""
+    yield pid
+    for task in Path(f"/proc/{pid}/task").glob("*/children"):
+        try:
+            children = task.read_text().split()
+        except OSError:  # it has ended
+            continue
+        for child in children:
+            yield from family(int(child))
+
+
+def set_size_bytes(pid: int) -> int:
+    """Proportional set size; 0 when the process has ended."""
+    try:
+        lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+    except OSError:
+        return 0
+    return 1024 * sum(int(line.split()[1]) for line in lines if line.startswith("Pss:"))
+
+
+def equal(folder: Path) -> bool:
+    """Whether labels and ids of all rows are the same on both sides."""
+    (path,) = (folder / "ours").iterdir()
+    table = PreparedTable.open(path)
+    for split in ("train", "valid", "test"):
+        theirs, ours = folder / "fuxictr" / f"{split}.parquet", table.split(split)
+        (label,) = set(pl.read_parquet_schema(theirs)) - {f.name for f in table.schema.fields}
+        columns = {label: ours.labels}
+        columns |= {f.name: ours.ids[:, i] for i, f in enumerate(table.schema.categorical)}
+        for name, column in columns.items():
+            found = pl.read_parquet(theirs, columns=[name])[name].to_numpy()
+            if not np.array_equal(found, column):
+                print(f"{split}: {name} differs in {np.mean(found != column):.2%} of the rows")
+                return False
+    return True
+
+
+if __name__ == "__main__":
+    main()
