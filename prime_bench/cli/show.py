@@ -61,6 +61,41 @@ def backbone(name: str, data: str | None, data_dir: Path, as_json: bool) -> None
         _print(content)
 
 
+@show.command()
+@click.argument("table", metavar="TABLE")
+@click.option(
+    "--html",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Write one page with pictures instead of printing.",
+)
+@options.data_dir
+@options.as_json
+def dataset(table: str, html: Path | None, data_dir: Path, as_json: bool) -> None:
+    """Show what a prepared table holds: TABLE is its folder or the name of a data set.
+
+    Rows and click rates of its splits, ids of its fields, values without an id, missing values, and
+    the memory that each backbone needs under its default settings. Of a data set's name all tables
+    in the data folder are shown.
+    """
+    import json
+
+    from prime_bench.base.errors import UsageError
+    from prime_bench.base.files import write_whole
+    from prime_bench.cli import show_dataset
+
+    if html is not None and as_json:
+        raise UsageError("--html and --json: one of them")
+    tables = [show_dataset.facts(folder) for folder in _folders(table, data_dir=data_dir)]
+    if html is not None:
+        write_whole(html, show_dataset.page(tables))
+        click.echo(html)
+    elif as_json:
+        click.echo(json.dumps({"schema": SHOW_SCHEMA, "tables": tables}, indent=1))
+    else:
+        click.echo("\n\n\n".join(map(show_dataset.text, tables)))
+
+
 def _keys(settings: "BackboneSettings") -> list[dict[str, Any]]:
     from typing import Literal, get_args, get_origin
 

@@ -1,0 +1,149 @@
+"""What `show dataset` prints of a prepared table: JSON, text, or a page with pictures."""
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+_BYTES_A_PARAMETER = 4 * (1 + 2)
+"""A float32 weight and the two moments that Adam keeps of it."""
+_EVALUATED = ("valid", "test")
+_FIELD_HEADER = [
+    *("field", "meaning", "ids", "oov valid", "oov test", "untrained valid", "untrained test"),
+    *("missing train", "missing valid", "missing test"),
+]
+
+
+def facts(folder: Path) -> dict[str, Any]:
+    """Everything about the table in `folder`, as JSON values."""
+    from prime_bench.catalog import BACKBONES
+    from prime_bench.data.describe import describe
+    from prime_bench.data.table import PreparedTable
+
+    table = PreparedTable.open(folder)
+    manifest, shape = table.manifest, table.schema.shape
+    backbones = []
+    for name, entry in sorted(BACKBONES.items()):
+        parameters = entry.settings().parameters(shape)
+        size = {"parameters": parameters, "bytes": parameters * _BYTES_A_PARAMETER}
+        backbones.append({"name": name} | size)
+    return {
+        "path": str(folder),
+        "dataset": manifest.dataset,
+        "fingerprint": manifest.fingerprint,
+        "verified": manifest.verified,
+        "settings": manifest.settings,
+        "notes": manifest.notes,
+        "vocabulary_total": manifest.vocabulary_total,
+        **dataclasses.asdict(describe(table)),
+        "backbones": backbones,
+    }
+
+
+def text(table: Mapping[str, Any]) -> str:
+    """For people."""
+    from tabulate import tabulate
+
+    def grid(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+        right = ["left", *["right"] * (len(header) - 1)]
+        return tabulate(
+            rows, headers=header, tablefmt="plain", disable_numparse=True, colalign=right
+        )
+
+    splits = [
+        [
+            name,
+            f"{split['rows']:,}",
+            f"{split['positives']:,}",
+            percent(split["click_rate"]),
+            "" if name == "train" else drift(split),
+        ]
+        for name, split in table["splits"].items()
+    ]
+    fields = [
+        [
+            field["name"],
+            field["semantic"] or "",
+            "numeric" if field["kind"] == "numeric" else f"{field['vocabulary_size']:,}",
+            *(share(field["out_of_vocabulary"], split) for split in _EVALUATED),
+            *(share(field["untrained"], split) for split in _EVALUATED),
+            *(share(field["missing"], split) for split in ("train", *_EVALUATED)),
+        ]
+        for field in table["fields"]
+    ]
+    backbones = [
+        [row["name"], f"{row['parameters']:,}", f"{row['bytes'] / 1e6:,.0f} MB"]
+        for row in table["backbones"]
+    ]
+    return "\n\n".join(
+        [
+            f"{table['dataset']}: {table['path']}\n"
+            f"fingerprint {table['fingerprint'][:12]}, "
+            f"{'verified' if table['verified'] else 'unverified'}, "
+            f"{table['vocabulary_total']:,} ids",
+            grid(["split", "rows", "positives", "click rate", "against training"], splits),
+            grid(_FIELD_HEADER, fields),
+            "oov: rows whose value has no id of its own (rare, new, or missing). untrained: rows"
+            " whose id no training row has.",
+            grid(["backbone", "parameters", "weights and Adam"], backbones),
+            *(f"note: {note}" for note in table["notes"]),
+        ]
+    )
+
+
+def page(tables: Sequence[Mapping[str, Any]]) -> str:
+    """One HTML page that needs no other file."""
+    import jinja2
+
+    from prime_bench.base.bundled import bundled_folder
+
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(bundled_folder("reports") / "templates"),
+        undefined=jinja2.StrictUndefined,
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {"percent": percent, "drift": drift, "log10": math.log10}
+    template = environment.get_template("dataset.html.j2")
+    return template.render(tables=tables, curves=[_curve(table) for table in tables])
+
+
+def percent(value: float) -> str:
+    """`0.175` as `17.50 %`."""
+    return f"{100 * value:.2f} %"
+
+
+def drift(split: Mapping[str, Any]) -> str:
+    """The difference from training in percentage points and in standard errors."""
+    points = f"{100 * split['difference']:+.2f} points"
+    error = split["standard_error"]
+    return f"{points} ({split['difference'] / error:+.1f} standard errors)" if error else points
+
+
+def share(shares: Mapping[str, float] | None, split: str) -> str:
+    """One split's share, empty where there is none."""
+    return "" if shares is None else percent(shares[split])
+
+
+def _curve(table: Mapping[str, Any]) -> dict[str, Any]:
+    """Click rates in file order as points of polylines in a box of 1000 x 200."""
+    splits = table["splits"]
+    total = sum(split["rows"] for split in splits.values())
+    highest = max(rate for split in splits.values() for rate in split["click_rates"]) or 1.0
+    lines, before = [], 0
+    for name, split in splits.items():
+        rates = split["click_rates"]
+        points = [
+            (
+                1000 * (before + split["rows"] * (i + 0.5) / len(rates)) / total,
+                200 * (1 - rate / highest),
+            )
+            for i, rate in enumerate(rates)
+        ]
+        line = {"name": name, "points": " ".join(f"{x:.1f},{y:.1f}" for x, y in points)}
+        line |= {"start": 1000 * before / total, "click_rate": split["click_rate"]}
+        before += split["rows"]
+        lines.append(line | {"end": 1000 * before / total})
+    return {"highest": highest, "lines": lines}

@@ -1,0 +1,122 @@
+"""`show dataset`: JSON, text and page say the same about a prepared table."""
+
+import json
+import re
+from html.parser import HTMLParser
+
+import pytest
+
+from prime_bench.catalog import BACKBONES
+from prime_bench.cli.main import exit_code
+from prime_bench.data.table import PreparedTable
+
+
+@pytest.fixture(scope="module")
+def tables(tmp_path_factory):
+    """A data folder with two tables of one data set."""
+    folder = tmp_path_factory.mktemp("data")
+    for shape in ("avazu", "criteo"):
+        arguments = ["prepare", "synthetic", "--rows", "400", "--shape", shape]
+        assert exit_code([*arguments, "--data-dir", str(folder)]) == 0
+    return folder
+
+
+@pytest.fixture
+def answer(capsys, tables):
+    def answer(*arguments):
+        assert exit_code(["show", "dataset", *arguments, "--data-dir", str(tables)]) == 0
+        return capsys.readouterr().out
+
+    return answer
+
+
+def test_json_has_every_table_of_a_name(answer, tables):
+    shown = json.loads(answer("synthetic", "--json"))
+    assert shown["schema"] == 1
+    assert [table["path"] for table in shown["tables"]] == [
+        str(f) for f in sorted(tables.iterdir())
+    ]
+    for facts in shown["tables"]:
+        table = PreparedTable.open(facts["path"])
+        assert facts["fingerprint"] == table.manifest.fingerprint
+        assert {
+            s: facts["splits"][s]["rows"] for s in facts["splits"]
+        } == table.manifest.rows.plain()
+        assert [f["name"] for f in facts["fields"]] == [f.name for f in table.schema.fields]
+        for row in facts["backbones"]:
+            parameters = BACKBONES[row["name"]].settings().parameters(table.schema.shape)
+            assert (row["parameters"], row["bytes"]) == (parameters, 12 * parameters)
+        assert [row["name"] for row in facts["backbones"]] == sorted(BACKBONES)
+
+
+def test_text_has_the_numbers_of_json(answer, tables):
+    folder = str(sorted(tables.iterdir())[1])
+    text = answer(folder)
+    (facts,) = json.loads(answer(folder, "--json"))["tables"]
+    lines = {line.split()[0]: line for line in text.splitlines() if line}
+    for name, split in facts["splits"].items():
+        assert f"{split['rows']:,}" in lines[name]
+        assert f"{100 * split['click_rate']:.2f} %" in lines[name]
+    for field in facts["fields"]:
+        assert f"{100 * field['missing']['test']:.2f} %" in lines[field["name"]]
+        if field["vocabulary_size"] is not None:
+            assert f"{field['vocabulary_size']:,}" in lines[field["name"]]
+            assert f"{100 * field['untrained']['test']:.2f} %" in lines[field["name"]]
+    for row in facts["backbones"]:
+        assert f"{row['parameters']:,}" in lines[row["name"]]
+    assert all(note in text for note in facts["notes"])
+
+
+class Page(HTMLParser):
+    """Checks that tags close, and keeps what a reader would look at."""
+
+    def __init__(self):
+        super().__init__()
+        self.open, self.tags, self.words, self.bars = [], [], [], []
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append(tag)
+        if tag not in ("meta", "br"):
+            self.open.append(tag)
+        if tag == "rect":
+            self.bars.append(float(dict(attrs)["width"]))
+
+    def handle_startendtag(self, tag, attrs):
+        self.handle_starttag(tag, attrs)
+        self.handle_endtag(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.words.append(data.strip())
+
+
+def test_the_page_has_pictures_and_needs_no_other_file(answer, tmp_path):
+    file = tmp_path / "page.html"
+    assert answer("synthetic", "--html", str(file)).strip() == str(file)
+    content = file.read_text()
+    page = Page()
+    page.feed(content)
+    assert page.open == []
+    assert page.tags.count("h1") == 2
+    assert page.tags.count("polyline") == 6
+    assert not re.search(r"https?://|src=|<link|<script", content)
+    for facts in json.loads(answer("synthetic", "--json"))["tables"]:
+        for field in facts["fields"]:
+            assert any(word.startswith(field["name"]) for word in page.words)
+            if field["vocabulary_size"] is not None:
+                assert f"{field['vocabulary_size']:,}" in page.words
+                assert f"{100 * field['untrained']['valid']:.2f} %" in page.words
+        assert f"{facts['splits']['test']['rows']:,}" in page.words
+    assert max(page.bars) == 420
+    assert min(page.bars) >= 0
+
+
+def test_mistakes(tables, tmp_path, capsys):
+    show = ["show", "dataset", "--data-dir", str(tables)]
+    assert exit_code([*show, "criteo"]) == 3
+    assert "prime-bench prepare criteo" in capsys.readouterr().err
+    assert exit_code([*show, "synthetic", "--json", "--html", str(tmp_path / "x")]) == 2
+    (tmp_path / "file").touch()
+    assert exit_code([*show, "synthetic", "--html", str(tmp_path / "file" / "x")]) == 4
