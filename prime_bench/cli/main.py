@@ -20,6 +20,7 @@ COMMANDS = {
     "report": "prime_bench.cli.report:report",
     "ls": "prime_bench.cli.ls:ls",
     "show": "prime_bench.cli.show:show",
+    "export": "prime_bench.cli.export:export",
 }
 EXIT_USAGE, EXIT_BUG, EXIT_INTERRUPTED = 2, 70, 130
 ISSUES = "please report it with the output of the same command with `prime-bench --debug`"

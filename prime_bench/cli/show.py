@@ -83,10 +83,11 @@ def dataset(table: str, html: Path | None, data_dir: Path, as_json: bool) -> Non
     from prime_bench.base.errors import UsageError
     from prime_bench.base.files import write_whole
     from prime_bench.cli import show_dataset
+    from prime_bench.cli.tables import folders
 
     if html is not None and as_json:
         raise UsageError("--html and --json: one of them")
-    tables = [show_dataset.facts(folder) for folder in _folders(table, data_dir=data_dir)]
+    tables = [show_dataset.facts(folder) for folder in folders(table, data_dir=data_dir)]
     if html is not None:
         write_whole(html, show_dataset.page(tables))
         click.echo(html)
@@ -114,10 +115,11 @@ def _keys(settings: "BackboneSettings") -> list[dict[str, Any]]:
 
 
 def _tables(settings: "BackboneSettings", data: str, *, data_dir: Path) -> list[dict[str, Any]]:
+    from prime_bench.cli.tables import folders
     from prime_bench.data.table import PreparedTable
 
     counts = []
-    for folder in _folders(data, data_dir=data_dir):
+    for folder in folders(data, data_dir=data_dir):
         table = PreparedTable.open(folder)
         shape = table.schema.shape
         counts.append(
@@ -133,26 +135,6 @@ def _tables(settings: "BackboneSettings", data: str, *, data_dir: Path) -> list[
             }
         )
     return counts
-
-
-def _folders(data: str, *, data_dir: Path) -> list[Path]:
-    """The folder `data`, or those of the data set `data` below `data_dir`."""
-    from prime_bench.base.errors import DataError
-    from prime_bench.data.manifest import MANIFEST_NAME, Manifest
-
-    if Path(data).is_dir():
-        return [Path(data)]
-    found = [
-        path.parent
-        for path in sorted(data_dir.glob(f"*/{MANIFEST_NAME}"))
-        if Manifest.read(path.parent).dataset == data
-    ]
-    if not found:
-        raise DataError(
-            f"{data}: neither a folder nor a data set with a prepared table in {data_dir}",
-            hint=f"prime-bench prepare {data}",
-        )
-    return found
 
 
 def _print(content: dict[str, Any]) -> None:

@@ -1,0 +1,26 @@
+"""Prepared tables as a command names them."""
+
+from pathlib import Path
+
+
+def folders(table: str, *, data_dir: Path) -> list[Path]:
+    """The folder `table`, or those of the data set `table` below `data_dir`, sorted.
+
+    Raises DataError where there is none.
+    """
+    from prime_bench.base.errors import DataError
+    from prime_bench.data.manifest import MANIFEST_NAME, Manifest
+
+    if Path(table).is_dir():
+        return [Path(table)]
+    found = [
+        path.parent
+        for path in sorted(data_dir.glob(f"*/{MANIFEST_NAME}"))
+        if Manifest.read(path.parent).dataset == table
+    ]
+    if not found:
+        raise DataError(
+            f"{table}: neither a folder nor a data set with a prepared table in {data_dir}",
+            hint=f"prime-bench prepare {table}",
+        )
+    return found

@@ -1,0 +1,111 @@
+"""A prepared table as the files that FuxiCTR 2.3.10 reads: the same ids under its names.
+
+`feature_map.json` is what its `FeatureMap` loads, `feature_vocab.json` the values of the ids, and
+`<split>.parquet` what its `ParquetDataLoader` opens. The folder's name is the `dataset_id`, the
+folder it lies in `data_root`.
+"""
+
+import functools
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from prime_bench.base.errors import UsageError
+from prime_bench.base.files import write_whole
+from prime_bench.data.publish import replacing, sole_writer
+from prime_bench.data.schema import Schema
+from prime_bench.data.table import SPLIT_NAMES, PreparedTable, Split
+from prime_bench.data.vocabulary import FOLDER
+
+_GROUP_ROWS = 1 << 18
+LABEL = "label"
+
+
+def export_table(
+    table: PreparedTable, folder: Path, *, say: Callable[[str], None] = lambda _: None
+) -> None:
+    """Write the files into the new or empty `folder`, which gets all of them or none.
+
+    In bounded memory. Raises UsageError for a folder in use or a field that is named as the label,
+    EnvironmentFault where it cannot write.
+    """
+    if folder.is_file() or (folder.is_dir() and any(folder.iterdir())):
+        raise UsageError(f"{folder}: is in use", hint="name a new or an empty folder")
+    schema = table.schema
+    if any(field.name == LABEL for field in schema.fields):
+        raise UsageError(f"{table.path}: a field is named `{LABEL}`, as the label is in FuxiCTR")
+    folder = folder.absolute()
+    with sole_writer(folder, say=say), replacing(folder) as hidden:
+        for name in SPLIT_NAMES:
+            _write_split(table.split(name), schema, hidden / f"{name}.parquet")
+        vocabulary = {field.name: _vocabulary(table, field.name) for field in schema.categorical}
+        write_whole(hidden / "feature_vocab.json", json.dumps(vocabulary, indent=1))
+        write_whole(
+            hidden / "feature_map.json",
+            json.dumps(feature_map(schema, dataset_id=folder.name), indent=4),
+        )
+
+
+def feature_map(schema: Schema, *, dataset_id: str) -> dict[str, Any]:
+    """The content of `feature_map.json`."""
+    shape = schema.shape
+    return {
+        "dataset_id": dataset_id,
+        "num_fields": shape.n_fields,
+        "total_features": shape.embedding_rows,
+        "input_length": shape.n_fields,
+        "labels": [LABEL],
+        "features": [
+            {
+                field.name: {"source": "", "type": "numeric"}
+                if field.kind == "numeric"
+                else {
+                    "source": "",
+                    "type": "categorical",
+                    "padding_idx": 0,
+                    "vocab_size": field.vocabulary_size,
+                }
+            }
+            for field in schema.fields
+        ],
+    }
+
+
+def _vocabulary(table: PreparedTable, field: str) -> dict[str, int]:
+    """FuxiCTR's: each value's id, with its names for the first and the last."""
+    content = (table.path / FOLDER / f"{field}.txt").read_text(encoding="utf-8")
+    values = content.split("\n")[:-1]
+    ids = {value: i for i, value in enumerate(values, start=1)}
+    # A value of such a name loses it, as in FuxiCTR.
+    return {"__PAD__": 0} | ids | {"__PAD__": 0, "__OOV__": len(values) + 1}
+
+
+def _write_split(split: Split, schema: Schema, path: Path) -> None:
+    """One row group after another; ids, numbers and labels of the types that FuxiCTR writes."""
+    types: dict[str, pl.DataType] = {LABEL: pl.Float64()}
+    for field in schema.fields:
+        types[field.name] = pl.Float64() if field.kind == "numeric" else pl.Int64()
+    names = {"ids": schema.categorical, "numerics": schema.numeric}
+
+    def rows(start: int) -> pl.DataFrame:
+        columns = {LABEL: split.labels[start : start + _GROUP_ROWS]}
+        for kind, fields in names.items():
+            part = np.asarray(getattr(split, kind)[start : start + _GROUP_ROWS])
+            columns |= {field.name: column for field, column in zip(fields, part.T, strict=True)}
+        return pl.DataFrame(
+            [pl.Series(name, columns[name]).cast(dtype) for name, dtype in types.items()]
+        )
+
+    groups = [
+        pl.defer(functools.partial(rows, start), schema=types)
+        for start in range(0, len(split), _GROUP_ROWS)
+    ]
+    with path.open("wb") as file:
+        pl.concat(groups).sink_parquet(file, row_group_size=_GROUP_ROWS, maintain_order=True)
+        file.flush()
+        os.fsync(file.fileno())
