@@ -32,8 +32,8 @@ def fuxictr(table: str, folder: Path, data_dir: Path) -> None:
     """
     from prime_bench.base.errors import UsageError
     from prime_bench.cli.tables import folders
+    from prime_bench.data.fuxictr_files import export_table
     from prime_bench.data.table import PreparedTable
-    from prime_bench.integrations.fuxictr_data import export_table
 
     found = folders(table, data_dir=data_dir)
     if len(found) > 1:

@@ -11,10 +11,10 @@ from fuxictr.features import FeatureMap
 
 from prime_bench.base.errors import UsageError
 from prime_bench.cli.main import exit_code
+from prime_bench.data.fuxictr_files import export_table
 from prime_bench.data.prepare import prepare
 from prime_bench.data.table import PreparedTable
 from prime_bench.data.variant import resolve
-from prime_bench.integrations.fuxictr_data import export_table
 
 
 @pytest.fixture(scope="module", params=["avazu", "criteo", "criteo log_bucket"])
@@ -30,7 +30,7 @@ def table(request, tmp_path_factory):
 
 @pytest.fixture
 def exported(table, tmp_path, monkeypatch):
-    monkeypatch.setattr("prime_bench.integrations.fuxictr_data._GROUP_ROWS", 64)
+    monkeypatch.setattr("prime_bench.data.fuxictr_files._GROUP_ROWS", 64)
     export_table(table, tmp_path / "root" / "our_id")
     return tmp_path / "root" / "our_id"
 
@@ -87,7 +87,7 @@ def test_an_error_leaves_nothing(table, tmp_path, monkeypatch):
     def fail(*_, **__):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("prime_bench.integrations.fuxictr_data.write_whole", fail)
+    monkeypatch.setattr("prime_bench.data.fuxictr_files.write_whole", fail)
     with pytest.raises(Exception, match="space"):
         export_table(table, tmp_path / "a" / "b")
     assert list(tmp_path.iterdir()) == []
