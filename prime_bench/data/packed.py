@@ -88,8 +88,7 @@ class KeyCodes:
         found = self._find(keys)
         unknown = np.flatnonzero((found == 0) & (keys != 0))
         if len(unknown):
-            self._add(np.unique(keys[unknown]))
-            found[unknown] = self._find(keys[unknown])
+            found[unknown] = self._enter(keys[unknown])
         return found
 
     def finish(self) -> None:
@@ -115,28 +114,42 @@ class KeyCodes:
             others = others[(self._keys[codes[others]] != keys[others]) & (codes[others] != 0)]
         return codes
 
-    def _add(self, keys: np.ndarray) -> None:
-        """Give codes to unknown keys, each here once."""
-        first, self.n_codes = self.n_codes, self.n_codes + len(keys)
-        if self.n_codes > len(self._keys):
-            grown = np.zeros(self.n_codes + self.n_codes // 4, dtype=np.uint64)
-            grown[:first] = self._keys[:first]
-            self._keys = grown
-        self._keys[first : self.n_codes] = keys
-        size = len(self._slots)
-        while 2 * self.n_codes > size:
-            size *= 2
-        if size > len(self._slots):
-            self._slots = np.zeros(size, dtype=np.int32)
-            first = 1
-        self._place(np.arange(first, self.n_codes, dtype=np.int32))
+    def _enter(self, keys: np.ndarray) -> np.ndarray:
+        """(n,) int32 new codes of unknown keys (n,), which may be there several times."""
+        self._make_room(len(keys))
+        slots = self._home(keys)
+        codes = np.zeros(len(keys), dtype=np.int32)
+        todo = np.arange(len(keys), dtype=np.int32)
+        while len(todo):
+            # Each key claims its slot if that is empty; of several claims the last one stands.
+            claims = todo[self._slots[slots[todo]] == 0]
+            self._slots[slots[claims]] = -claims - 1
+            new = claims[self._slots[slots[claims]] == -claims - 1]
+            first, self.n_codes = self.n_codes, self.n_codes + len(new)
+            self._keys[first : self.n_codes] = keys[new]
+            self._slots[slots[new]] = np.arange(first, self.n_codes, dtype=np.int32)
+            codes[todo] = self._slots[slots[todo]]
+            todo = todo[self._keys[codes[todo]] != keys[todo]]
+            slots[todo] = (slots[todo] + 1) & (len(self._slots) - 1)
+        return codes
 
-    def _place(self, codes: np.ndarray) -> None:
-        """Enter codes into the first empty slot from their key's home on."""
+    def _make_room(self, n_more: int) -> None:
+        """For so many codes, with at least half of the slots empty."""
+        most = self.n_codes + n_more
+        if most > len(self._keys):
+            grown = np.zeros(most + most // 4, dtype=np.uint64)
+            grown[: self.n_codes] = self.keys
+            self._keys = grown
+        size = len(self._slots)
+        while 2 * most > size:
+            size *= 2
+        if size == len(self._slots):
+            return
+        self._slots = np.zeros(size, dtype=np.int32)
+        codes = np.arange(1, self.n_codes, dtype=np.int32)
         slots = self._home(self._keys[codes])
         while len(codes):
             empty = self._slots[slots] == 0
             self._slots[slots[empty]] = codes[empty]
-            # Of several codes at one slot one is left there, and the rest go on.
             homeless = self._slots[slots] != codes
-            codes, slots = codes[homeless], (slots[homeless] + 1) & (len(self._slots) - 1)
+            codes, slots = codes[homeless], (slots[homeless] + 1) & (size - 1)

@@ -158,7 +158,7 @@ class _Parser:
         self, columns: Mapping[int, np.ndarray | pl.Series | None], lines: Lines, source: SourceFile
     ) -> np.ndarray:
         """(n, K) float64, NaN where the field is empty."""
-        numerics = np.empty((len(lines.ends), len(self._numeric)), dtype=np.float64)
+        numerics = np.empty((len(lines.ends), len(self._numeric)), dtype=np.float64, order="F")
         bad: list[tuple[int, int]] = []
         for k, position in enumerate(self._numeric):
             column = columns[position]
