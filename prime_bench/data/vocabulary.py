@@ -44,10 +44,8 @@ def by_key(keys: np.ndarray, counts: np.ndarray, *, min_count: int) -> Vocabular
     """`by_count` of packed texts: (codes,) uint64, the first of them the empty text."""
     codes = np.flatnonzero(counts >= min_count)
     codes = codes[codes > 0]
-    kept = pl.DataFrame(
-        {"code": codes, "count": counts[codes], "text": in_text_order(keys[codes])}
-    ).sort(["count", "text"], descending=[True, False])
-    codes = kept["code"].to_numpy()
+    codes = codes[np.argsort(in_text_order(keys[codes]))]
+    codes = codes[np.argsort(-counts[codes].astype(np.int64), kind="stable")]
     return _vocabulary(unpack(keys[codes]), codes, n_codes=len(counts))
 
 
