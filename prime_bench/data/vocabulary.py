@@ -3,6 +3,7 @@
 A vocabulary file holds one value a line, UTF-8: line n is the value of id n.
 """
 
+import hashlib
 import io
 import os
 from dataclasses import dataclass
@@ -11,7 +12,6 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from prime_bench.base.files import sha256_of
 from prime_bench.data.packed import in_text_order, unpack
 
 FOLDER = "vocabulary"
@@ -37,7 +37,7 @@ class Vocabulary:
             file.write(self.lines)
             file.flush()
             os.fsync(file.fileno())
-        return {name: sha256_of(path)}
+        return {name: hashlib.sha256(self.lines).hexdigest()}
 
 
 def by_key(keys: np.ndarray, counts: np.ndarray, *, min_count: int) -> Vocabulary:
