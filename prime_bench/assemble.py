@@ -20,6 +20,7 @@ from prime_bench.plugins.attach import Arm
 from prime_bench.plugins.interface import Attachment, Plugin
 from prime_bench.recipe.job import Job
 from prime_bench.settings.backbone import BackboneSettings
+from prime_bench.settings.plugin import PluginSettings
 
 Entry = TypeVar("Entry", BackboneEntry, PluginEntry)
 
@@ -59,20 +60,55 @@ def build_arm(job: Job, schema: Schema) -> Assembled:
     backbone = build_backbone(job.backbone, schema, job.backbone_settings, seed=job.seed)
     initial_weights = weights_digest(backbone)
     settings = BACKBONES[job.backbone].settings.parse(job.backbone_settings, where="backbone")
-    plugin: Plugin | Attachment | None
-    if _is_attachment(job.plugin):
-        plugin = _build_attachment(job, schema, backbone, settings)
+    entry = _entry(PLUGINS, job.plugin, "arm")
+    arm_settings = entry.settings.parse(job.plugin_settings, where=f"arm.{job.plugin}")
+    fault = arm_settings.misfit(settings)
+    if fault is not None:
+        raise UsageError(f"arm {job.plugin} on {job.backbone}: {fault}")
+    if isinstance(arm_settings, PluginSettings):
+        arm = _with_plugin(job, schema, backbone, settings, arm_settings)
     else:
-        width = settings.input_width(schema.shape)
-        plugin = build_plugin(job.plugin, width, job.plugin_settings, seed=job.seed)
-    return Assembled(arm=Arm(backbone, plugin), initial_weights=initial_weights)
+        attachment: Attachment = _load(entry.target or "")(
+            backbone,
+            arm_settings,
+            backbone_settings=settings,
+            shape=schema.shape,
+            generator=_plugin_stream(job.seed),
+        )
+        arm = Arm(backbone, attachment)
+    return Assembled(arm=arm, initial_weights=initial_weights)
+
+
+def _with_plugin(
+    job: Job,
+    schema: Schema,
+    backbone: Backbone,
+    backbone_settings: BackboneSettings,
+    settings: PluginSettings,
+) -> Arm:
+    site, router_site = settings.input_site, settings.router_site
+    plugin = build_plugin(
+        job.plugin,
+        backbone_settings.site_width(site, schema.shape),
+        job.plugin_settings,
+        seed=job.seed,
+        router_width=None
+        if router_site is None
+        else backbone_settings.site_width(router_site, schema.shape),
+    )
+    return Arm(backbone, plugin, input_site=site, router_site=router_site)
 
 
 def build_plugin(
-    name: str, input_width: int, hyperparameters: Mapping[str, Any], *, seed: int
+    name: str,
+    input_width: int,
+    hyperparameters: Mapping[str, Any],
+    *,
+    seed: int,
+    router_width: int | None = None,
 ) -> Plugin | None:
     """The plug-in `name` of the catalogue at width d = `input_width`, from the stream "plugin-
-    init"; None for Dense.
+    init"; None for Dense. `router_width` is for one whose router reads another site.
 
     Raises UsageError for an unknown name, an unknown key or a bad value, and for an arm that
     changes the backbone itself.
@@ -81,33 +117,14 @@ def build_plugin(
     settings = entry.settings.parse(hyperparameters, where=f"arm.{name}")
     if entry.target is None:
         return None
-    if _is_attachment(name):
+    if not isinstance(settings, PluginSettings):
         raise UsageError(f"arm {name}: it changes the backbone, and cannot be built without one")
-    plugin: Plugin = _load(entry.target)(input_width, settings, generator=_plugin_stream(seed))
-    return plugin
-
-
-def _is_attachment(name: str) -> bool:
-    target = _entry(PLUGINS, name, "arm").target
-    return target is not None and issubclass(_load(target), Attachment)
-
-
-def _build_attachment(
-    job: Job, schema: Schema, backbone: Backbone, backbone_settings: BackboneSettings
-) -> Attachment:
-    entry = PLUGINS[job.plugin]
-    settings = entry.settings.parse(job.plugin_settings, where=f"arm.{job.plugin}")
-    fault = settings.misfit(backbone_settings)
-    if fault is not None:
-        raise UsageError(f"arm {job.plugin} on {job.backbone}: {fault}")
-    attachment: Attachment = _load(entry.target or "")(
-        backbone,
-        settings,
-        backbone_settings=backbone_settings,
-        shape=schema.shape,
-        generator=_plugin_stream(job.seed),
+    widths = {} if router_width is None else {"router_width": router_width}
+    plugin: Plugin = _load(entry.target)(
+        input_width, settings, generator=_plugin_stream(seed), **widths
     )
-    return attachment
+    plugin.use_seed(seed)
+    return plugin
 
 
 def _plugin_stream(seed: int) -> torch.Generator:

@@ -17,8 +17,24 @@ from prime_bench.settings.masknet import MaskNetSettings
 from prime_bench.settings.nfm import NFMSettings
 from prime_bench.settings.plugin import ArmSettings, DenseSettings
 from prime_bench.settings.pnn import PNNSettings
-from prime_bench.settings.prime import PrimeConfig
-from prime_bench.settings.residual import ResidualParametersSettings
+from prime_bench.settings.prime import (
+    AuxiliaryLoss,
+    NoAnchor,
+    PermutedRouting,
+    PrimeConfig,
+    SingleBag,
+    UniformRouting,
+)
+from prime_bench.settings.residual import (
+    ResidualMacsSettings,
+    ResidualNoLayerNorm,
+    ResidualParametersSettings,
+)
+from prime_bench.settings.structural import (
+    DenseLayerNormSettings,
+    HiddenSubspaceSettings,
+    MultilayerBaggedSettings,
+)
 from prime_bench.settings.widedeep import WideDeepSettings
 
 
@@ -142,6 +158,66 @@ PLUGINS: dict[str, PluginEntry] = {
         settings=ResidualParametersSettings,
         label="Residual (params)",
         cite="PRIME, section 4.3; exact form: docs/fidelity.md, 22",
+    ),
+    "residual_macs": PluginEntry(
+        target="prime_bench.plugins.residual:MacMatchedResidual",
+        settings=ResidualMacsSettings,
+        label="Residual (MACs)",
+        cite="PRIME, section 4.3; exact form: docs/fidelity.md, 23",
+    ),
+    "uniform_routing": PluginEntry(
+        target="prime_bench.plugins.prime:Prime",
+        settings=UniformRouting,
+        label="Uniform routing",
+        cite="PRIME, section 4.3; exact form: docs/fidelity.md, 17",
+    ),
+    "permuted_routing": PluginEntry(
+        target="prime_bench.plugins.prime:Prime",
+        settings=PermutedRouting,
+        label="Permuted routing",
+        cite="PRIME, section 4.3; exact form: docs/fidelity.md, 18",
+    ),
+    "no_anchor": PluginEntry(
+        target="prime_bench.plugins.prime:Prime",
+        settings=NoAnchor,
+        label="No anchor",
+        cite="PRIME, section 4.3; exact form: docs/fidelity.md, 19",
+    ),
+    "single_bag": PluginEntry(
+        target="prime_bench.plugins.prime:Prime",
+        settings=SingleBag,
+        label="Single bag",
+        cite="PRIME, section 4.3; exact form: docs/fidelity.md, 20",
+    ),
+    "auxiliary_loss": PluginEntry(
+        target="prime_bench.plugins.prime:Prime",
+        settings=AuxiliaryLoss,
+        label="Auxiliary loss",
+        cite="PRIME, section 4.3; exact form: docs/fidelity.md, 21",
+    ),
+    "residual_no_layernorm": PluginEntry(
+        target="prime_bench.plugins.residual:ParameterMatchedResidual",
+        settings=ResidualNoLayerNorm,
+        label="Residual, no LN",
+        cite="a control of this suite; docs/fidelity.md, 38",
+    ),
+    "dense_layernorm": PluginEntry(
+        target="prime_bench.plugins.structural:DenseLayerNorm",
+        settings=DenseLayerNormSettings,
+        label="Dense on LN(z)",
+        cite="a control of this suite; docs/fidelity.md, 38",
+    ),
+    "hidden_subspace": PluginEntry(
+        target="prime_bench.plugins.structural:HiddenSubspace",
+        settings=HiddenSubspaceSettings,
+        label="Hidden subspace",
+        cite="PRIME, section 5.1; our reading: docs/fidelity.md, 27",
+    ),
+    "multilayer_bagged": PluginEntry(
+        target="prime_bench.plugins.structural:MultilayerBagged",
+        settings=MultilayerBaggedSettings,
+        label="Multi-layer bagged",
+        cite="PRIME, section 5.1; our reading: docs/fidelity.md, 28",
     ),
     "apg": PluginEntry(
         target="prime_bench.plugins.apg:APG",

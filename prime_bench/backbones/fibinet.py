@@ -36,7 +36,7 @@ class FiBiNET(Backbone):
         )
         self.lr_layer = LinearTerm(schema)
         self.dnn = fuxi.mlp(
-            settings.pairs_width(schema.shape),
+            settings.top_width(schema.shape),
             settings.hidden_units,
             width_out=1,
             dropout=settings.net_dropout,

@@ -29,23 +29,33 @@ class Tap:
 
 
 class Arm(nn.Module):
-    """`backbone` with a plug-in: a `Plugin` reads z, the flattened output of the site `embedding`;
-    an `Attachment` changes the backbone itself; None is the Dense arm.
+    """`backbone` with a plug-in: a `Plugin` reads z, the flattened output of `input_site`, and its
+    router that of `router_site`, if one is named; an `Attachment` changes the backbone itself; None
+    is the Dense arm.
     """
 
     plugin: Plugin | None
 
-    def __init__(self, backbone: Backbone, plugin: Plugin | Attachment | None = None) -> None:
+    def __init__(
+        self,
+        backbone: Backbone,
+        plugin: Plugin | Attachment | None = None,
+        *,
+        input_site: str = "embedding",
+        router_site: str | None = None,
+    ) -> None:
         super().__init__()
         self.backbone = backbone
         self.plugin = plugin if isinstance(plugin, Plugin) else None
         self._attachment = plugin if isinstance(plugin, Attachment) else None
-        self._tap = Tap()
-        self._hook: RemovableHandle | None = None
+        self._sites = [input_site] if router_site is None else [input_site, router_site]
+        self._taps = [Tap() for _ in self._sites]
+        self._hooks: list[RemovableHandle] = []
         if self._attachment is not None:
             self._attachment.swap(backbone)
         if self.plugin is not None:
-            self._hook = backbone.sites["embedding"].register_forward_hook(self._tap)
+            for site, tap in zip(self._sites, self._taps, strict=True):
+                self._hooks.append(backbone.sites[site].register_forward_hook(tap))
 
     def forward(self, ids: Tensor, numerics: Tensor) -> Tensor:
         """Ids (B, C) int32 or int64, values (B, K) -> click probability (B,)."""
@@ -60,6 +70,10 @@ class Arm(nn.Module):
             logit = self.backbone(ids, numerics)
             return F.logsigmoid(logit), F.logsigmoid(-logit)
         return self.plugin.log_probabilities(*self._run(ids, numerics))
+
+    def auxiliary_loss(self) -> Tensor | None:
+        """What the plug-in adds to the loss of the batch that was last trained on, or None."""
+        return None if self.plugin is None else self.plugin.auxiliary_loss()
 
     def embedding_parameters(self) -> list[nn.Parameter]:
         """Parameters that the embedding L2 term covers."""
@@ -76,18 +90,21 @@ class Arm(nn.Module):
         """The plain backbone, without a hook and with its own modules; the arm is a Dense arm from
         now on.
         """
-        if self._hook is not None:
-            self._hook.remove()
+        for hook in self._hooks:
+            hook.remove()
         if self._attachment is not None:
             self._attachment.swap(self.backbone)
-        self._hook = self.plugin = self._attachment = None
+        self._hooks, self.plugin, self._attachment = [], None, None
         return self.backbone
 
-    def _run(self, ids: Tensor, numerics: Tensor) -> tuple[Tensor, Tensor]:
-        """z (B, d) and the backbone's logit (B,)."""
+    def _run(self, ids: Tensor, numerics: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
+        """z (B, d), the backbone's logit (B,), and the router's input (B, d') where it is not z."""
         try:
             logit = self.backbone(ids, numerics)
         finally:
-            embeddings = self._tap.take()
-        assert embeddings is not None, "the backbone did not pass its site `embedding`"
-        return embeddings.flatten(1), logit  # (B, F, k) -> (B, d)
+            found = [tap.take() for tap in self._taps]
+        flat = []
+        for site, activation in zip(self._sites, found, strict=True):
+            assert activation is not None, f"the backbone did not pass its site `{site}`"
+            flat.append(activation.flatten(1))  # (B, F, k) -> (B, d)
+        return flat[0], logit, flat[1] if len(flat) > 1 else None

@@ -26,6 +26,15 @@ class Plugin(nn.Module):
         (fidelity 13).
         """
 
+    def use_seed(self, seed: int) -> None:
+        """Told once, before training: what `base.streams.derive` needs to make a random stream of
+        the plug-in's own, beside the generator of its initial values. Most have none.
+        """
+
+    def auxiliary_loss(self) -> Tensor | None:
+        """What the last forward pass in train mode adds to a training step's loss, or None."""
+        return None
+
 
 class Attachment:
     """Modules that take the place of others in the backbone, and belong to it as long as they do.

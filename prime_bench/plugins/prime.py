@@ -9,7 +9,9 @@ Dense probability.
 
 With p_s - p_d taken expert by expert, as sigmoid(l_d + delta) - sigmoid(l_d), the start (u = b = 0)
 is p_d bit by bit (Eq. 18, fidelity 14). Load biases c follow the load without a gradient (Eq.
-20-22, fidelity 16).
+20-22, fidelity 16). With `output = "logit"` p = sigmoid(l_d + mean over g of sum over e of r delta)
+(fidelity 32). Controls that change r are keys: `routing` (fidelity 17, 18), `detach_router` (34),
+`auxiliary_weight` (21).
 
 Shapes: B rows, d width of z, d' width of the router's input, G bags, M experts a bag, E = G M
 experts (bag by bag), q rank.
@@ -21,6 +23,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from prime_bench.base.streams import derive
 from prime_bench.plugins.interface import Plugin
 from prime_bench.plugins.mixture import anchored, log_weight
 from prime_bench.settings.prime import PrimeConfig
@@ -37,6 +40,8 @@ class Prime(Plugin):
 
     load_bias: Tensor
     load_average: Tensor
+    router: nn.Parameter | None
+    """None with uniform routing."""
 
     def __init__(
         self,
@@ -52,7 +57,8 @@ class Prime(Plugin):
         self.expert_in = nn.Parameter(torch.empty(experts, config.rank, input_width))  # V
         self.expert_out = nn.Parameter(torch.zeros(experts, config.rank))  # u
         self.expert_bias = nn.Parameter(torch.zeros(experts))  # b
-        self.router = nn.Parameter(torch.empty(experts, router_width))  # a
+        uniform = config.routing == "uniform"
+        self.router = None if uniform else nn.Parameter(torch.empty(experts, router_width))  # a
         load = torch.zeros(config.bags, config.experts_per_bag)
         self.register_buffer("load_bias", load)  # c
         self.register_buffer("load_average", torch.full_like(load, 1 / config.experts_per_bag))
@@ -61,21 +67,39 @@ class Prime(Plugin):
             (self.expert_in, config.rank),
             (self.router, config.experts_per_bag),
         ):
-            std = math.sqrt(2 / (weight.shape[-1] + fan_out))
-            nn.init.normal_(weight, std=std, generator=generator)
+            if weight is not None:
+                std = math.sqrt(2 / (weight.shape[-1] + fan_out))
+                nn.init.normal_(weight, std=std, generator=generator)
+        self._seed = self._batches = 0
+        self._auxiliary: Tensor | None = None
+
+    def use_seed(self, seed: int) -> None:
+        """Permuted routing takes the permutation of training batch i from the stream
+        "permute/<i>", i from 1, and all those of an evaluation from "permute/0", so that a
+        checkpoint is scored as its run was.
+        """
+        self._seed = seed
+
+    def auxiliary_loss(self) -> Tensor | None:
+        """lambda M sum over e of P_ge^2, mean over bags, with P the load of the last training
+        batch (fidelity 21); None where lambda is 0. It is given out once.
+        """
+        loss, self._auxiliary = self._auxiliary, None
+        return loss
 
     def forward(self, z: Tensor, dense_logit: Tensor, router_input: Tensor | None = None) -> Tensor:
         """z (B, d), l_d (B,), router input (B, d') -> probability (B,)."""
         delta, scores = self._read(z, router_input)
         routing = torch.softmax(scores, dim=-1)  # (B, G, M)
+        self._follow(routing)
+        if self.config.output == "logit":
+            return torch.sigmoid(dense_logit + self._mean(routing, delta))
         base = dense_logit.unsqueeze(1)  # (B,) -> (B, 1)
         # Both sigmoids run over contiguous (B, E): a kernel rounds its vector body and its scalar
         # tail differently, so only equal layouts make the difference exactly 0 where delta is 0.
         shifted = torch.sigmoid(base + delta) - torch.sigmoid(base.expand_as(delta).contiguous())
-        correction = (routing.flatten(1) * shifted).sum(dim=1) / self.config.bags  # (B, E) -> (B,)
-        probability = anchored(torch.sigmoid(dense_logit), correction, self.config.dense_weight)
-        self._follow_load(routing)
-        return probability
+        correction = self._mean(routing, shifted)
+        return anchored(torch.sigmoid(dense_logit), correction, self.config.dense_weight)
 
     def log_probabilities(
         self, z: Tensor, dense_logit: Tensor, router_input: Tensor | None = None
@@ -85,6 +109,11 @@ class Prime(Plugin):
         """
         delta, scores = self._read(z, router_input)
         log_routing = torch.log_softmax(scores, dim=-1)  # (B, G, M)
+        routing = log_routing.exp()
+        self._follow(routing)
+        if self.config.output == "logit":
+            logit = dense_logit + self._mean(routing, delta)
+            return F.logsigmoid(logit), F.logsigmoid(-logit)
         alpha = self.config.dense_weight
         logits = torch.cat([dense_logit.unsqueeze(1), dense_logit.unsqueeze(1) + delta], dim=1)
         anchor = torch.full_like(dense_logit, log_weight(alpha)).unsqueeze(1)
@@ -92,36 +121,60 @@ class Prime(Plugin):
         log_weights = torch.cat([anchor, experts], dim=1)  # (B, 1 + E)
         log_p = torch.logsumexp(log_weights + F.logsigmoid(logits), dim=1)
         log_not_p = torch.logsumexp(log_weights + F.logsigmoid(-logits), dim=1)
-        self._follow_load(log_routing.exp())
         return log_p, log_not_p
+
+    def _mean(self, routing: Tensor, values: Tensor) -> Tensor:
+        """Mean over bags of the routed sum of `values` (B, E) -> (B,)."""
+        return (routing.flatten(1) * values).sum(dim=1) / self.config.bags
 
     def _read(self, z: Tensor, router_input: Tensor | None) -> tuple[Tensor, Tensor]:
         """Experts' residual logits (B, E) and the routers' scores over T (B, G, M)."""
         experts, rank, width = self.expert_in.shape
         weight = self.expert_in.view(experts * rank, width)
-        if router_input is None:
+        if self.router is None:
+            hidden = F.linear(self._normalise(z), weight)
+            scores = torch.zeros_like(hidden[:, :experts])
+        elif router_input is None and not self.config.detach_router:
             both = F.linear(self._normalise(z), torch.cat([weight, self.router]))  # (B, E q + E)
             hidden, scores = torch.split(both, [experts * rank, experts], dim=1)
         else:
             hidden = F.linear(self._normalise(z), weight)
-            scores = F.linear(self._normalise(router_input), self.router)
+            read = z if router_input is None else router_input
+            read = read.detach() if self.config.detach_router else read
+            scores = F.linear(self._normalise(read), self.router)
         response = F.silu(hidden).view(-1, experts, rank)  # (B, E q) -> (B, E, q)
         delta = (response * self.expert_out).sum(dim=2) + self.expert_bias  # (B, E)
         biased = scores.view(-1, *self.load_bias.shape) + self.load_bias  # (B, E) -> (B, G, M)
+        if self.config.routing == "permuted":
+            biased = biased[self._permutation(len(biased)).to(biased.device)]
         return delta, biased / self.config.temperature
+
+    def _permutation(self, n_rows: int) -> Tensor:
+        """This batch's permutation of rows; drawn on the CPU, whatever the device."""
+        self._batches += self.training
+        name = f"permute/{self._batches if self.training else 0}"
+        generator = torch.Generator().manual_seed(derive(self._seed, name))
+        return torch.randperm(n_rows, generator=generator)
 
     def _normalise(self, x: Tensor) -> Tensor:
         return F.layer_norm(x, x.shape[-1:]) if self.config.layer_norm else x
 
+    def _follow(self, routing: Tensor) -> None:
+        """Take a training batch's load (G, M) to heart: by the loss on it, and by the bias."""
+        if not self.training or self.router is None:
+            return
+        config, load = self.config, routing.mean(dim=0)  # (B, G, M) -> (G, M)
+        if config.auxiliary_weight > 0:
+            scale = config.auxiliary_weight * config.experts_per_bag / config.bags
+            self._auxiliary = scale * load.square().sum()
+        self._follow_load(load.detach())
+
     @torch.no_grad()
-    def _follow_load(self, routing: Tensor) -> None:
+    def _follow_load(self, load: Tensor) -> None:
         """Move the average towards this batch's load, then the bias against the average (Eq.
         20-22).
         """
-        if not self.training:
-            return
         config = self.config
-        load = routing.mean(dim=0)  # (B, G, M) -> (G, M)
         self.load_average.mul_(config.load_ema).add_(load, alpha=1 - config.load_ema)
         self.load_bias.add_(
             1 / config.experts_per_bag - self.load_average, alpha=config.load_bias_step

@@ -4,7 +4,14 @@ from typing import Self
 
 import pydantic
 
-from prime_bench.settings.backbone import BackboneSettings, Widths, mlp_macs, mlp_parameters
+from prime_bench.settings.backbone import (
+    BackboneSettings,
+    HiddenLayer,
+    Widths,
+    mlp_layers,
+    mlp_macs,
+    mlp_parameters,
+)
 from prime_bench.settings.shape import TableShape
 
 
@@ -54,6 +61,10 @@ class AutoIntSettings(BackboneSettings):
     def projections(self, width_in: int) -> int:
         """Matrices (width_in, a) of a layer: queries, keys, values, and a projected residual."""
         return 4 if self.use_residual and width_in != self.attention_dim else 3
+
+    def hidden_layers(self, shape: TableShape) -> tuple[HiddenLayer, ...]:
+        """Those of the MLP, if it has one."""
+        return mlp_layers(self.input_width(shape), self.dnn_hidden_units)
 
     def parameters(self, shape: TableShape) -> int:
         """Embeddings k V, the attention layers, their Linear F a + 1, the MLP, linear weights."""

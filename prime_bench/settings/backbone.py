@@ -3,6 +3,7 @@
 import itertools
 from abc import abstractmethod
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Annotated
 
 import pydantic
@@ -14,6 +15,15 @@ Widths = Annotated[
     tuple[Annotated[int, pydantic.Field(ge=1, strict=True)], ...], pydantic.Strict(False)
 ]
 """Widths of an MLP's hidden layers; a list is taken for a tuple, but no text for a number."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class HiddenLayer:
+    """A hidden Linear of the Top-NN, which `backbones.interface.replace` may swap."""
+
+    width_in: int
+    width_out: int
+    bias: bool = True
 
 
 class BackboneSettings(Settings):
@@ -47,6 +57,18 @@ class BackboneSettings(Settings):
         """Names of all places where a plug-in may read or replace an activation."""
         return ("embedding", *self.inner_sites, *(("top_input",) if self.top_nn else ()))
 
+    def hidden_layers(self, shape: TableShape) -> tuple[HiddenLayer, ...]:  # noqa: ARG002
+        """The Top-NN's hidden Linears, in order; none without a Top-NN."""
+        return ()
+
+    def site_width(self, site: str, shape: TableShape) -> int:
+        """Width of the flattened activation at one of `sites`: d, as cross layers keep it, but for
+        what the Top-NN reads.
+        """
+        if site == "top_input":
+            return self.hidden_layers(shape)[0].width_in
+        return self.input_width(shape)
+
     @abstractmethod
     def parameters(self, shape: TableShape) -> int:
         """Trainable parameters, PAD rows included, as FuxiCTR counts them."""
@@ -65,6 +87,12 @@ def mlp_parameters(
         count += width * units + units + (2 * units if batch_norm else 0)
         width = units
     return count if width_out is None else count + width * width_out + width_out
+
+
+def mlp_layers(width_in: int, widths: Sequence[int]) -> tuple[HiddenLayer, ...]:
+    """The hidden Linears of the same MLP."""
+    sizes = itertools.pairwise([width_in, *widths])
+    return tuple(HiddenLayer(width_in=a, width_out=b) for a, b in sizes)
 
 
 def mlp_macs(width_in: int, widths: Sequence[int], *, width_out: int | None = None) -> int:

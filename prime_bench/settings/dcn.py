@@ -2,7 +2,14 @@
 
 import pydantic
 
-from prime_bench.settings.backbone import BackboneSettings, Widths, mlp_macs, mlp_parameters
+from prime_bench.settings.backbone import (
+    BackboneSettings,
+    HiddenLayer,
+    Widths,
+    mlp_layers,
+    mlp_macs,
+    mlp_parameters,
+)
 from prime_bench.settings.shape import TableShape
 
 
@@ -27,6 +34,10 @@ class DCNSettings(BackboneSettings):
     def inner_sites(self) -> tuple[str, ...]:
         """The outputs of the cross layers."""
         return tuple(f"cross_{layer + 1}" for layer in range(self.num_cross_layers))
+
+    def hidden_layers(self, shape: TableShape) -> tuple[HiddenLayer, ...]:
+        """Those of the MLP, if it has one."""
+        return mlp_layers(self.input_width(shape), self.dnn_hidden_units)
 
     def parameters(self, shape: TableShape) -> int:
         """Embeddings k V, 2 d L, the MLP, and the last Linear."""

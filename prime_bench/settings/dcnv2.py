@@ -4,7 +4,14 @@ from typing import Literal, Self
 
 import pydantic
 
-from prime_bench.settings.backbone import BackboneSettings, Widths, mlp_macs, mlp_parameters
+from prime_bench.settings.backbone import (
+    BackboneSettings,
+    HiddenLayer,
+    Widths,
+    mlp_layers,
+    mlp_macs,
+    mlp_parameters,
+)
 from prime_bench.settings.shape import TableShape
 
 
@@ -55,6 +62,11 @@ class DCNv2Settings(BackboneSettings):
     def inner_sites(self) -> tuple[str, ...]:
         """The outputs of the cross layers."""
         return tuple(f"cross_{layer + 1}" for layer in range(self.num_cross_layers))
+
+    def hidden_layers(self, shape: TableShape) -> tuple[HiddenLayer, ...]:
+        """Those of the Top-NN's MLP."""
+        widths = self.parallel_dnn_hidden_units or self.stacked_dnn_hidden_units
+        return mlp_layers(self.input_width(shape), widths)
 
     def parameters(self, shape: TableShape) -> int:
         """Embeddings k V, L (d^2 + d), the MLPs, and the last Linear."""

@@ -30,9 +30,7 @@ class FiBiNETSettings(TopSettings):
             "field_interaction": shape.n_pairs,
         }
         bilinears = 2 * matrices[self.bilinear_type] * self.embedding_dim**2
-        return (
-            tables + self._senet(shape) + bilinears + self.top_parameters(self.pairs_width(shape))
-        )
+        return tables + self._senet(shape) + bilinears + self.top_parameters(self.top_width(shape))
 
     def macs(self, shape: TableShape) -> int:
         """SENET, both bilinears' k x k products, and the MLP."""
@@ -40,11 +38,15 @@ class FiBiNETSettings(TopSettings):
         left = shape.n_fields - 1
         products = shape.n_pairs if self.bilinear_type == "field_interaction" else left
         bilinears = 2 * products * self.embedding_dim**2
-        return self._senet(shape) + bilinears + self.top_macs(self.pairs_width(shape))
+        return self._senet(shape) + bilinears + self.top_macs(self.top_width(shape))
 
-    def pairs_width(self, shape: TableShape) -> int:
+    def top_width(self, shape: TableShape) -> int:
         """2 P k: what the MLP reads."""
         return 2 * shape.n_pairs * self.embedding_dim
+
+    def site_width(self, site: str, shape: TableShape) -> int:
+        """The bilinears' products are what the MLP reads."""
+        return super().site_width("top_input" if site == "bilinear" else site, shape)
 
     def _senet(self, shape: TableShape) -> int:
         """2 F r, r = max(1, F // ratio): parameters and products of SENET's two Linears."""

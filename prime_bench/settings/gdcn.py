@@ -2,7 +2,14 @@
 
 import pydantic
 
-from prime_bench.settings.backbone import BackboneSettings, Widths, mlp_macs, mlp_parameters
+from prime_bench.settings.backbone import (
+    BackboneSettings,
+    HiddenLayer,
+    Widths,
+    mlp_layers,
+    mlp_macs,
+    mlp_parameters,
+)
 from prime_bench.settings.shape import TableShape
 
 
@@ -27,6 +34,10 @@ class GDCNSettings(BackboneSettings):
     def inner_sites(self) -> tuple[str, ...]:
         """The outputs of the cross layers; the last one's is `cross_out`."""
         return (*(f"cross_{layer}" for layer in range(1, self.num_cross_layers)), "cross_out")
+
+    def hidden_layers(self, shape: TableShape) -> tuple[HiddenLayer, ...]:
+        """Those of the MLP."""
+        return mlp_layers(self.input_width(shape), self.dnn_hidden_units)
 
     def parameters(self, shape: TableShape) -> int:
         """Embeddings k V, L (2 d^2 + d), and M(d, h, 1)."""

@@ -5,7 +5,14 @@ from typing import Literal
 
 import pydantic
 
-from prime_bench.settings.backbone import BackboneSettings, Widths, mlp_macs, mlp_parameters
+from prime_bench.settings.backbone import (
+    BackboneSettings,
+    HiddenLayer,
+    Widths,
+    mlp_layers,
+    mlp_macs,
+    mlp_parameters,
+)
 from prime_bench.settings.shape import TableShape
 
 
@@ -51,6 +58,13 @@ class MaskNetSettings(BackboneSettings):
     def mask_width(self, width: int) -> int:
         """Width of the hidden layer that makes a mask of `width`; FuxiCTR's can round down to 0."""
         return max(1, int(width * self.reduction_ratio))
+
+    def hidden_layers(self, shape: TableShape) -> tuple[HiddenLayer, ...]:
+        """Serial: the blocks', which have no bias; parallel: the MLP's."""
+        d = self.input_width(shape)
+        if not self.serial:
+            return mlp_layers(*self.head(d))
+        return tuple(HiddenLayer(width_in=a, width_out=b, bias=False) for a, b in self.blocks(d))
 
     def parameters(self, shape: TableShape) -> int:
         """Embeddings k V, LayerNorms 2 k F, the blocks, and what stands on them."""

@@ -15,3 +15,7 @@ class NFMSettings(TopSettings):
     def macs(self, shape: TableShape) -> int:  # noqa: ARG002
         """The MLP's products, whatever the table; pooling is element-wise."""
         return self.top_macs(self.embedding_dim)
+
+    def top_width(self, shape: TableShape) -> int:  # noqa: ARG002
+        """k: the pairs are pooled."""
+        return self.embedding_dim

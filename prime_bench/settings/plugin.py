@@ -24,7 +24,26 @@ class ArmSettings(Settings):
 
 
 class PluginSettings(ArmSettings):
-    """A plug-in reads the flattened embeddings z of width d and the backbone's logit."""
+    """A plug-in reads the backbone's logit and one site, or two if it has a router of its own: the
+    flattened embeddings z of width d, unless its keys name another.
+    """
+
+    @property
+    def input_site(self) -> str:
+        """Site whose flattened activation the plug-in reads."""
+        return "embedding"
+
+    @property
+    def router_site(self) -> str | None:
+        """Site that its router reads; None: the same, or no router."""
+        return None
+
+    def misfit(self, backbone: BackboneSettings) -> str | None:
+        """A plug-in stands wherever the sites are that it reads."""
+        for site in (self.input_site, self.router_site):
+            if site is not None and site not in backbone.sites:
+                return f"there is no site `{site}`, only {', '.join(backbone.sites)}"
+        return None
 
     @abstractmethod
     def parameters(self, input_width: int) -> int:
@@ -36,11 +55,11 @@ class PluginSettings(ArmSettings):
 
     def added_parameters(self, backbone: BackboneSettings, shape: TableShape) -> int:
         """The plug-in's: the backbone stays whole."""
-        return self.parameters(backbone.input_width(shape))
+        return self.parameters(backbone.site_width(self.input_site, shape))
 
     def added_macs(self, backbone: BackboneSettings, shape: TableShape) -> int:
         """The plug-in's."""
-        return self.macs(backbone.input_width(shape))
+        return self.macs(backbone.site_width(self.input_site, shape))
 
 
 class DenseSettings(PluginSettings):

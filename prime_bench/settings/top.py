@@ -2,7 +2,15 @@
 
 import pydantic
 
-from prime_bench.settings.backbone import BackboneSettings, Widths, mlp_macs, mlp_parameters
+from prime_bench.settings.backbone import (
+    BackboneSettings,
+    HiddenLayer,
+    Widths,
+    mlp_layers,
+    mlp_macs,
+    mlp_parameters,
+)
+from prime_bench.settings.shape import TableShape
 
 
 class TopSettings(BackboneSettings):
@@ -19,6 +27,14 @@ class TopSettings(BackboneSettings):
     def top_nn(self) -> tuple[str, ...]:
         """The MLP with its output layer."""
         return ("dnn",)
+
+    def top_width(self, shape: TableShape) -> int:
+        """Width of the MLP's input: d, where nothing stands between."""
+        return self.input_width(shape)
+
+    def hidden_layers(self, shape: TableShape) -> tuple[HiddenLayer, ...]:
+        """Those of the MLP."""
+        return mlp_layers(self.top_width(shape), self.hidden_units)
 
     def top_parameters(self, width: int) -> int:
         """M(width, h, 1)."""

@@ -56,10 +56,13 @@ class Optimizer:
         self._adam.param_groups[0]["lr"] = value
 
     def step(self, batch: Batch) -> Tensor:
-        """Update on one batch, in train mode; its mean loss, without L2, stays on the device."""
+        """Update on one batch, in train mode; its mean cross-entropy, without L2 and a plug-in's
+        auxiliary loss, stays on the device.
+        """
         loss = batch_loss(self._model, batch, kind=self._loss)
+        auxiliary = self._model.auxiliary_loss()
         self._adam.zero_grad(set_to_none=True)
-        torch.autograd.backward(loss)
+        torch.autograd.backward(loss if auxiliary is None else loss + auxiliary)
         self._add_penalties()
         nn.utils.clip_grad_norm_(self._parameters, self._max_norm)
         self._adam.step()

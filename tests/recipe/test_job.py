@@ -32,14 +32,16 @@ PINNED_TEXT = (
     '{"backbone":"DNN","backbone_settings":{"batch_norm":false,"embedding_dim":10,'
     '"embedding_l2":0.0,"hidden_units":[400,400,400],"net_dropout":0.0,"network_l2":0.0},'
     '"fingerprint":"0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef",'
-    '"kind":"train","numerics":1,"plugin":"prime","plugin_settings":{"bags":4,"dense_weight":0.5,'
+    '"kind":"train","numerics":1,"plugin":"prime","plugin_settings":{"auxiliary_weight":0.0,'
+    '"bags":4,"dense_weight":0.5,"detach_router":false,"expert_input":"embedding",'
     '"experts_per_bag":8,"layer_norm":true,"load_bias_bound":2.0,"load_bias_step":0.001,'
-    '"load_ema":0.99,"rank":16,"temperature":1.0},"seed":2021,"training":{"batch_size":4096,'
+    '"load_ema":0.99,"output":"probability","rank":16,"router_input":"embedding",'
+    '"routing":"learned","temperature":1.0},"seed":2021,"training":{"batch_size":4096,'
     '"learning_rate":0.001,"learning_rate_factor":0.1,"learning_rate_floor":1e-06,'
     '"loss":"probability","max_epochs":100,"max_gradient_norm":10.0,"min_delta":1e-06,'
     '"patience":2}}'
 )
-PINNED_ID = "4ce86af44194f7c4"
+PINNED_ID = "3ed69234f596d176"
 OTHER = {  # another value for each setting there is
     "embedding_dim": 16,
     "embedding_l2": 0.5,
@@ -59,7 +61,13 @@ OTHER = {  # another value for each setting there is
     "load_ema": 0.9,
     "load_bias_step": 0.0,
     "load_bias_bound": 1.0,
+    "auxiliary_weight": 0.01,
     "layer_norm": False,
+    "routing": "uniform",
+    "output": "logit",
+    "expert_input": "top_input",
+    "router_input": "top_input",
+    "detach_router": True,
     "width": 32,
     "batch_size": 64,
     "learning_rate": 0.01,

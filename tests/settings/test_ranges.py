@@ -11,8 +11,20 @@ from prime_bench.settings.dnn import DNNSettings
 from prime_bench.settings.fibinet import FiBiNETSettings
 from prime_bench.settings.gdcn import GDCNSettings
 from prime_bench.settings.masknet import MaskNetSettings
-from prime_bench.settings.prime import PrimeConfig
-from prime_bench.settings.residual import ResidualParametersSettings
+from prime_bench.settings.prime import (
+    AuxiliaryLoss,
+    NoAnchor,
+    PermutedRouting,
+    PrimeConfig,
+    SingleBag,
+    UniformRouting,
+)
+from prime_bench.settings.residual import (
+    ResidualMacsSettings,
+    ResidualNoLayerNorm,
+    ResidualParametersSettings,
+)
+from prime_bench.settings.structural import HiddenSubspaceSettings, MultilayerBaggedSettings
 from prime_bench.settings.training import TrainSpec
 
 OUTSIDE = [
@@ -35,6 +47,24 @@ OUTSIDE = [
     (PrimeConfig, "load_ema", 1.1),
     (PrimeConfig, "load_bias_step", -1.0),
     (PrimeConfig, "load_bias_bound", -1.0),
+    (PrimeConfig, "auxiliary_weight", -1.0),
+    (PrimeConfig, "routing", "random"),
+    (PrimeConfig, "output", "logits"),
+    (PrimeConfig, "detach_router", 1),
+    (UniformRouting, "routing", "learned"),
+    (PermutedRouting, "routing", "uniform"),
+    (NoAnchor, "dense_weight", 1.1),
+    (SingleBag, "bags", 0),
+    (SingleBag, "experts_per_bag", 0),
+    (AuxiliaryLoss, "load_bias_step", -1.0),
+    (AuxiliaryLoss, "auxiliary_weight", -1.0),
+    (ResidualMacsSettings, "experts", 0),
+    (ResidualMacsSettings, "rank", 0),
+    (ResidualMacsSettings, "dense_weight", -0.1),
+    (ResidualNoLayerNorm, "width", 0),
+    (HiddenSubspaceSettings, "bags", 0),
+    (HiddenSubspaceSettings, "experts_per_bag", 0),
+    (MultilayerBaggedSettings, "rank", 0),
     (ResidualParametersSettings, "width", 0),
     (ResidualParametersSettings, "dense_weight", 1.1),
     (DNNSettings, "embedding_dim", 0),
@@ -105,7 +135,13 @@ def test_the_papers_values_are_the_defaults():
         "load_ema": 0.99,
         "load_bias_step": 0.001,
         "load_bias_bound": 2.0,
+        "auxiliary_weight": 0.0,
         "layer_norm": True,
+        "routing": "learned",
+        "output": "probability",
+        "expert_input": "embedding",
+        "router_input": "embedding",
+        "detach_router": False,
     }
     assert TrainSpec().plain() == {
         "batch_size": 4096,

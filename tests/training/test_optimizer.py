@@ -231,6 +231,9 @@ class Fixed(torch.nn.Module):
     def network_parameters(self):
         return [self.p, self.idle]
 
+    def auxiliary_loss(self):
+        return None
+
     def forward(self, ids, numerics):  # noqa: ARG002
         return self.p
 
