@@ -73,8 +73,8 @@ def encode(
         n_numerics=len(numeric),
         numeric_dtype=np.float64 if settings.numeric == "minmax" else np.float32,
     )
-    with contextlib.closing(spool):
-        splits = _spool_rows(chunks, spool, coders=list(coders.values()), settings=settings)
+    with contextlib.closing(spool), ahead(chunks) as read:
+        splits = _spool_rows(read, spool, coders=list(coders.values()), settings=settings)
         for coder in coders.values():
             coder.finish()
         counted = _count(spool, splits, list(coders.values()), on_progress)
@@ -160,7 +160,7 @@ def _spool_rows(
     rows_at: Counter[int] = Counter()
     n_fields = len(coders) + spool.n_numerics
     missing_at: dict[int, np.ndarray] = defaultdict(lambda: np.zeros(n_fields, dtype=np.int64))
-    for chunk in ahead(chunks):
+    for chunk in chunks:
         n_rows = len(chunk.labels)
         codes = np.empty((len(coders), n_rows), dtype=np.int32)
         missing = np.empty((n_fields, n_rows), dtype=bool)
@@ -277,8 +277,8 @@ class _Writer:
                     name = f"{split}.{kind}.npy"
                     file = ArrayFile(folder / name, dtype=dtype, shape=(n_rows, *width))
                     files[name] = stack.enter_context(contextlib.closing(file))
-            done = 0
-            for split_of, arrays in ahead(map(self._arrays, spool.blocks)):
+            done, blocks = 0, map(self._arrays, spool.blocks)
+            for split_of, arrays in stack.enter_context(ahead(blocks)):
                 for index, name in enumerate(SPLITS):
                     chosen = split_of == index
                     for kind, array in arrays.items():

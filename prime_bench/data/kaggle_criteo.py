@@ -7,7 +7,7 @@ larger class, 8 bytes a row; on disk is one copy of the log.
 
 import contextlib
 import shutil
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, cast
@@ -110,10 +110,10 @@ def split_log(
     file and line, for the first line that is not as it must be.
     """
     first = _Pass(log, on_progress, stage="checking")
-    labels = np.concatenate(
-        [_labels(lines, log) for lines in first.lines(width=len(card.header))]
-        or [np.empty(0, dtype=np.uint8)]
-    )
+    with contextlib.closing(first.lines(width=len(card.header))) as checked_lines:
+        labels = np.concatenate(
+            [_labels(lines, log) for lines in checked_lines] or [np.empty(0, dtype=np.uint8)]
+        )
     if not len(labels):
         raise DataError(f"{log.name}: the file is empty")
     check_space(first.stream.content_bytes, len(labels))
@@ -156,8 +156,8 @@ class _Pass:
         self._on_progress = on_progress
         self._stage = stage
 
-    def blocks(self) -> Iterator[bytes]:
-        """Whole lines."""
+    def blocks(self) -> Generator[bytes, None, None]:
+        """Whole lines. To be closed: an error of whoever reads them leaves the log open."""
         rows = 0
         with open_source(self._log) as self.stream:
             for block in blocks(self.stream.read, where=self._log.name):
@@ -172,10 +172,14 @@ class _Pass:
                     )
                 )
 
-    def lines(self, *, width: int) -> Iterator[Lines]:
-        """Checked lines."""
+    def lines(self, *, width: int) -> Generator[Lines, None, None]:
+        """Checked lines. To be closed, as `blocks`."""
+        with contextlib.closing(self.blocks()) as content:
+            yield from self._checked(content, width=width)
+
+    def _checked(self, content: Iterable[bytes], *, width: int) -> Iterator[Lines]:
         first_line = 1
-        for block in self.blocks():
+        for block in content:
             if first_line == 1:
                 _check_start(block.partition(b"\n")[0], where=self._log.name, width=width)
             lines = checked(
@@ -218,7 +222,7 @@ def _write(log: _Pass, folds: np.ndarray, parts: dict[int, Path]) -> None:
     start = 0
     with contextlib.ExitStack() as stack:
         files = {fold: stack.enter_context(path.open("wb")) for fold, path in parts.items()}
-        for block in log.blocks():
+        for block in stack.enter_context(contextlib.closing(log.blocks())):
             rows = block.translate(_TO_CSV).split(b"\n")[:-1]
             own = folds[start : start + len(rows)]
             for fold, file in files.items():
