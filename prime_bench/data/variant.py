@@ -65,13 +65,15 @@ class DataVariant:
 
 
 def resolve(name: str, overrides: Mapping[str, Any], *, where: str = "") -> DataVariant:
-    """The variant of card `name` under its defaults and `overrides`.
+    """The variant of card `name` under its defaults and `overrides`, whose key `card`, if there,
+    names the card instead: a recipe may so have several variants of one data set.
 
     Raises UsageError, with paths below `where`, for an unknown name, key or value, and for a key
     that has no effect.
     """
-    card = load_card(name)
-    settings = _parse(card, overrides, where=where)
+    keys = dict(overrides)
+    card = load_card(str(keys.pop("card", name)))
+    settings = _parse(card, keys, where=where)
     prefix = f"{where}." if where else ""
     if not _has_numeric_fields(card, settings):
         for key in ("numeric", "zero_is_missing"):

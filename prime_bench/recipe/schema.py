@@ -43,6 +43,7 @@ class RecipeTable(Settings):
     arm: dict[str, dict[str, Any]] = {}
     """Arms of the recipe's own: `plugin`, optionally `label`, and the plug-in's keys."""
     dataset: dict[str, dict[str, Any]] = pydantic.Field(min_length=1)
+    """Data sets: keys that differ from the card's defaults; `card` where the name is not its."""
     training: TrainingTable = TrainingTable()
     backbone: dict[str, dict[str, Any]] = pydantic.Field(min_length=1)
     """A backbone's keys; `[backbone.<name>.on.<dataset>]` has those that hold on one data set."""

@@ -115,6 +115,16 @@ def test_no_two_variants_share_a_folder():
     assert all(len(folder.name.rpartition("-")[2]) == 8 for folder in folders)
 
 
+def test_a_recipe_may_call_a_variant_by_another_name():
+    named = resolve("criteo_log1p", {"card": "criteo", "numeric": "log1p"})
+    assert named == resolve("criteo", {"numeric": "log1p"})
+    assert named.name == "criteo"
+    with pytest.raises(UsageError, match="critoe"):
+        resolve("criteo", {"card": "critoe"})
+    with pytest.raises(UsageError, match="crad"):
+        resolve("criteo", {"crad": "criteo"})
+
+
 def test_a_default_written_out_is_the_same_variant():
     for name, keys in VARIANTS:
         variant = resolve(name, keys)

@@ -11,7 +11,18 @@ from prime_bench.data.variant import resolve
 from prime_bench.recipe.load import load_recipe
 
 RECIPES = sorted(bundled_folder("recipes").glob("*.toml"))
-JOBS = {"main13": 260, "quick": 18}
+JOBS = {
+    "apg": 30,  # 2 backbones x 3 arms x 5 seeds
+    "controls": 180,  # 4 x 9 x 5
+    "criteo_numeric": 375,  # 3 data sets x 5 x 5 x 5
+    "dense_weight": 80,  # 4 x 4 x 5
+    "gdcn_attachment": 50,  # 10 x 5
+    "main13": 260,
+    "main13_by_validation": 260,
+    "main13_train_vocabulary": 260,
+    "quick": 18,
+    "structural": 120,  # 4 x 6 x 5
+}
 
 
 def test_all_recipes_were_found():
@@ -32,7 +43,7 @@ def test_a_recipe_loads_and_has_its_jobs(path):
 @pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem)
 def test_a_recipes_data_sets_have_cards_that_take_its_keys(path):
     for name, keys in load_recipe(path).datasets.items():
-        assert resolve(name, keys).name == name
+        assert resolve(name, keys).name == keys.get("card", name)
 
 
 # ---- main13
@@ -195,3 +206,161 @@ def test_main13_asks_for_the_data_that_the_bare_prepare_command_makes():
 
     commands = [resolve(name, keys).prepare_command() for name, keys in recipe.datasets.items()]
     assert commands == [f"prime-bench prepare {name}" for name in ("avazu", "criteo")]
+
+
+# ---- the others
+
+FOUR = ["DNN", "AutoInt", "FiBiNET", "DCNv2"]
+
+
+def _recipe(name):
+    return tomllib.loads((bundled_folder("recipes") / f"{name}.toml").read_text(encoding="utf-8"))
+
+
+def _ids(name):
+    """Job ids, each bound to the digest of its data set's settings."""
+    recipe = load_recipe(name)
+    variants = {data: resolve(data, keys).digest for data, keys in recipe.datasets.items()}
+    return {trial.bind(variants[trial.dataset]).id: trial for trial in recipe.trials()}
+
+
+@pytest.mark.parametrize(
+    ("name", "shared"),
+    [
+        ("controls", 40),
+        ("apg", 20),
+        ("dense_weight", 40),
+        ("gdcn_attachment", 10),
+        ("structural", 40),
+        ("criteo_numeric", 50),
+        ("main13_by_validation", 260 - (7 + 2) * 10),
+        ("main13_train_vocabulary", 0),
+    ],
+)
+def test_what_main13_trains_is_not_trained_again(name, shared):
+    """Dense and PRIME of the same backbone, data and seed have main13's very ids."""
+    main, own = _ids("main13"), _ids(name)
+
+    common = set(main) & set(own)
+    assert len(common) == shared
+    assert {own[job].arm.name for job in common} <= {"dense", "prime"}
+    assert {own[job].dataset for job in common} <= {"avazu", "criteo"}, "a report looks by name"
+
+
+@pytest.mark.parametrize("name", sorted(set(JOBS) - {"quick"}))
+def test_seeds_and_protocol_are_the_papers(name):
+    assert _recipe(name)["seeds"] == MAIN13["seeds"]
+    assert _recipe(name)["training"] == ADAM
+
+
+def test_controls_are_figure_4():
+    recipe = _recipe("controls")
+    controls = ["residual_parameters", "residual_macs", "uniform_routing", "permuted_routing"]
+    controls += ["no_anchor", "single_bag", "auxiliary_loss"]
+
+    assert recipe["arms"] == ["dense", "prime", *controls]
+    assert list(recipe["dataset"]) == ["avazu"]
+    assert list(recipe["backbone"]) == FOUR
+    assert recipe["report"]["family"] == [["prime", control] for control in controls]
+
+
+def test_apg_stands_where_it_is_defined():
+    recipe = _recipe("apg")
+
+    assert list(recipe["backbone"]) == ["FiBiNET", "DCNv2"]
+    assert recipe["report"]["family"] == [["prime", "apg"]]
+
+
+def test_dense_weights():
+    weights = {
+        arm.name: arm.settings.get("dense_weight") for arm in load_recipe("dense_weight").arms
+    }
+
+    assert list(_recipe("dense_weight")["backbone"]) == FOUR
+    assert weights == {
+        **{"dense": None, "prime": 0.5},
+        **{"dense_weight_25": 0.25, "dense_weight_75": 0.75},
+    }
+
+
+def test_gdcn_attachments_are_the_ten_rows_of_the_supplement():
+    recipe = load_recipe("gdcn_attachment")
+    rows = [
+        (
+            arm.label,
+            arm.settings["router_input"],
+            arm.settings["expert_input"],
+            arm.settings["detach_router"],
+            arm.settings["output"],
+            arm.settings["layer_norm"],
+        )
+        for arm in recipe.arms[1:]
+    ]
+    pre, post = "embedding", "cross_out"
+    assert recipe.arms[0].name == "dense"
+    assert rows == [
+        ("PRIME", pre, pre, False, "probability", True),
+        ("Post/Post", post, post, False, "probability", True),
+        ("Post/Pre", post, pre, False, "probability", True),
+        ("Pre/Post", pre, post, False, "probability", True),
+        ("Post/Pre, detached", post, pre, True, "probability", True),
+        ("Post/Pre, logit", post, pre, False, "logit", True),
+        ("Cross-1/Pre", "cross_1", pre, False, "probability", True),
+        ("Cross-2/Pre", "cross_2", pre, False, "probability", True),
+        ("Cross-2/Pre, no LN", "cross_2", pre, False, "probability", False),
+    ]
+
+
+def test_structural_rivals_have_the_ranks_of_fidelity_27_and_28():
+    ranks = {arm.name: arm.settings.get("rank") for arm in load_recipe("structural").arms}
+
+    assert list(_recipe("structural")["backbone"]) == FOUR
+    assert ranks == {
+        **{"dense": None, "prime": 16, "hidden_subspace": 4},
+        **{f"multilayer_bagged_{rank}": rank for rank in (4, 8, 16)},
+    }
+
+
+def test_criteo_numeric_has_three_rules_and_equal_backbones_under_each():
+    recipe = load_recipe("criteo_numeric")
+
+    assert [(name, keys["numeric"]) for name, keys in recipe.datasets.items()] == [
+        ("criteo", "raw"),
+        ("criteo_log_bucket", "log_bucket"),
+        ("criteo_log1p", "log1p"),
+    ]
+    for name, settings in recipe.backbones.items():
+        assert settings["criteo"] == settings["criteo_log_bucket"] == settings["criteo_log1p"]
+        assert REFERENCE[name]["criteo"].items() <= settings["criteo"].items()
+
+
+BEST_BY_VALIDATION = {
+    ("AFM", "avazu"): {"attention_dropout": [0.4, 0.4]},
+    ("AutoInt", "avazu"): {"use_wide": True},
+    ("DCN", "avazu"): {"net_dropout": 0.4, "embedding_l2": 0.01},
+    ("DeepFM", "avazu"): {"net_dropout": 0.2, "embedding_l2": 0.01},
+    ("FwFM", "avazu"): {"linear_type": "FiLV"},
+    ("MaskNet", "avazu"): {"reduction_ratio": 0.5, "net_dropout": 0.3, "embedding_l2": 0.05},
+    ("MaskNet", "criteo"): {"reduction_ratio": 0.1, "net_dropout": 0.3},
+    ("NFM", "criteo"): {"embedding_l2": 1e-3},
+    ("DCNv2", "avazu"): {"num_cross_layers": 2},
+}
+
+
+@pytest.mark.parametrize("dataset", ["avazu", "criteo"])
+@pytest.mark.parametrize("backbone", REFERENCE)
+def test_by_validation_differs_from_main13_in_the_chosen_trials_alone(backbone, dataset):
+    expected = REFERENCE[backbone][dataset] | BEST_BY_VALIDATION.get((backbone, dataset), {})
+
+    found = load_recipe("main13_by_validation").backbones[backbone][dataset]
+    assert expected.items() <= found.items()
+    assert found.keys() == load_recipe("main13").backbones[backbone][dataset].keys()
+
+
+def test_train_vocabulary_is_main13_but_for_the_vocabulary():
+    recipe = _recipe("main13_train_vocabulary")
+
+    assert {keys.pop("vocabulary") for keys in recipe["dataset"].values()} == {"train"}
+    for keys in recipe["dataset"].values():
+        keys["vocabulary"] = "all"
+    assert {**recipe, "title": ""} == {**MAIN13, "title": ""}
