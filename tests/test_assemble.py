@@ -404,6 +404,42 @@ def test_a_plugins_start_depends_on_the_seed_and_not_on_the_backbone():
     assert build_plugin("dense", 20, {}, seed=1) is None
 
 
+@pytest.mark.parametrize(
+    ("keys", "expert_site", "router_site"),
+    [
+        ({"router_input": "cross_out"}, "embedding", "cross_out"),
+        ({"router_input": "cross_1", "detach_router": True}, "embedding", "cross_1"),
+        ({"expert_input": "cross_out"}, "cross_out", "embedding"),
+        ({"expert_input": "top_input", "router_input": "top_input"}, "top_input", None),
+    ],
+)
+def test_experts_and_routers_read_the_sites_that_they_are_given(keys, expert_site, router_site):
+    table = job("GDCN", "prime").model_copy(update={"plugin_settings": keys})
+    arm = build_arm(table, SCHEMA).arm
+    assert torch.equal(arm.eval()(*rows(9)), build_arm(job("GDCN"), SCHEMA).arm.eval()(*rows(9)))
+    _train_a_little(arm)
+    seen = {}
+    for site, module in arm.backbone.sites.items():
+        module.register_forward_hook(
+            lambda _m, _i, out, site=site: seen.update({site: out.flatten(1)})
+        )
+    probability, logit = arm.eval()(*rows(9)), arm.backbone(*rows(9))
+    read = None if router_site is None else seen[router_site]
+    assert torch.equal(probability, arm.plugin(seen[expert_site], logit, read))
+    assert probability.shape == (9,)
+    hooks = [len(module._forward_hooks) for module in arm.backbone.sites.values()]
+    taps = 1 if router_site is None else 2
+    assert sum(hooks) == len(hooks) + taps
+    assert sum(len(m._forward_hooks) for m in arm.detach().sites.values()) == len(hooks)
+
+
+@pytest.mark.parametrize("key", ["router_input", "expert_input"])
+def test_a_site_that_is_not_there_is_the_users_mistake(key):
+    table = job("DNN", "prime").model_copy(update={"plugin_settings": {key: "cross_1"}})
+    with pytest.raises(UsageError, match=r"arm prime on DNN: there is no site `cross_1`, only emb"):
+        build_arm(table, SCHEMA)
+
+
 def test_the_digest_sees_values_names_types_and_shapes():
     backbone = _backbone("DNN")
     before = weights_digest(backbone)

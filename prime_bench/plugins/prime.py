@@ -144,7 +144,9 @@ class Prime(Plugin):
             scores = F.linear(self._normalise(read), self.router)
         response = F.silu(hidden).view(-1, experts, rank)  # (B, E q) -> (B, E, q)
         delta = (response * self.expert_out).sum(dim=2) + self.expert_bias  # (B, E)
-        biased = scores.view(-1, *self.load_bias.shape) + self.load_bias  # (B, E) -> (B, G, M)
+        biased = scores.view(-1, *self.load_bias.shape)  # (B, E) -> (B, G, M)
+        if self.router is not None:
+            biased = biased + self.load_bias
         if self.config.routing == "permuted":
             biased = biased[self._permutation(len(biased)).to(biased.device)]
         return delta, biased / self.config.temperature

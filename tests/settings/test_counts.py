@@ -6,10 +6,12 @@ from prime_bench.base.errors import UsageError
 from prime_bench.settings.autoint import AutoIntSettings
 from prime_bench.settings.dcnv2 import DCNv2Settings
 from prime_bench.settings.dnn import DNNSettings
+from prime_bench.settings.nfm import NFMSettings
 from prime_bench.settings.plugin import DenseSettings
-from prime_bench.settings.prime import PrimeConfig
-from prime_bench.settings.residual import ResidualParametersSettings
+from prime_bench.settings.prime import PrimeConfig, UniformRouting
+from prime_bench.settings.residual import ResidualMacsSettings, ResidualParametersSettings
 from prime_bench.settings.shape import TableShape
+from prime_bench.settings.structural import HiddenSubspaceSettings, MultilayerBaggedSettings
 
 # Avazu_x1 with the training rows' vocabulary: 1,298,577 values, PAD and OOV of 22 fields.
 AVAZU = TableShape(vocabulary_sizes=(*([2] * 21), 1_298_621 - 42), n_numeric=0)
@@ -52,6 +54,54 @@ def test_the_residual_has_primes_budget_to_one_parameter(d, expected):
     assert residual.width == 544
     assert residual.parameters(d) == expected == PrimeConfig().parameters(d) + 1
     assert residual.macs(d) == 544 * d + 544
+
+
+@pytest.mark.parametrize(
+    ("d", "width", "macs"), [(220, 253, 119_922), (390, 305, 212_280), (1, 31, 1023)]
+)
+def test_the_mac_matched_residual_is_the_widest_within_primes_macs(d, width, macs):
+    residual = ResidualMacsSettings()
+
+    assert residual.width(d) == width
+    assert residual.macs(d) == macs == d * width + width * width + width
+    assert residual.macs(d) <= residual.target(d) == PrimeConfig().macs(d)
+    assert (width + 1) * (d + width + 2) > residual.target(d)
+    assert residual.parameters(d) == _linear(d, width) + _linear(width, width) + width + 1
+
+
+def test_uniform_routing_has_no_router():
+    uniform, prime = UniformRouting(), PrimeConfig()
+
+    assert prime.parameters(220) - uniform.parameters(220) == 32 * 220
+    assert prime.macs(220) - uniform.macs(220) == 32 * 220
+
+
+def test_a_router_of_another_width():
+    prime = PrimeConfig(bags=2, experts_per_bag=3, rank=5)
+
+    assert prime.parameters(7, 11) == 6 * (5 * 7 + 5 + 1 + 11)
+    assert prime.macs(7, 11) == 6 * (5 * 7 + 5 + 11)
+
+
+def test_attachments_count_the_widths_of_their_sites():
+    nfm = NFMSettings()  # its Top-NN reads k = 10, z has 50
+    at_top = PrimeConfig(router_input="top_input")
+
+    assert at_top.added_parameters(nfm, RAW) == PrimeConfig().parameters(50, 10)
+    assert at_top.added_macs(nfm, RAW) == PrimeConfig().macs(50, 10)
+    assert PrimeConfig(expert_input="top_input").misfit(nfm) is None
+    assert "only embedding, top_input" in str(PrimeConfig(router_input="cross_1").misfit(nfm))
+
+
+def test_structural_rivals_by_hand():
+    """d = 50, one hidden Linear of 6 and one of 4; E = 6 experts of rank 3."""
+    dnn, small = DNNSettings(hidden_units=(6, 4)), {"bags": 2, "experts_per_bag": 3, "rank": 3}
+    routed = 6 * (50 + 3 * (50 + 6)) + 6 * (6 + 3 * (6 + 4))
+    subspace, bagged = HiddenSubspaceSettings(**small), MultilayerBaggedSettings(**small)
+
+    assert subspace.added_parameters(dnn, RAW) == subspace.added_macs(dnn, RAW) == routed
+    assert bagged.added_parameters(dnn, RAW) == routed - 50 * 6 - 6 * 4
+    assert bagged.added_macs(dnn, RAW) == routed - 50 * 6 - 6 * 4
 
 
 def test_dense_adds_nothing():

@@ -217,6 +217,23 @@ def test_the_network_penalty_covers_the_plugin(schema, make_split, make_job):
     assert not torch.equal(arm.plugin.router, router)
 
 
+def test_an_auxiliary_loss_joins_the_step_and_not_the_loss_that_is_reported(
+    schema, make_split, make_job
+):
+    # At the start all experts agree, so nothing but the loss on the load reaches the router.
+    batch = batch_of(make_split(20), slice(0, 20))
+    arm, twin = (build_arm(make_job(plugin="auxiliary_loss"), schema).arm.double() for _ in "ab")
+    cross_entropy = batch_loss(twin, batch, kind="probability")
+    auxiliary = twin.auxiliary_loss()
+    expected = torch.autograd.grad(auxiliary, twin.plugin.router)[0]
+    found = Optimizer(arm, TrainSpec(), penalty=Penalty(embedding=0.0, network=0.0)).step(batch)
+    assert found.item() == cross_entropy.item()
+    assert auxiliary.item() >= 1e-2
+    assert expected.norm().item() > 1e-9
+    torch.testing.assert_close(arm.plugin.router.grad, expected)
+    assert not arm.plugin.load_bias.any()
+
+
 class Fixed(torch.nn.Module):
     """Stands in for an arm whose probability is its parameter, and which has one without use."""
 
