@@ -122,14 +122,15 @@ def _caption(table: MainTable, definition: ReportDefinition) -> str:
             datasets=series([panel.design.label for panel in table.panels]),
             baseline=table.baseline.label if table.baseline else "",
             arms=series([arm.label for arm in table.arms]),
-            seeds=_range([len(panel.design.seeds) for panel in table.panels]),
-            backbones=_range([len(panel.mean_rows) for panel in table.panels]),
+            seeds=_counted([len(panel.design.seeds) for panel in table.panels], "seed"),
+            backbones=_counted([len(panel.mean_rows) for panel in table.panels], "backbone"),
         )
     except jinja2.TemplateError as error:
         raise UsageError(f"the report definition's caption: {error}") from error
     return " ".join(text.split())
 
 
-def _range(numbers: Sequence[int]) -> str:
+def _counted(numbers: Sequence[int], noun: str) -> str:
     low, high = min(numbers), max(numbers)
-    return str(low) if low == high else f"{low} to {high}"
+    count = str(low) if low == high else f"{low} to {high}"
+    return f"{count} {noun}" if high == 1 else f"{count} {noun}s"

@@ -10,6 +10,7 @@ from prime_bench.report.numbers import fixed, series, signed
 from prime_bench.report.stats import METRICS, Moments
 from prime_bench.report.tables import MainTable, Panel
 from prime_bench.settings.training import TrainSpec
+from prime_bench.store.frame import arm_of
 from prime_bench.store.record import RunRecord
 
 METRIC_LABELS = {"auc": "AUC", "logloss": "LogLoss"}
@@ -39,6 +40,8 @@ def collect_notes(
     notes += recipe_notes
     notes += _protocol(table)
     notes += _arms(table)
+    for panel in table.panels:
+        notes += _budgets(panel, table)
     notes += _provenance(table.records, outdated)
     notes += _chance(table)
     return tuple(notes)
@@ -172,6 +175,32 @@ def _arms(table: MainTable) -> Iterator[str]:
             yield f"{arm.label} is {arm.key.plugin} with {changes}"
 
 
+def _budgets(panel: Panel, table: MainTable) -> Iterator[str]:
+    """What each arm adds, side by side: only then can a reader see that controls are matched."""
+    parts = []
+    for arm in table.others:
+        budgets = [
+            record.budget
+            for record in table.records
+            if record.job.fingerprint == panel.design.fingerprint and arm_of(record) == arm.key
+        ]
+        if budgets:
+            parameters = _extent([budget.plugin_parameters for budget in budgets])
+            macs = _extent([budget.plugin_macs for budget in budgets])
+            parts.append(f"{arm.label} {parameters} and {macs}")
+    if len(parts) > 1:
+        yield (
+            f"{panel.design.label}: parameters, and multiply-accumulates a row, that an arm adds "
+            f"to the backbone: {'; '.join(parts)}"
+        )
+
+
+def _extent(values: Sequence[int]) -> str:
+    """`120,224`, or `-1,024 to 96` where backbones differ."""
+    least, most = min(values), max(values)
+    return f"{least:,}" if least == most else f"{least:,} to {most:,}"
+
+
 def _provenance(records: Sequence[RunRecord], outdated: Sequence[RunRecord]) -> Iterator[str]:
     environments = [record.environment for record in records]
     facts = {
@@ -207,6 +236,6 @@ def _chance(table: MainTable) -> Iterator[str]:
         yield (
             "If nothing differed, some arm would still win every pair of at least one of "
             f"{len(pairs)} independent cells in {percent:.0f}% of such tables; from {max(pairs)} "
-            f"pairs no exact two-sided p is below {2.0 ** (1 - max(pairs)):.4g}, so no p is "
-            "printed per cell"
+            f"pair{'s' if max(pairs) > 1 else ''} no exact two-sided p is below "
+            f"{2.0 ** (1 - max(pairs)):.4g}, so no p is printed per cell"
         )

@@ -30,6 +30,7 @@ BUILT_ON = {
         "probes",
     },
     "integrations": {"base", "settings", "data", "backbones", "plugins"},
+    "__main__": {"cli"},
     "cli": {"base", "settings", "catalog", "recipe", "store", "data", "schedule", "report"},
 }
 """Layer -> the layers it may import. The command line starts workers; it never imports them."""
