@@ -129,6 +129,25 @@ def test_the_recipes_own_notes_stand_between_the_data_and_the_chance(
     assert report.notes[-1].startswith("If nothing differed")
 
 
+def test_the_budgets_of_several_arms_are_said_side_by_side(make_record: MakeRecord) -> None:
+    added = {"dense": (0, 0), "prime": (120_224, 120_192), "residual_macs": (119_669, 119_922)}
+    records = []
+    for backbone, more in (("DNN", 0), ("DCNv2", 10)):
+        for arm, (parameters, macs) in added.items():
+            record = make_record(arm=arm, backbone=backbone, seed=1)
+            less = more if arm == "residual_macs" else 0
+            budget = record.budget.model_copy(
+                update={"plugin_parameters": parameters - less, "plugin_macs": macs}
+            )
+            records.append(record.model_copy(update={"budget": budget}))
+
+    assert (
+        "Avazu: parameters, and multiply-accumulates a row, that an arm adds to the backbone: "
+        "PRIME 120,224 and 120,192; Residual (MACs) 119,659 to 119,669 and 119,922"
+    ) in notes_of(records).splitlines()
+    assert "adds to the backbone" not in notes_of([r for r in records if r.arm != "residual_macs"])
+
+
 def test_a_mispaired_run_is_named_with_what_differs(full_set: list[RunRecord]) -> None:
     assert "Avazu, DCNv2, PRIME: seed 948432 is not compared: different row order: " in notes_of(
         full_set
