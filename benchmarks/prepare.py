@@ -8,8 +8,8 @@ Criteo_x4's (13 numbers in buckets, 26 hex columns, minimum count 10), ids from 
 WORK. FuxiCTR needs an environment of its own, with polars below 2: `--fuxictr-python` names its
 interpreter, else it is made in WORK. Both sides read csv and write ids; ours takes MD5 and SHA-256
 of what it reads, and the SHA-256 of what it writes, as well. Runs alternate; seconds are the median
-of a side's runs, from after the imports to the end of the work; memory is the largest sum of
-proportional set sizes over a run's processes.
+of a side's runs, from after the imports to the end of the work; CPU seconds are of all processes of
+a run, imports included; memory is the largest sum of their proportional set sizes.
 """
 
 import argparse
@@ -23,6 +23,7 @@ import sys
 import time
 import venv
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -96,7 +97,7 @@ def compare(
     shutil.rmtree(folder, ignore_errors=True)
     write_raw(SyntheticSettings(shape=shape, rows=n_rows), folder / "raw", raw_format=shape)
     raw_bytes = sum(path.stat().st_size for path in (folder / "raw").iterdir())
-    runs: dict[str, list[tuple[float, int]]] = {"ours": [], "fuxictr": []}
+    runs: dict[str, list[Run]] = {"ours": [], "fuxictr": []}
     settings = SETTINGS[shape]
     spec = {"shape": shape, "source": str(folder / "raw"), "settings": settings}
     for _ in range(repeat):
@@ -110,43 +111,64 @@ def compare(
             own = sys.executable if side == "ours" else str(python)
             log = folder / f"{side}.log"
             runs[side].append(measured([own, *script, json.dumps(spec)], log))
-    ours_s, fuxictr_s = (
-        statistics.median(seconds for seconds, _ in done) if done else float("nan")
-        for done in runs.values()
+    seconds, cpu_seconds, peak_gb = (
+        {
+            side: over([getattr(run, name) for run in done]) * unit
+            for side, done in runs.items()
+            if done
+        }
+        for name, over, unit in (
+            ("seconds", statistics.median, 1.0),
+            ("cpu_seconds", statistics.median, 1.0),
+            ("peak_bytes", max, 1e-9),
+        )
     )
     found = {
         "shape": shape,
         "rows": n_rows,
         "GB": raw_bytes / 1e9,
-        "ours s": ours_s,
-        "rows/s": round(n_rows / ours_s),
-        "ours GB": max(peak for _, peak in runs["ours"]) / 1e9,
+        "ours s": seconds["ours"],
+        "CPU s": cpu_seconds["ours"],
+        "rows/s": round(n_rows / seconds["ours"]),
+        "peak GB": peak_gb["ours"],
     }
     if python:
         found |= {
-            "FuxiCTR s": fuxictr_s,
-            "FuxiCTR GB": max(peak for _, peak in runs["fuxictr"]) / 1e9,
-            "FuxiCTR / ours": fuxictr_s / ours_s,
+            "FuxiCTR s": seconds["fuxictr"],
+            "its CPU s": cpu_seconds["fuxictr"],
+            "its peak GB": peak_gb["fuxictr"],
+            "ratio": seconds["fuxictr"] / seconds["ours"],
             "ids": "equal" if equal(folder) else "DIFFERENT",
         }
     shutil.rmtree(folder)
     return found
 
 
-def measured(command: list[str], log: Path) -> tuple[float, int]:
-    """The seconds that a child prints, and the peak memory of it and its own children."""
-    peak = 0
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """What one run took, with all processes that it started."""
+
+    seconds: float
+    cpu_seconds: float
+    peak_bytes: int
+
+
+def measured(command: list[str], log: Path) -> Run:
+    """Run a child, which prints its seconds, and watch it and all that it starts."""
+    peak, cpu_seconds = 0, dict[int, float]()
     with (
         log.open("w") as output,
         subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT) as child,
     ):
         while child.poll() is None:
-            peak = max(peak, sum(set_size_bytes(pid) for pid in family(child.pid)))
+            pids = list(family(child.pid))
+            peak = max(peak, sum(set_size_bytes(pid) for pid in pids))
+            cpu_seconds |= {pid: used for pid in pids if (used := used_s(pid)) is not None}
             time.sleep(SAMPLED_EVERY_S)
     last = log.read_text().strip().split("\n")[-1]
     if child.returncode:
         raise SystemExit(f"{log}: {last}")
-    return float(last), peak
+    return Run(seconds=float(last), cpu_seconds=sum(cpu_seconds.values()), peak_bytes=peak)
 
 
 def family(pid: int) -> Iterator[int]:
@@ -168,6 +190,15 @@ def set_size_bytes(pid: int) -> int:
     except OSError:
         return 0
     return 1024 * sum(int(line.split()[1]) for line in lines if line.startswith("Pss:"))
+
+
+def used_s(pid: int) -> float | None:
+    """CPU seconds so far; None when the process has ended."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return None
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def equal(folder: Path) -> bool:
