@@ -299,12 +299,12 @@ class _Writer:
 
     def _ids(self, block: Block) -> np.ndarray:
         """(n, C) int32."""
-        ids = np.empty((block.rows, len(self._vocabularies)), dtype=np.int32)
+        ids = np.empty((len(self._vocabularies), block.rows), dtype=np.int32)
         for field, (codes, vocabulary) in enumerate(
             zip(block.codes(), self._vocabularies, strict=True)
         ):
-            ids[:, field] = vocabulary.ids[codes]
-        return ids
+            ids[field] = vocabulary.ids[codes]
+        return ids.T
 
 
 def _split_counts(counts: np.ndarray) -> SplitCounts:

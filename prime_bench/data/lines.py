@@ -51,10 +51,10 @@ class Lines:
 
     @functools.cached_property
     def packed(self) -> np.ndarray:
-        """(n, W) uint64: the fields as `packed` has them, of longer ones the first 8 bytes."""
-        return pack(self.content, self._starts.ravel(), self.lengths.ravel()).reshape(
-            self.ends.shape
-        )
+        """(W, n) uint64: the fields as `packed` has them, of longer ones the first 8 bytes."""
+        packed = pack(self.content, self._starts.ravel(), self.lengths.ravel())
+        # A column's fields lie together, since what follows goes column by column.
+        return np.ascontiguousarray(packed.reshape(self.ends.shape).T)
 
     @functools.cached_property
     def _starts(self) -> np.ndarray:
@@ -107,7 +107,7 @@ def blocks(
             ahead = pool.submit(read, block_bytes)
             cut = piece.rfind(b"\n") + 1
             if cut:
-                yield rest + piece[:cut]
+                yield b"".join((rest, memoryview(piece)[:cut]))
                 rest = piece[cut:]
             else:
                 rest += piece

@@ -85,11 +85,21 @@ class KeyCodes:
 
     def codes(self, keys: np.ndarray) -> np.ndarray:
         """(n,) int32 codes of `keys` (n,), new ones where they are new."""
-        found = self._find(keys)
-        unknown = np.flatnonzero((found == 0) & (keys != 0))
-        if len(unknown):
-            found[unknown] = self._enter(keys[unknown])
-        return found
+        slots = self._home(keys)
+        codes: np.ndarray = self._slots[slots]
+        others = np.flatnonzero(self._keys[codes] != keys)
+        unknown = []
+        while len(others):
+            at_end = codes[others] == 0
+            unknown.append(others[at_end])
+            others = others[~at_end]
+            slots[others] = (slots[others] + 1) & (len(self._slots) - 1)
+            codes[others] = self._slots[slots[others]]
+            others = others[self._keys[codes[others]] != keys[others]]
+        if unknown:
+            new = np.concatenate(unknown)
+            codes[new] = self._enter(keys[new])
+        return codes
 
     def finish(self) -> None:
         """No more keys will come; the table goes, and the keys stay."""
@@ -101,18 +111,6 @@ class KeyCodes:
         home: np.ndarray = np.multiply(keys, _MULTIPLIER)
         home >>= np.uint64(64 - bits)
         return home.view(np.int64)
-
-    def _find(self, keys: np.ndarray) -> np.ndarray:
-        """(n,) int32 codes; 0 for key 0 and for unknown keys."""
-        slots = self._home(keys)
-        codes: np.ndarray = self._slots[slots]
-        others = np.flatnonzero(self._keys[codes] != keys)
-        others = others[codes[others] != 0]
-        while len(others):
-            slots[others] = (slots[others] + 1) & (len(self._slots) - 1)
-            codes[others] = self._slots[slots[others]]
-            others = others[(self._keys[codes[others]] != keys[others]) & (codes[others] != 0)]
-        return codes
 
     def _enter(self, keys: np.ndarray) -> np.ndarray:
         """(n,) int32 new codes of unknown keys (n,), which may be there several times."""

@@ -108,9 +108,9 @@ class _Parser:
                 columns[position] = _HOURS[hours[position] % 100]
             else:
                 fits = longest[position] <= MOST_BYTES
-                columns[position] = lines.packed[:, position] if fits else None
+                columns[position] = lines.packed[position] if fits else None
         for position in self._numeric:
-            columns[position] = integers(lines.packed[:, position], lines.lengths[:, position])
+            columns[position] = integers(lines.packed[position], lines.lengths[:, position])
         columns |= self._parsed(lines, [i for i, column in columns.items() if column is None])
         return Chunk(
             categories=pl.DataFrame(
@@ -146,7 +146,7 @@ class _Parser:
 
     def _labels(self, lines: Lines, source: SourceFile) -> np.ndarray:
         """(n,) uint8. A label is `0` or `1`; some tools write `0.0` and `1.0` instead."""
-        packed = lines.packed[:, self._label]
+        packed = lines.packed[self._label]
         labels = np.full(len(packed), 255, dtype=np.uint8)
         for text, label in _LABELS.items():
             labels[packed == text] = label
