@@ -31,11 +31,11 @@ import torch
 from prime_bench.assemble import Assembled, build_arm
 from prime_bench.base.errors import DataError, EnvironmentFault, UsageError
 from prime_bench.base.numerics import NUMERICS
-from prime_bench.catalog import BACKBONES, PLUGINS
 from prime_bench.data.schema import Schema
 from prime_bench.data.table import PreparedTable
+from prime_bench.recipe.budget import Budget, budget_of
 from prime_bench.recipe.job import Job, JobRequest
-from prime_bench.store.record import Budget, Pairing, Result, RunRecord, Validation
+from prime_bench.store.record import Pairing, Result, RunRecord, Validation
 from prime_bench.store.runs import Runs
 from prime_bench.training.batches import Rows, joins_last_row
 from prime_bench.training.checkpoint import save_weights
@@ -165,13 +165,8 @@ def _evaluate(
 
 def _budget(job: Job, schema: Schema, assembled: Assembled) -> Budget:
     """The settings' formulas, which must agree with the parameters that were built."""
-    backbone = BACKBONES[job.backbone].settings.parse(job.backbone_settings, where=job.backbone)
-    plugin = PLUGINS[job.plugin].settings.parse(job.plugin_settings, where=job.plugin)
-    budget = Budget(
-        backbone_parameters=backbone.parameters(schema.shape),
-        plugin_parameters=plugin.added_parameters(backbone, schema.shape),
-        backbone_macs=backbone.macs(schema.shape),
-        plugin_macs=plugin.added_macs(backbone, schema.shape),
+    budget = budget_of(
+        job.backbone, job.backbone_settings, job.plugin, job.plugin_settings, shape=schema.shape
     )
     built = sum(p.numel() for p in assembled.arm.parameters() if p.requires_grad)
     if built != budget.backbone_parameters + budget.plugin_parameters:

@@ -56,6 +56,9 @@ def print_plan(made: "Plan", *, as_json: bool = False) -> None:
 
     from tabulate import tabulate
 
+    from prime_bench.recipe.budget import added_text
+    from prime_bench.schedule.budgets import added_budgets
+
     if as_json:
         content = {
             "schema": PLAN_SCHEMA,
@@ -82,6 +85,9 @@ def print_plan(made: "Plan", *, as_json: bool = False) -> None:
     ]
     click.echo(tabulate(rows, headers=header, tablefmt="plain", disable_numparse=True))
     click.echo(f"\n{made.recipe.title}\n{summary(made)}")
+    for dataset, arms in added_budgets(made).items():
+        parts = "; ".join(f"{arm} {added_text(budgets)}" for arm, budgets in arms.items())
+        click.echo(f"{dataset}: parameters, and multiply-accumulates a row, added: {parts}")
 
 
 def summary(made: "Plan") -> str:

@@ -4,6 +4,7 @@ import itertools
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
+from prime_bench.recipe.budget import added_text
 from prime_bench.report import stats
 from prime_bench.report.design import ArmColumn, changed_keys, changes_of_arm
 from prime_bench.report.numbers import fixed, series, signed
@@ -185,20 +186,12 @@ def _budgets(panel: Panel, table: MainTable) -> Iterator[str]:
             if record.job.fingerprint == panel.design.fingerprint and arm_of(record) == arm.key
         ]
         if budgets:
-            parameters = _extent([budget.plugin_parameters for budget in budgets])
-            macs = _extent([budget.plugin_macs for budget in budgets])
-            parts.append(f"{arm.label} {parameters} and {macs}")
+            parts.append(f"{arm.label} {added_text(budgets)}")
     if len(parts) > 1:
         yield (
             f"{panel.design.label}: parameters, and multiply-accumulates a row, that an arm adds "
             f"to the backbone: {'; '.join(parts)}"
         )
-
-
-def _extent(values: Sequence[int]) -> str:
-    """`120,224`, or `-1,024 to 96` where backbones differ."""
-    least, most = min(values), max(values)
-    return f"{least:,}" if least == most else f"{least:,} to {most:,}"
 
 
 def _provenance(records: Sequence[RunRecord], outdated: Sequence[RunRecord]) -> Iterator[str]:

@@ -47,6 +47,7 @@ class Plan:
 
     recipe: Recipe
     jobs: list[Planned]
+    data_dir: Path
 
     @property
     def to_run(self) -> list[Planned]:
@@ -82,7 +83,7 @@ def make_plan(recipe: Recipe, *, data_dir: Path, runs: Runs, only: Sequence[str]
             jobs.append(planned)
         if planned.job is not None:
             seen.add(planned.job.id)
-    return Plan(recipe=recipe, jobs=jobs)
+    return Plan(recipe=recipe, jobs=jobs, data_dir=data_dir)
 
 
 def variants_of(recipe: Recipe) -> Mapping[str, DataVariant]:

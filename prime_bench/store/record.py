@@ -2,6 +2,7 @@
 
 from typing import Literal
 
+from prime_bench.recipe.budget import Budget
 from prime_bench.recipe.job import Job
 from prime_bench.settings.model import Settings
 
@@ -78,15 +79,6 @@ class Pairing(Settings):
     """SHA-256 of the backbone's weights before a plug-in was attached."""
     row_order: str
     """SHA-256 of epoch 1's permutation of the training rows."""
-
-
-class Budget(Settings):
-    """Parameters and multiply-accumulates a row."""
-
-    backbone_parameters: int
-    plugin_parameters: int
-    backbone_macs: int
-    plugin_macs: int
 
 
 class RunRecord(Settings):

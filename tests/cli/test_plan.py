@@ -65,6 +65,20 @@ def test_json_is_one_object_with_the_jobs(capsys):
     }
 
 
+def test_what_the_arms_add_is_printed_where_the_data_are_prepared(capsys):
+    """At d = 220: a matched control stands beside what it is matched to."""
+    assert exit_code(["prepare", "synthetic", "--rows", "200"]) == 0
+    capsys.readouterr()
+    changes = ["dataset.synthetic.rows=200", "arms=['dense', 'prime', 'residual_macs']"]
+    sets = [word for change in [*changes, "report.family=[]"] for word in ("--set", change)]
+    assert _plan("quick", *sets) == 0
+
+    assert capsys.readouterr().out.splitlines()[-1] == (
+        "synthetic: parameters, and multiply-accumulates a row, added: "
+        "prime 120,224 and 120,192; residual_macs 120,429 and 119,922"
+    )
+
+
 def test_the_whole_of_main13_is_260_jobs(capsys):
     assert _plan("recipes/main13.toml") == 0
 
