@@ -201,7 +201,7 @@ def compose_fibinet(schema: Schema, settings: Any) -> Composition:
         "bilinear_interaction1": layers.BilinearInteractionV2(n_fields, k, kind),
         "bilinear_interaction2": layers.BilinearInteractionV2(n_fields, k, kind),
         "lr_layer": layers.LogisticRegression(feature_map(schema), use_bias=False),
-        "dnn": mlp(settings.pairs_width(schema.shape), settings),
+        "dnn": mlp(settings.site_width("top_input", schema.shape), settings),
     }
 
     def logit(m: Any, columns: Columns, embeddings: Tensor) -> Tensor:
