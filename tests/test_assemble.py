@@ -264,6 +264,25 @@ def test_parameters_and_macs_follow_their_formulas(case, plugin):
     assert counts.macs == settings.macs(SCHEMA.shape) + added.added_macs(settings, SCHEMA.shape)
 
 
+@pytest.mark.parametrize(
+    ("case", "keys"),
+    [
+        ("NFM", {"router_input": "top_input"}),
+        ("FiBiNET", {"expert_input": "bilinear", "router_input": "top_input"}),
+        ("GDCN", {"router_input": "cross_1", "detach_router": True, "output": "logit"}),
+        ("MaskNet-parallel", {"expert_input": "top_input", "layer_norm": False}),
+        ("DCNv2", {"routing": "uniform", "bags": 1, "expert_input": "cross_1"}),
+    ],
+)
+def test_so_do_those_of_attachments(case, keys):
+    config = PLUGINS["prime"].settings.parse(keys, where="")
+    arm = build_arm(job(case, "prime").model_copy(update={"plugin_settings": keys}), SCHEMA).arm
+    settings, counts = backbone_settings(case), count(arm, rows)
+    added = config.added_parameters(settings, SCHEMA.shape)
+    assert counts.parameters == settings.parameters(SCHEMA.shape) + added
+    assert counts.macs == settings.macs(SCHEMA.shape) + config.added_macs(settings, SCHEMA.shape)
+
+
 @pytest.mark.parametrize("case", BACKBONE_CASES)
 def test_the_top_nn_can_be_found_and_replaced(case):
     backbone = _backbone(case)

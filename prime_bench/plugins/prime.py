@@ -148,7 +148,8 @@ class Prime(Plugin):
         if self.router is not None:
             biased = biased + self.load_bias
         if self.config.routing == "permuted":
-            biased = biased[self._permutation(len(biased)).to(biased.device)]
+            order = self._permutation(len(biased))
+            biased = biased[order.to(biased.device, non_blocking=True)]
         return delta, biased / self.config.temperature
 
     def _permutation(self, n_rows: int) -> Tensor:

@@ -13,7 +13,10 @@ from prime_bench.training.loop import TrainingSplits, train
 from prime_bench.training.optimizer import Penalty
 
 CPU = torch.device("cpu")
-ARMS = ("dense", "prime", "residual_parameters")
+ARMS = (
+    *("dense", "prime", "residual_parameters", "residual_macs"),
+    *("uniform_routing", "permuted_routing", "auxiliary_loss"),
+)
 
 
 @pytest.fixture
