@@ -1,4 +1,5 @@
-"""Checkpoints of FuxiCTR 2.3.10, in and out: the same numbers under FuxiCTR's names and shapes.
+"""For users of FuxiCTR 2.3.10: `attach_prime`, and checkpoints in and out, the same numbers under
+FuxiCTR's names and shapes.
 
 FuxiCTR saves a model's `state_dict()`. It has a table for each categorical field and a Linear (1,
 k) for each numeric one, where ours has one table and one matrix; a LayerNorm for each field, where
@@ -17,6 +18,7 @@ from prime_bench.backbones.embedding import FieldEmbedding
 from prime_bench.backbones.interface import Backbone
 from prime_bench.backbones.masknet import FieldNorm
 from prime_bench.base.errors import UsageError
+from prime_bench.integrations.attach import attach_prime as attach_prime
 from prime_bench.plugins.apg import APGLinear
 
 

@@ -1,0 +1,244 @@
+"""PRIME around any model of FuxiCTR 2.3.10, from outside: hooks on two of its layers.
+
+The model's embedding layer gives z, the flattened embeddings. The sigmoid that makes `y_pred` gives
+the logit before it, and its output is replaced by PRIME's probability, so that the model's own
+`forward`, `fit`, `evaluate`, `predict` and checkpoints go on as they are. Nothing of FuxiCTR is
+imported: its layers are known by the names of their classes and by what they do on one batch.
+
+Shapes: B rows, F fields, k embedding width, d = F k.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from prime_bench.base.errors import UsageError
+from prime_bench.base.streams import derive
+from prime_bench.plugins.prime import Prime
+from prime_bench.settings.prime import PrimeConfig
+
+NAME = "prime"
+"""PRIME's name among the model's modules, and so the prefix of its tensors in checkpoints."""
+_EMBEDDING_CLASSES = ("FeatureEmbedding", "FeatureEmbeddingDict")
+_PROBE_ROWS = 2
+
+
+def attach_prime(
+    model: nn.Module,
+    config: PrimeConfig | None = None,
+    *,
+    seed: int = 2021,
+    embedding: str | None = None,
+    batch: Mapping[str, Tensor] | None = None,
+) -> Prime:
+    """Put PRIME around `model`, a FuxiCTR `BaseModel` on its device, and return it.
+
+    Before the first update the model's predictions are bitwise what they were. PRIME becomes the
+    submodule `prime`, its parameters join the optimizer at its learning rate, and its initial
+    values come from `seed` alone: torch's global generators stay as they are. To load a checkpoint
+    of a model with PRIME, attach first. `config` is the paper's by default.
+
+    `embedding` names the layer whose output PRIME reads where that is not `embedding_layer`. The
+    layers are found by running the model once, in evaluation mode, on a batch of zeros that is made
+    from its feature map; `batch` is another one, as the data loader gives it.
+
+    Raises UsageError where the model has no embedding layer or no sigmoid of its own for `y_pred`,
+    or where `config` has a key that needs more than these two.
+    """
+    config = PrimeConfig() if config is None else config
+    _refuse(model, config)
+    embeddings = _embeddings(model, embedding)
+    sigmoids = {n: m for n, m in model.named_modules() if isinstance(m, nn.Sigmoid)}
+    found = _probe(model, {**embeddings, **sigmoids}, _zeros(model) if batch is None else batch)
+    tap = _Embeddings()
+    layer = _layer(embeddings, found)
+    z = tap.flatten(embeddings[layer], found[layer][0])
+    output = _output(sigmoids, found)
+    prime = Prime(
+        z.shape[1],
+        config,
+        generator=torch.Generator().manual_seed(derive(seed, "plugin-init")),
+    )
+    prime.use_seed(seed)
+    model.add_module(NAME, prime.to(z).train(model.training))
+    _train_too(model, prime)
+    embeddings[layer].register_forward_hook(tap)
+    sigmoids[output].register_forward_hook(_Mixture(tap, prime))
+    return prime
+
+
+class _Embeddings:
+    """A forward hook that keeps z until PRIME takes it. An object, so that it is copied along with
+    its model.
+    """
+
+    def __init__(self) -> None:
+        self._z: Tensor | None = None
+
+    def __call__(self, module: nn.Module, inputs: Any, output: Any) -> None:  # noqa: ARG002
+        """Called by torch after the embedding layer's forward."""
+        self._z = self.flatten(module, output)
+
+    def take(self) -> Tensor:
+        """z (B, d), once: nothing keeps the graph alive between two forward passes."""
+        z, self._z = self._z, None
+        if z is None:
+            raise RuntimeError("the model made its y_pred without a look at its embedding layer")
+        return z
+
+    def flatten(self, module: nn.Module, output: Any) -> Tensor:
+        """(B, F, k), (B, d), or a vector a field, in the order of the feature map -> (B, d)."""
+        if isinstance(output, Mapping):
+            for field, vectors in output.items():
+                if vectors.ndim != 2:
+                    raise UsageError(
+                        f"attach_prime: the embedding of `{field}` has the shape "
+                        f"{tuple(vectors.shape)}; PRIME reads one vector a row"
+                    )
+            output = module.dict2tensor(output, flatten_emb=True)  # type: ignore[operator]
+        z: Tensor = output.flatten(1)
+        return z
+
+
+class _Mixture:
+    """A forward hook that puts PRIME's probability in the place of the sigmoid's."""
+
+    def __init__(self, tap: _Embeddings, prime: Prime) -> None:
+        self._tap, self._prime = tap, prime
+
+    def __call__(self, module: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> Tensor:  # noqa: ARG002
+        """Logits (B, 1) or (B,) -> probabilities of the same shape."""
+        probability: Tensor = self._prime(self._tap.take(), inputs[0].reshape(-1))
+        return probability.view(output.shape)
+
+
+def _refuse(model: nn.Module, config: PrimeConfig) -> None:
+    if not hasattr(model, "feature_map"):
+        raise UsageError(
+            f"attach_prime: {type(model).__name__} is no BaseModel of FuxiCTR: "
+            "it has no feature_map"
+        )
+    if hasattr(model, NAME):
+        raise UsageError(f"attach_prime: the model has a `{NAME}` already")
+    for key in ("expert_input", "router_input"):
+        if getattr(config, key) != "embedding":
+            raise UsageError(
+                f"attach_prime: {key} = `{getattr(config, key)}`: "
+                "a FuxiCTR model has no sites, PRIME reads its embeddings"
+            )
+    if config.auxiliary_weight > 0:
+        raise UsageError("attach_prime: FuxiCTR's loss has no place for auxiliary_weight")
+
+
+def _embeddings(model: nn.Module, named: str | None) -> dict[str, nn.Module]:
+    """The layers that may be the one that PRIME reads: one, if it is named or has the usual
+    name.
+    """
+    layers = {
+        name: module
+        for name, module in model.named_modules()
+        if any(base.__name__ in _EMBEDDING_CLASSES for base in type(module).__mro__)
+    }
+    if named is None and "embedding_layer" in layers:
+        named = "embedding_layer"
+    if named is not None and named in dict(model.named_modules()):
+        return {named: model.get_submodule(named)}
+    if named is not None or not layers:
+        what = f"no layer `{named}`" if named else f"no {' or '.join(_EMBEDDING_CLASSES)}"
+        raise UsageError(
+            f"attach_prime: {type(model).__name__} has {what}, so there is no z for PRIME to read",
+            hint='embedding="..." names a layer whose output is (B, F, k) or (B, d)',
+        )
+    # A FeatureEmbedding holds a FeatureEmbeddingDict: the outer one is meant.
+    return {n: m for n, m in layers.items() if n.rpartition(".")[0] not in layers}
+
+
+def _zeros(model: nn.Module) -> dict[str, Tensor]:
+    """A batch with the feature map's fields, all 0."""
+    batch: dict[str, Tensor] = {}
+    for field, spec in model.feature_map.features.items():  # type: ignore[operator,union-attr]
+        shape: tuple[int, ...] = (_PROBE_ROWS,)
+        if spec["type"] == "sequence":
+            shape = (_PROBE_ROWS, spec["max_len"])
+        elif spec["type"] == "embedding":
+            shape = (_PROBE_ROWS, spec.get("pretrain_dim", spec.get("embedding_dim", 1)))
+        whole = spec["type"] in ("categorical", "sequence", "meta")
+        batch[field] = torch.zeros(shape, dtype=torch.int64 if whole else torch.float32)
+    for label in model.feature_map.labels:  # type: ignore[union-attr]
+        batch[label] = torch.zeros(_PROBE_ROWS)
+    return batch
+
+
+def _probe(
+    model: nn.Module, layers: Mapping[str, nn.Module], batch: Mapping[str, Tensor]
+) -> dict[str, list[Any]]:
+    """What each layer put out in one forward pass, and `y_pred` under the name ""."""
+    outputs: dict[str, list[Any]] = {name: [] for name in layers}
+    handles = [
+        module.register_forward_hook(lambda *call, name=name: outputs[name].append(call[2]))
+        for name, module in layers.items()
+    ]
+    training = [module for module in model.modules() if module.training]
+    model.eval()
+    try:
+        with torch.no_grad():
+            outputs[""] = [model.forward(batch)["y_pred"]]
+    except (KeyError, TypeError, IndexError, ValueError, RuntimeError) as error:
+        raise UsageError(
+            f"attach_prime: {type(model).__name__} does not take a batch of zeros: {error!r}",
+            hint="batch=... is one as your data loader gives it",
+        ) from error
+    finally:
+        for handle in handles:
+            handle.remove()
+        for module in training:
+            module.training = True
+    return outputs
+
+
+def _layer(embeddings: Mapping[str, nn.Module], found: Mapping[str, list[Any]]) -> str:
+    used = [name for name in embeddings if found[name]]
+    if len(used) != 1:
+        raise UsageError(
+            f"attach_prime: which embedding does PRIME read? The model uses {used or 'none'}",
+            hint=f'embedding="{used[0]}" names one' if used else "",
+        )
+    if len(found[used[0]]) > 1:
+        raise UsageError(
+            f"attach_prime: the model calls `{used[0]}` {len(found[used[0]])} times a batch, "
+            "so it has no single z"
+        )
+    return used[0]
+
+
+def _output(sigmoids: Mapping[str, nn.Module], found: Mapping[str, list[Any]]) -> str:
+    """The sigmoid whose output is `y_pred`, and nothing else."""
+    (y_pred,) = found[""]
+    for name in sigmoids:
+        outputs = found[name]
+        if any(out.data_ptr() == y_pred.data_ptr() for out in outputs):
+            if len(outputs) > 1:
+                raise UsageError(
+                    f"attach_prime: the model calls the sigmoid `{name}` {len(outputs)} times a "
+                    "batch",
+                    hint="give y_pred an nn.Sigmoid of its own",
+                )
+            return name
+    raise UsageError(
+        "attach_prime: y_pred is not what an nn.Sigmoid of the model puts out, "
+        "so there is no logit for PRIME to read",
+        hint="FuxiCTR's `self.output_activation` is one, with task binary_classification",
+    )
+
+
+def _train_too(model: nn.Module, prime: Prime) -> None:
+    """PRIME's parameters in the model's optimizer, whose own keep what it knows about them; a model
+    that is compiled later has them anyway.
+    """
+    optimizer = getattr(model, "optimizer", None)
+    if optimizer is not None:
+        # With the same options, but for those that only torch's own bookkeeping has.
+        options = {k: v for k, v in optimizer.param_groups[0].items() if k != "params"}
+        optimizer.add_param_group({"params": list(prime.parameters()), **options})
