@@ -3,26 +3,24 @@ of each.
 """
 
 import hashlib
-import importlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 
 from prime_bench.backbones.interface import Backbone
-from prime_bench.base.errors import UsageError, did_you_mean
+from prime_bench.base.errors import UsageError
+from prime_bench.base.sources import load_class
 from prime_bench.base.streams import derive
-from prime_bench.catalog import BACKBONES, PLUGINS, BackboneEntry, PluginEntry
+from prime_bench.catalog import find_backbone, find_plugin
 from prime_bench.data.schema import Schema
 from prime_bench.plugins.attach import Arm
 from prime_bench.plugins.interface import Attachment, Plugin
 from prime_bench.recipe.job import Job
 from prime_bench.settings.backbone import BackboneSettings
 from prime_bench.settings.plugin import PluginSettings
-
-Entry = TypeVar("Entry", BackboneEntry, PluginEntry)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,9 +43,9 @@ def build_backbone(
     torch's global generators stay as they are. Raises UsageError for an unknown name, an unknown
     key or a bad value.
     """
-    entry = _entry(BACKBONES, name, "backbone")
+    entry = find_backbone(name)
     settings = entry.settings.parse(hyperparameters, where=f"backbone.{name}")
-    build = _load(entry.target)
+    build: Any = load_class(entry.target)
     with _global_stream(derive(seed, "backbone-init")):
         backbone: Backbone = build(schema, settings)
     return backbone
@@ -59,8 +57,9 @@ def build_arm(job: Job, schema: Schema) -> Assembled:
     """
     backbone = build_backbone(job.backbone, schema, job.backbone_settings, seed=job.seed)
     initial_weights = weights_digest(backbone)
-    settings = BACKBONES[job.backbone].settings.parse(job.backbone_settings, where="backbone")
-    entry = _entry(PLUGINS, job.plugin, "arm")
+    backbone_entry, entry = find_backbone(job.backbone), find_plugin(job.plugin)
+    _check_code(job, {job.backbone: backbone_entry.code, job.plugin: entry.code})
+    settings = backbone_entry.settings.parse(job.backbone_settings, where="backbone")
     arm_settings = entry.settings.parse(job.plugin_settings, where=f"arm.{job.plugin}")
     fault = arm_settings.misfit(settings)
     if fault is not None:
@@ -68,7 +67,8 @@ def build_arm(job: Job, schema: Schema) -> Assembled:
     if isinstance(arm_settings, PluginSettings):
         arm = _with_plugin(job, schema, backbone, settings, arm_settings)
     else:
-        attachment: Attachment = _load(entry.target or "")(
+        build: Any = load_class(entry.target or "")
+        attachment: Attachment = build(
             backbone,
             arm_settings,
             backbone_settings=settings,
@@ -113,16 +113,15 @@ def build_plugin(
     Raises UsageError for an unknown name, an unknown key or a bad value, and for an arm that
     changes the backbone itself.
     """
-    entry = _entry(PLUGINS, name, "arm")
+    entry = find_plugin(name)
     settings = entry.settings.parse(hyperparameters, where=f"arm.{name}")
     if entry.target is None:
         return None
     if not isinstance(settings, PluginSettings):
         raise UsageError(f"arm {name}: it changes the backbone, and cannot be built without one")
     widths = {} if router_width is None else {"router_width": router_width}
-    plugin: Plugin = _load(entry.target)(
-        input_width, settings, generator=_plugin_stream(seed), **widths
-    )
+    build: Any = load_class(entry.target)
+    plugin: Plugin = build(input_width, settings, generator=_plugin_stream(seed), **widths)
     plugin.use_seed(seed)
     return plugin
 
@@ -140,19 +139,14 @@ def weights_digest(module: torch.nn.Module) -> str:
     return running.hexdigest()
 
 
-def _entry(table: Mapping[str, Entry], name: str, noun: str) -> Entry:
-    if name not in table:
-        raise UsageError(
-            f"unknown {noun} `{name}`{did_you_mean(name, table)}",
-            hint=f"known: {', '.join(sorted(table))}",
-        )
-    return table[name]
-
-
-def _load(target: str) -> Any:
-    """The class that `module:Class` of the catalogue's literal tables names."""
-    module, _, name = target.partition(":")
-    return getattr(importlib.import_module(module), name)
+def _check_code(job: Job, found: Mapping[str, str | None]) -> None:
+    """Raise UsageError where the source files of somebody else's class are not those of the job."""
+    for name, code in found.items():
+        if job.code.get(name) != code:
+            raise UsageError(
+                f"{name}: its source files are not those that the job was planned with",
+                hint="run the recipe again: it makes the job that belongs to the new code",
+            )
 
 
 @contextmanager

@@ -1,7 +1,16 @@
-"""What a recipe can name: a literal row a backbone and plug-in. `assemble` loads the targets."""
+"""What a recipe can name: a literal row a backbone and plug-in. `assemble` loads the targets.
 
+Beside these, a recipe can name a class of the user's own: as `module:Class`, or by the name of an
+entry point of the group `prime_bench.backbones` or `prime_bench.plugins`.
+"""
+
+import re
 from dataclasses import dataclass
+from importlib.metadata import entry_points
+from typing import Any, TypedDict
 
+from prime_bench.base.errors import UsageError, did_you_mean
+from prime_bench.base.sources import load_class, sources_digest
 from prime_bench.settings.afm import AFMSettings
 from prime_bench.settings.apg import APGSettings
 from prime_bench.settings.autoint import AutoIntSettings
@@ -47,6 +56,8 @@ class BackboneEntry:
     settings: type[BackboneSettings]
     label: str
     cite: str
+    code: str | None = None
+    """Digest of its source files; None for ours, which `base.numerics` stands for."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,6 +68,16 @@ class PluginEntry:
     settings: type[ArmSettings]
     label: str
     cite: str
+    code: str | None = None
+    """As a backbone's."""
+
+
+class Words(TypedDict):
+    """What both kinds of rows say of a class of the user's own."""
+
+    label: str
+    cite: str
+    code: str
 
 
 BACKBONES: dict[str, BackboneEntry] = {
@@ -226,3 +247,59 @@ PLUGINS: dict[str, PluginEntry] = {
         cite="Yan et al., APG: Adaptive Parameter Generation Network, NeurIPS 2022",
     ),
 }
+
+
+def find_backbone(name: str) -> BackboneEntry:
+    """The row of a backbone of ours, or one made from the class of somebody else's.
+
+    Raises UsageError for a name that is neither, or a class that cannot be one.
+    """
+    if name in BACKBONES:
+        return BACKBONES[name]
+    target = _target(name, "backbone", list(BACKBONES))
+    return BackboneEntry(
+        target=target, settings=_settings(target, BackboneSettings), **_words(target)
+    )
+
+
+def find_plugin(name: str) -> PluginEntry:
+    """As `find_backbone`, for a plug-in."""
+    if name in PLUGINS:
+        return PLUGINS[name]
+    target = _target(name, "plug-in", list(PLUGINS))
+    return PluginEntry(target=target, settings=_settings(target, ArmSettings), **_words(target))
+
+
+def is_foreign(name: str) -> bool:
+    """Whether a name is `module:Class`."""
+    return re.fullmatch(r"[\w.]+:\w+", name) is not None
+
+
+def _target(name: str, noun: str, ours: list[str]) -> str:
+    """`module:Class` of a name that is not ours."""
+    group = "prime_bench.backbones" if noun == "backbone" else "prime_bench.plugins"
+    points = {point.name: point.value for point in entry_points(group=group)}
+    if not is_foreign(name) and name not in points:
+        known = [*ours, *points]
+        raise UsageError(
+            f"unknown {noun} `{name}`{did_you_mean(name, known)}",
+            hint=f"known: {', '.join(sorted(known))}; one of your own is `module:Class`",
+        )
+    return points.get(name, name)
+
+
+def _settings(target: str, base: Any) -> Any:
+    """The class's `Settings`, derived from `base`."""
+    settings = getattr(load_class(target), "Settings", None)
+    if not isinstance(settings, type) or not issubclass(settings, base):
+        raise UsageError(f"`{target}` has no `Settings`, a class derived from {base.__name__}")
+    return settings
+
+
+def _words(target: str) -> Words:
+    found = load_class(target)
+    return {
+        "label": str(getattr(found, "label", found.__name__)),
+        "cite": str(getattr(found, "cite", target)),
+        "code": sources_digest(found.__module__),
+    }

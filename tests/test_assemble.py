@@ -492,7 +492,7 @@ def test_a_wrong_backbone_is_the_users_mistake(name, hyperparameters, words):
 
 
 def test_a_wrong_plugin_is_the_users_mistake():
-    with pytest.raises(UsageError, match="unknown arm `prim`; did you mean `prime`"):
+    with pytest.raises(UsageError, match="unknown plug-in `prim`; did you mean `prime`"):
         build_arm(job("DNN", "prim"), SCHEMA)
     with pytest.raises(UsageError, match=r"arm\.prime\.bag: unknown key; did you mean `bags`"):
         build_plugin("prime", 20, {"bag": 1}, seed=0)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from prime_bench.catalog import BACKBONES, PLUGINS
+from prime_bench.catalog import find_backbone, find_plugin
 from prime_bench.settings.model import Settings
 from prime_bench.settings.shape import TableShape
 
@@ -27,8 +27,8 @@ def budget_of(
     shape: TableShape,
 ) -> Budget:
     """Count an arm on data of that shape. Raises UsageError for settings that do not fit."""
-    own = BACKBONES[backbone].settings.parse(backbone_settings, where=backbone)
-    added = PLUGINS[plugin].settings.parse(plugin_settings, where=plugin)
+    own = find_backbone(backbone).settings.parse(backbone_settings, where=backbone)
+    added = find_plugin(plugin).settings.parse(plugin_settings, where=plugin)
     return Budget(
         backbone_parameters=own.parameters(shape),
         plugin_parameters=added.added_parameters(own, shape),

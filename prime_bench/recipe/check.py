@@ -5,8 +5,8 @@ from collections.abc import Iterator, Mapping
 from copy import deepcopy
 from typing import Any
 
-from prime_bench.base.errors import did_you_mean
-from prime_bench.catalog import BACKBONES, PLUGINS
+from prime_bench.base.errors import UsageError, did_you_mean
+from prime_bench.catalog import BACKBONES, PLUGINS, find_backbone, find_plugin, is_foreign
 from prime_bench.recipe.expand import Arm, Recipe
 from prime_bench.recipe.schema import RecipeTable
 from prime_bench.settings.model import Fault
@@ -99,10 +99,10 @@ def _family_faults(parsed: RecipeTable) -> Iterator[Fault]:
 def _misfits(arms: list[Arm], backbones: Resolved) -> Iterator[Fault]:
     """Arms that cannot stand on a backbone: better said now than by each of their jobs."""
     for arm in arms:
-        settings = PLUGINS[arm.plugin].settings.parse(arm.settings, where=arm.name)
+        settings = find_plugin(arm.plugin).settings.parse(arm.settings, where=arm.name)
         for name, per_dataset in backbones.items():
             for plain in per_dataset.values():
-                why = settings.misfit(BACKBONES[name].settings.parse(plain, where=name))
+                why = settings.misfit(find_backbone(name).settings.parse(plain, where=name))
                 if why is not None:
                     yield Fault(("arms",), f"`{arm.name}` does not fit {name}: {why}")
 
@@ -110,9 +110,8 @@ def _misfits(arms: list[Arm], backbones: Resolved) -> Iterator[Fault]:
 def _arms(parsed: RecipeTable) -> tuple[list[Arm], list[Fault]]:
     arms, faults = [], []
     for name in parsed.arms:
-        if name not in parsed.arm and name not in PLUGINS:
-            near = did_you_mean(name, [*parsed.arm, *PLUGINS])
-            faults.append(Fault(("arms",), f"unknown arm `{name}`{near}"))
+        if name not in parsed.arm and (why := _unknown_arm(name, list(parsed.arm))):
+            faults.append(Fault(("arms",), why))
             continue
         arm, found = _arm(name, parsed.arm.get(name, {"plugin": name}))
         faults += [fault.below("arm", name) for fault in found]
@@ -123,31 +122,45 @@ def _arms(parsed: RecipeTable) -> tuple[list[Arm], list[Fault]]:
     return arms, faults
 
 
+def _unknown_arm(name: str, tables: list[str]) -> str | None:
+    """Why an arm without a table of its own is no plug-in's name."""
+    try:
+        find_plugin(name)
+    except UsageError as error:
+        if is_foreign(name):
+            return error.message
+        return f"unknown arm `{name}`{did_you_mean(name, [*tables, *PLUGINS])}"
+    return None
+
+
 def _arm(name: str, table: Mapping[str, Any]) -> tuple[Arm | None, list[Fault]]:
     keys = dict(table)
-    plugin = keys.pop("plugin", name if name in PLUGINS else None)
+    plugin = keys.pop("plugin", None if _unknown_arm(name, []) else name)
     if plugin is None:
         return None, [Fault((), "`plugin` is missing: the plug-in that this arm refines")]
-    if not isinstance(plugin, str) or plugin not in PLUGINS:
-        near = did_you_mean(str(plugin), PLUGINS)
-        return None, [Fault(("plugin",), f"unknown plug-in `{plugin}`{near}")]
-    entry = PLUGINS[plugin]
+    try:
+        entry = find_plugin(str(plugin))
+    except UsageError as error:
+        return None, [Fault(("plugin",), error.message)]
     label = keys.pop("label", entry.label if name == plugin else name)
     if not isinstance(label, str):
         return None, [Fault(("label",), "a text is wanted")]
     settings, faults = entry.settings.check(keys)
     if settings is None:
         return None, faults
-    return Arm(name=name, label=label, plugin=plugin, settings=settings.plain()), []
+    return Arm(name=name, label=label, plugin=str(plugin), settings=settings.plain()), []
 
 
 def _backbones(parsed: RecipeTable) -> tuple[Resolved, list[Fault]]:
     resolved: Resolved = {}
     faults: list[Fault] = []
     for name, table in parsed.backbone.items():
-        if name not in BACKBONES:
+        try:
+            find_backbone(name)
+        except UsageError as error:
             near = did_you_mean(name, BACKBONES)
-            faults.append(Fault(("backbone", name), f"unknown backbone{near}"))
+            why = error.message if is_foreign(name) else f"unknown backbone{near}"
+            faults.append(Fault(("backbone", name), why))
             continue
         everywhere = {"embedding_dim": parsed.training.embedding_dim, **table}
         on = everywhere.pop("on", {})
@@ -177,7 +190,7 @@ def _backbone(
     name: str, everywhere: Mapping[str, Any], *, own: Mapping[str, Any], on: str
 ) -> tuple[dict[str, Any] | None, list[Fault]]:
     """The settings on one data set; a fault's path leads to the table that set the key."""
-    settings, faults = BACKBONES[name].settings.check({**everywhere, **own})
+    settings, faults = find_backbone(name).settings.check({**everywhere, **own})
     if settings is not None:
         return settings.plain(), []
     return None, [

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from prime_bench.base.errors import UsageError, did_you_mean
+from prime_bench.catalog import find_backbone, find_plugin
 from prime_bench.recipe.job import Job
 from prime_bench.recipe.schema import ReportTable
 from prime_bench.settings.training import TrainSpec
@@ -43,7 +44,17 @@ class Trial:
             plugin_settings=self.arm.settings,
             training=self.training,
             seed=self.seed,
+            code=self.code,
         )
+
+    @property
+    def code(self) -> dict[str, str]:
+        """Digests of the source files of a backbone and a plug-in that are not ours."""
+        found = {
+            self.backbone: find_backbone(self.backbone).code,
+            self.arm.plugin: find_plugin(self.arm.plugin).code,
+        }
+        return {name: code for name, code in found.items() if code is not None}
 
     def __str__(self) -> str:
         return f"{self.dataset} {self.backbone} {self.arm.name} seed {self.seed}"

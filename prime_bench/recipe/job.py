@@ -17,14 +17,23 @@ class Job(Settings):
     fingerprint: str
     """Digest of the prepared data: schema, vocabularies and arrays."""
     backbone: str
-    """A name in `catalog.BACKBONES`."""
+    """A name in `catalog.BACKBONES`, or one that `catalog.find_backbone` knows."""
     backbone_settings: dict[str, Any]
     plugin: str
-    """A name in `catalog.PLUGINS`."""
+    """A name in `catalog.PLUGINS`, or one that `catalog.find_plugin` knows."""
     plugin_settings: dict[str, Any]
     training: TrainSpec
     seed: int
     numerics: int = NUMERICS
+    code: dict[str, str] = {}
+    """Digest of the source files of a backbone or plug-in that is not ours, by its name."""
+
+    def plain(self) -> dict[str, Any]:
+        """As JSON values; `code` only where there is any, so that the ids of our own are as they
+        were without it.
+        """
+        values = super().plain()
+        return values if self.code else {k: v for k, v in values.items() if k != "code"}
 
     @property
     def id(self) -> str:

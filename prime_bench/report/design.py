@@ -68,7 +68,11 @@ def design_from_trials(
         trial.arm.name: ArmColumn(
             name=trial.arm.name,
             label=trial.arm.label,
-            key=ArmKey(plugin=trial.arm.plugin, settings=settings_text(trial.arm.settings)),
+            key=ArmKey(
+                plugin=trial.arm.plugin,
+                settings=settings_text(trial.arm.settings),
+                code=trial.code.get(trial.arm.plugin, ""),
+            ),
         )
         for trial in trials
     }
@@ -128,9 +132,9 @@ def design_from_records(
 
 
 def backbone_label(backbone: str) -> str:
-    """The backbone's name in a table."""
+    """The backbone's name in a table; that of a class is its own."""
     entry = BACKBONES.get(backbone)
-    return entry.label if entry else backbone
+    return entry.label if entry else backbone.rpartition(":")[2]
 
 
 def changed_keys(settings: Mapping[str, Any], reference: Mapping[str, Any]) -> str:
@@ -158,6 +162,7 @@ def _place(trial: Trial, *, variant: str, fingerprint: str | None) -> Place | No
         training=settings_text(trial.training.plain()),
         backbone=trial.backbone,
         backbone_settings=settings_text(trial.backbone_settings),
+        backbone_code=trial.code.get(trial.backbone, ""),
     )
 
 
@@ -192,6 +197,8 @@ def _arms_of(shelf: Shelf, *, baseline: str) -> tuple[ArmColumn, ...]:
         apart = changes_of_arm(key) if len(shared) > 1 else ""
         if len({other.plugin for other in shared}) > 1:
             apart = f"{key.plugin}: {apart}" if apart else key.plugin
+        if len({other.code for other in shared}) > 1:
+            apart = ", ".join(part for part in (apart, f"code {key.code[:8]}") if part)
         suffix = f" ({apart})" if apart else ""
         columns.append(ArmColumn(name=name + suffix, label=label + suffix, key=key))
     order = list(PLUGINS)
@@ -217,7 +224,12 @@ def _rows_of(places: Iterable[Place]) -> tuple[RowDesign, ...]:
                 for key, value in settings[0].items()
                 if all(key in other and other[key] == value for other in settings)
             }
-            label = f"{label} ({changed_keys(json.loads(place.backbone_settings), shared)})"
+            apart = changed_keys(json.loads(place.backbone_settings), shared)
+            if len({twin.backbone_code for twin in twins}) > 1:
+                apart = ", ".join(
+                    part for part in (apart, f"code {place.backbone_code[:8]}") if part
+                )
+            label = f"{label} ({apart})"
         rows.append(RowDesign(label=label, backbone=place.backbone, place=place))
     return tuple(rows)
 

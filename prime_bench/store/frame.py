@@ -20,6 +20,8 @@ class Place:
     training: str
     backbone: str
     backbone_settings: str
+    backbone_code: str = ""
+    """Digest of its source files where it is not ours."""
 
 
 @dataclass(frozen=True, kw_only=True, order=True)
@@ -28,6 +30,8 @@ class ArmKey:
 
     plugin: str
     settings: str
+    code: str = ""
+    """Digest of a plug-in's source files where it is not ours."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,12 +67,18 @@ def place_of(record: RunRecord) -> Place:
         training=settings_text(job.training.plain()),
         backbone=job.backbone,
         backbone_settings=settings_text(job.backbone_settings),
+        backbone_code=job.code.get(job.backbone, ""),
     )
 
 
 def arm_of(record: RunRecord) -> ArmKey:
     """Which arm the record belongs to."""
-    return ArmKey(plugin=record.job.plugin, settings=settings_text(record.job.plugin_settings))
+    job = record.job
+    return ArmKey(
+        plugin=job.plugin,
+        settings=settings_text(job.plugin_settings),
+        code=job.code.get(job.plugin, ""),
+    )
 
 
 def settings_text(settings: Mapping[str, Any]) -> str:

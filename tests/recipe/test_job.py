@@ -126,7 +126,7 @@ def test_every_field_of_a_job_counts(key, value):
 
 
 def test_no_field_of_a_job_was_forgotten_here():
-    assert set(Job.model_fields) == {"kind", *PINNED}
+    assert set(Job.model_fields) == {"kind", "code", *PINNED}
 
 
 @pytest.mark.parametrize(
