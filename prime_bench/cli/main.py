@@ -1,5 +1,6 @@
 """The entry point: commands are imported when called, errors become a message and a code."""
 
+import contextlib
 import importlib
 import os
 import sys
@@ -18,6 +19,7 @@ COMMANDS = {
     "plan": "prime_bench.cli.plan:plan",
     "run": "prime_bench.cli.run:run",
     "report": "prime_bench.cli.report:report",
+    "check": "prime_bench.cli.check:check",
     "ls": "prime_bench.cli.ls:ls",
     "show": "prime_bench.cli.show:show",
     "export": "prime_bench.cli.export:export",
@@ -75,7 +77,8 @@ def exit_code(arguments: list[str]) -> int:
     try:
         result = cli.main(arguments, prog_name="prime-bench", standalone_mode=False)
     except click.ClickException as error:
-        error.show()
+        with contextlib.suppress(OSError):
+            error.show()
         return EXIT_USAGE
     except (KeyboardInterrupt, click.Abort):
         _say("interrupted; the same command goes on where this one was", debug=debug)
@@ -98,6 +101,8 @@ def _bug(error: Exception) -> str:
 
 
 def _say(message: str, *, debug: bool) -> None:
-    if debug and sys.exc_info()[0] is not None:
-        traceback.print_exc()
-    click.echo(message, err=True)
+    # The code stays what it is where stderr cannot be written.
+    with contextlib.suppress(OSError):
+        if debug and sys.exc_info()[0] is not None:
+            traceback.print_exc()
+        click.echo(message, err=True)

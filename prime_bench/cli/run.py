@@ -45,10 +45,12 @@ def run(
     """Train every job of RECIPE, a file or the name of a bundled recipe, that has no record."""
     from prime_bench.cli.plan import load_plan, print_plan, summary
     from prime_bench.cli.progress import Progress
+    from prime_bench.recipe.job import check_device
     from prime_bench.schedule.local import LocalBackend
     from prime_bench.schedule.run import run_plan
     from prime_bench.store.runs import Runs
 
+    check_device(device)
     made = load_plan(recipe, only=only, changes=changes, data_dir=data_dir, runs_dir=runs_dir)
     if dry_run:
         print_plan(made)

@@ -8,7 +8,8 @@ def folders(table: str, *, data_dir: Path) -> list[Path]:
 
     Raises DataError where there is none.
     """
-    from prime_bench.base.errors import DataError
+    from prime_bench.base.errors import DataError, did_you_mean
+    from prime_bench.data.card import card_names
     from prime_bench.data.manifest import MANIFEST_NAME, Manifest
 
     if Path(table).is_dir():
@@ -19,8 +20,11 @@ def folders(table: str, *, data_dir: Path) -> list[Path]:
         if Manifest.read(path.parent).dataset == table
     ]
     if not found:
+        known = card_names()
         raise DataError(
             f"{table}: neither a folder nor a data set with a prepared table in {data_dir}",
-            hint=f"prime-bench prepare {table}",
+            hint=f"prime-bench prepare {table}"
+            if table in known
+            else f"datasets: {', '.join(known)}{did_you_mean(table, known)}",
         )
     return found

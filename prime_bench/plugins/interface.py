@@ -5,6 +5,7 @@ Shapes: B rows, d width of the flattened embeddings z, d' width of the router's 
 """
 
 from abc import abstractmethod
+from typing import ClassVar
 
 from torch import Tensor, nn
 
@@ -13,6 +14,9 @@ from prime_bench.backbones.interface import Backbone, replace
 
 class Plugin(nn.Module):
     """Reads z and the backbone's logit l_d, and leaves the backbone as it is."""
+
+    starts_neutral: ClassVar[bool] = True
+    """Whether the first predictions are bitwise the Dense arm's, as `prime-bench check` asserts."""
 
     @abstractmethod
     def forward(self, z: Tensor, dense_logit: Tensor, router_input: Tensor | None = None) -> Tensor:
@@ -41,6 +45,9 @@ class Attachment:
 
     `modules` has a path for `backbones.interface.replace` -> module.
     """
+
+    starts_neutral: ClassVar[bool] = False
+    """As a plug-in's."""
 
     def __init__(self, modules: dict[str, nn.Module]) -> None:
         self._outside = modules

@@ -29,6 +29,16 @@ BUILT_ON = {
         *("base", "settings", "catalog", "recipe", "store", "data", "assemble", "training"),
         "probes",
     },
+    "contract": {
+        "base",
+        "settings",
+        "catalog",
+        "recipe",
+        "data",
+        "assemble",
+        "backbones",
+        "plugins",
+    },
     "integrations": {"base", "settings", "data", "backbones", "plugins"},
     "__main__": {"cli"},
     "cli": {"base", "settings", "catalog", "recipe", "store", "data", "schedule", "report"},
@@ -42,6 +52,7 @@ DATA_PARTS = {
     "integrations": {"schema"},
     "training": {"schema", "table", "manifest"},
     "worker": {"schema", "table", "manifest"},
+    "contract": {"schema"},
 }
 """What of `data` these layers may use: the prepared table and its description, not the readers."""
 

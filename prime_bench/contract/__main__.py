@@ -1,0 +1,86 @@
+"""`python -m prime_bench.contract NAME`: a line a rule, exit code 1 where one is broken."""
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+
+from prime_bench.base.errors import UserError
+from prime_bench.contract import backbone_rules, rules
+from prime_bench.contract.subject import Breach, Subject, find_subject
+
+_OF_ARMS: dict[str, Callable[[Subject], None]] = {
+    "class": rules.derived,
+    "building": rules.building,
+    "probabilities": rules.probabilities,
+    "logarithms": rules.logarithms,
+    "evaluation": rules.evaluation,
+    "random streams": rules.random_streams,
+    "neutral start": rules.start,
+    "gradients": rules.gradients,
+    "budget": rules.budget,
+    "state dict": rules.state_dict,
+}
+_OF_BACKBONES: dict[str, Callable[[Subject], None]] = {
+    "class": rules.derived,
+    "building": rules.building,
+    "probabilities": rules.probabilities,
+    "evaluation": rules.evaluation,
+    "random streams": backbone_rules.only_dropout,
+    "sites": backbone_rules.sites,
+    "Top-NN": backbone_rules.top_nn,
+    "gradients": rules.gradients,
+    "budget": rules.budget,
+    "state dict": rules.state_dict,
+    "PRIME around it": backbone_rules.prime_fits,
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """What came of one rule."""
+
+    rule: str
+    fault: str | None
+    """Why it is broken; None: it is kept."""
+
+
+def check(name: str) -> list[Finding]:
+    """Hold the arm or the backbone `name` to every rule. Raises UsageError for an unknown name."""
+    subject = find_subject(name)
+    findings = []
+    for rule, keep in (_OF_BACKBONES if subject.is_backbone else _OF_ARMS).items():
+        try:
+            keep(subject)
+        except Breach as breach:
+            fault: str | None = str(breach)
+        except Exception as error:  # noqa: BLE001  # Somebody's model may raise anything.
+            fault = f"{type(error).__name__}: {error}"
+        else:
+            fault = None
+        findings.append(Finding(rule=rule, fault=fault))
+    return findings
+
+
+def main(name: str) -> int:
+    """Print a line a rule; 0 where all are kept, 1 otherwise, as a UserError's code for one."""
+    torch.set_num_threads(1)
+    try:
+        findings = check(name)
+    except UserError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return error.exit_code
+    for finding in findings:
+        print(
+            f"pass  {finding.rule}"
+            if not finding.fault
+            else f"FAIL  {finding.rule}: {finding.fault}"
+        )
+    broken = sum(finding.fault is not None for finding in findings)
+    print(f"{name}: {len(findings) - broken} of {len(findings)} rules kept")
+    return 1 if broken else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))

@@ -1,0 +1,170 @@
+"""The rules of all arms, and those of them that hold for a backbone as well. Each returns where it
+is kept and raises Breach, or whatever the model raises, where it is broken.
+"""
+
+from copy import deepcopy
+from functools import partial
+
+import torch
+
+from prime_bench.assemble import weights_digest
+from prime_bench.backbones.interface import Backbone
+from prime_bench.base.sources import load_class
+from prime_bench.contract.subject import (
+    ROWS,
+    SCHEMAS,
+    SEED,
+    STEPS,
+    Subject,
+    batch,
+    need,
+    streams_untouched,
+    train,
+)
+from prime_bench.plugins.counter import count
+from prime_bench.plugins.interface import Attachment, Plugin
+from prime_bench.settings.plugin import PluginSettings
+
+
+def derived(subject: Subject) -> None:
+    """The class derives from what the suite calls."""
+    entry = subject.backbone_entry if subject.is_backbone else subject.plugin_entry
+    if entry.target is None:
+        return
+    base: type = Attachment
+    if subject.is_backbone:
+        base = Backbone
+    elif issubclass(subject.plugin_entry.settings, PluginSettings):
+        base = Plugin
+    need(issubclass(load_class(entry.target), base), f"it is not derived from {base.__name__}")
+
+
+def building(subject: Subject) -> None:
+    """Building draws from the generator it is given alone, and leaves the backbone as it was."""
+    with streams_untouched("building"):
+        arm = subject.build()
+    again = subject.build()
+    need(weights_digest(arm) == weights_digest(again), "two builds of one seed differ")
+    dense, kept = subject.build(plugin="dense").backbone, arm.detach()
+    same = weights_digest(dense) == weights_digest(kept)
+    need(same, "attaching and detaching it does not give the backbone back as it was")
+
+
+def probabilities(subject: Subject) -> None:
+    """Ids and values in, a probability a row out, for one row as for many."""
+    for schema in SCHEMAS:
+        arm = subject.build(schema=schema).eval()
+        for n_rows in (1, ROWS):
+            with torch.no_grad():
+                p = arm(*batch(schema, n_rows))
+            need(
+                p.shape == (n_rows,) and p.dtype == torch.float32,
+                f"{n_rows} rows give {p.dtype} {tuple(p.shape)}, not torch.float32 ({n_rows},)",
+            )
+            need(bool(((p >= 0) & (p <= 1)).all()), "a probability is not in [0, 1]")
+
+
+def logarithms(subject: Subject) -> None:
+    """log_probabilities are those of forward."""
+    arm = subject.build()
+    train(arm)
+    inputs = batch(SCHEMAS[0], ROWS)
+    arm.eval()
+    with torch.no_grad():
+        p, (log_p, log_not_p) = arm(*inputs), arm.log_probabilities(*inputs)
+    for name, logarithm, wanted in (("log p", log_p, p), ("log(1 - p)", log_not_p, 1 - p)):
+        gap = float((logarithm.exp() - wanted).abs().max())
+        need(gap < 1e-5, f"exp of {name} is off by {gap:.2g}")
+
+
+def evaluation(subject: Subject) -> None:
+    """It depends on the rows alone, draws nothing and changes nothing."""
+    arm = subject.build().eval()
+    inputs, before = batch(SCHEMAS[0], ROWS), weights_digest(arm)
+    with torch.no_grad(), streams_untouched("evaluation"):
+        first, second = arm(*inputs), arm(*inputs)
+    need(torch.equal(first, second), "two evaluations of the same rows differ")
+    need(weights_digest(arm) == before, "an evaluation changes a weight or a buffer")
+
+
+def random_streams(subject: Subject) -> None:
+    """After a training step the global generator is where the Dense arm's is."""
+    states = []
+    for plugin in ("dense", subject.plugin):
+        arm = subject.build(plugin=plugin)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(SEED)
+            arm(*batch(SCHEMAS[0], ROWS)).sum().backward()
+            states.append(torch.get_rng_state())
+    need(
+        torch.equal(states[0], states[1]),
+        "a training step draws from torch's global generator, so the dropout masks of the next "
+        "step are not those of the Dense arm; draw from your own",
+    )
+
+
+def start(subject: Subject) -> None:
+    """The first predictions are bitwise the Dense arm's, unless the class says otherwise."""
+    target = subject.plugin_entry.target
+    if target is not None and not getattr(load_class(target), "starts_neutral", True):
+        return
+    inputs = batch(SCHEMAS[0], ROWS)
+    for mode in (False, True):
+        found = []
+        for plugin in ("dense", subject.plugin):
+            arm = subject.build(plugin=plugin).train(mode)
+            with torch.no_grad(), torch.random.fork_rng(devices=[]):
+                torch.manual_seed(SEED)
+                found.append(arm(*inputs))
+        gap = float((found[0] - found[1]).abs().max())
+        need(
+            torch.equal(found[0], found[1]),
+            f"not neutral: the first predictions differ from the Dense arm's by up to {gap:.2g}; "
+            "if that is meant, say so: starts_neutral = False",
+        )
+
+
+def gradients(subject: Subject) -> None:
+    """Every trainable parameter is trained."""
+    arm = subject.build()
+    before = {name: p.detach().clone() for name, p in arm.named_parameters()}
+    train(arm)
+    for name, parameter in arm.named_parameters():
+        if parameter.requires_grad:
+            need(parameter.grad is not None, f"`{name}` gets no gradient")
+            need(bool(parameter.isfinite().all()), f"`{name}` is not finite after {STEPS} steps")
+            moved = not torch.equal(parameter, before[name])
+            need(moved, f"`{name}` has not moved after {STEPS} steps")
+
+
+def budget(subject: Subject) -> None:
+    """The settings' formulas count what is built, and what runs."""
+    backbone, plugin = subject.backbone_settings, subject.plugin_entry.settings()
+    for schema in SCHEMAS:
+        counted = count(subject.build(schema=schema), partial(batch, schema))
+        shape = schema.shape
+        formulas = {
+            "parameters": backbone.parameters(shape) + plugin.added_parameters(backbone, shape),
+            "macs": backbone.macs(shape) + plugin.added_macs(backbone, shape),
+        }
+        for key, wanted in formulas.items():
+            built = getattr(counted, key)
+            need(
+                built == wanted,
+                f"with {shape.n_fields} fields the formula of {key} is off by {wanted - built:+,}: "
+                f"{wanted:,} in all, the model has {built:,}",
+            )
+
+
+def state_dict(subject: Subject) -> None:
+    """The state dict is all that a trained model is."""
+    arm = subject.build()
+    train(arm)
+    other = subject.build(seed=SEED + 1)
+    if other.plugin is not None:
+        other.plugin.use_seed(SEED)  # streams that a plug-in evaluates with are the job's
+    other.load_state_dict(deepcopy(arm.state_dict()))
+    inputs = batch(SCHEMAS[0], ROWS)
+    with torch.no_grad():
+        same = torch.equal(arm.eval()(*inputs), other.eval()(*inputs))
+    need(same, "a model that loads the weights of another predicts something else")

@@ -1,0 +1,163 @@
+"""The arm or backbone that is checked, built as the jobs of a recipe build it, with the default
+settings, on the CPU; and what all rules are made of.
+
+Shapes: B rows, C categorical and K numeric fields.
+"""
+
+import random
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from prime_bench.assemble import build_arm
+from prime_bench.base.errors import UsageError
+from prime_bench.catalog import BACKBONES, BackboneEntry, PluginEntry, find_backbone, find_plugin
+from prime_bench.data.schema import Field, Schema
+from prime_bench.plugins.attach import Arm
+from prime_bench.recipe.job import Job
+from prime_bench.settings.backbone import BackboneSettings
+from prime_bench.settings.training import TrainSpec
+
+Batch = tuple[Tensor, Tensor]
+ROWS, STEPS, SEED = 16, 4, 2021
+_SMALL = {"embedding_dim": 4, "hidden_units": [8, 6], "net_dropout": 0.25}
+"""Settings of the DNN that an arm is checked on: it has dropout, which an arm may not disturb."""
+SCHEMAS = (
+    Schema(
+        fields=[
+            Field(name="C1", kind="categorical", vocabulary_size=7),
+            Field(name="I1", kind="numeric"),
+            Field(name="C2", kind="categorical", vocabulary_size=5),
+            Field(name="C3", kind="categorical", vocabulary_size=11),
+        ]
+    ),
+    Schema(
+        fields=[
+            Field(name=f"C{number}", kind="categorical", vocabulary_size=3 + number)
+            for number in range(6)
+        ]
+    ),
+)
+"""Two, so that a formula cannot be right by chance."""
+
+
+class Breach(Exception):
+    """A rule is broken; the text says how."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Subject:
+    """What is checked: an arm on a backbone; of a backbone, its Dense arm."""
+
+    is_backbone: bool
+
+    backbone: str
+    backbone_settings: BackboneSettings
+    backbone_entry: BackboneEntry
+    plugin: str
+    plugin_entry: PluginEntry
+
+    def build(
+        self, *, plugin: str | None = None, schema: Schema = SCHEMAS[0], seed: int = SEED
+    ) -> Arm:
+        """The arm, in train mode; with another plug-in where one is named."""
+        name = plugin or self.plugin
+        entry = find_plugin(name)
+        codes = {self.backbone: self.backbone_entry.code, name: entry.code}
+        job = Job(
+            fingerprint="",
+            backbone=self.backbone,
+            backbone_settings=self.backbone_settings.plain(),
+            plugin=name,
+            plugin_settings=entry.settings().plain(),
+            training=TrainSpec(),
+            seed=seed,
+            code={of: code for of, code in codes.items() if code is not None},
+        )
+        return build_arm(job, schema).arm
+
+
+def find_subject(name: str) -> Subject:
+    """What a recipe may name: one of ours, an entry point, or `module:Class`. An arm is checked on
+    a small DNN, or where it does not fit that, on the first backbone of ours that it fits.
+
+    Raises UsageError for an unknown name, or settings without defaults.
+    """
+    backbone, plugin = "DNN", name
+    try:
+        plugin_entry = find_plugin(name)
+    except UsageError as no_plugin:
+        try:
+            find_backbone(name)
+        except UsageError as error:
+            raise UsageError(f"{no_plugin.message}\n{error.message}") from None
+        backbone, plugin, plugin_entry = name, "dense", find_plugin("dense")
+    entry = find_backbone(backbone)
+    keys: dict[str, Any] = {"embedding_dim": 4} if backbone == name else _SMALL
+    settings = entry.settings.parse(keys, where=backbone)
+    arm = plugin_entry.settings.parse({}, where=f"{plugin}, default settings")
+    for other in BACKBONES if arm.misfit(settings) is not None else ():
+        fitting = BACKBONES[other].settings.parse({"embedding_dim": 4}, where=other)
+        if arm.misfit(fitting) is None:
+            backbone, entry, settings = other, BACKBONES[other], fitting
+            break
+    if fault := arm.misfit(settings):
+        raise UsageError(f"{name}: it fits none of our backbones: {fault}")
+    return Subject(
+        is_backbone=backbone == name,
+        backbone=backbone,
+        backbone_settings=settings,
+        backbone_entry=entry,
+        plugin=plugin,
+        plugin_entry=plugin_entry,
+    )
+
+
+def need(condition: bool, fault: str) -> None:
+    """Raise Breach with `fault` unless the condition holds."""
+    if not condition:
+        raise Breach(fault)
+
+
+def batch(schema: Schema, n_rows: int) -> Batch:
+    """Ids (B, C) int32 and values (B, K)."""
+    rng = np.random.default_rng(n_rows)
+    sizes = schema.shape.vocabulary_sizes
+    ids = np.stack([rng.integers(1, size, n_rows) for size in sizes], axis=1).astype(np.int32)
+    numerics = rng.normal(size=(n_rows, schema.shape.n_numeric)).astype(np.float32)
+    return torch.from_numpy(ids), torch.from_numpy(numerics)
+
+
+@contextmanager
+def streams_untouched(what: str) -> Iterator[None]:
+    """Breach where what is done inside draws from a global generator."""
+    before = (torch.get_rng_state(), np.random.get_state(legacy=False), random.getstate())
+    yield
+    after = (torch.get_rng_state(), np.random.get_state(legacy=False), random.getstate())
+    drawn = {
+        "torch's": not torch.equal(before[0], after[0]),
+        "NumPy's": repr(before[1]) != repr(after[1]),
+        "Python's": before[2] != after[2],
+    }
+    for owner, changed in drawn.items():
+        need(not changed, f"{what} draws from {owner} global generator; draw from your own")
+
+
+def train(arm: Arm) -> None:
+    """A few steps of Adam on one batch."""
+    inputs = batch(SCHEMAS[0], ROWS)
+    labels = torch.arange(ROWS).remainder(2).float()
+    optimizer = torch.optim.Adam(arm.parameters(), lr=1e-2)
+    arm.train()
+    for _ in range(STEPS):
+        optimizer.zero_grad()
+        loss = F.binary_cross_entropy(arm(*inputs), labels)
+        extra = arm.auxiliary_loss()
+        (loss if extra is None else loss + extra).backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
