@@ -1,13 +1,16 @@
 """A job: all that can change a result and nothing else, and the id made from it."""
 
+import re
 from typing import Any, Literal
 
+from prime_bench.base.errors import UsageError
 from prime_bench.base.identity import digest
 from prime_bench.base.numerics import NUMERICS
 from prime_bench.settings.model import Settings
 from prime_bench.settings.training import TrainSpec
 
 JOB_ID_DIGITS = 16
+_DEVICE = re.compile(r"auto|cpu|cuda(:[0-9]+)?")
 
 
 class Job(Settings):
@@ -57,3 +60,9 @@ class JobRequest(Settings):
     """`auto`, `cpu`, `cuda` or `cuda:<index>`."""
     threads: int | None = None
     """Threads of one operation on the CPU; None leaves torch's own choice."""
+
+
+def check_device(name: str) -> None:
+    """Raise UsageError where `name` is not how a device is called; it need not be there."""
+    if not _DEVICE.fullmatch(name):
+        raise UsageError(f"no device `{name}`", hint="devices: auto, cpu, cuda, cuda:<index>")

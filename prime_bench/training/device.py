@@ -5,7 +5,8 @@ from pathlib import Path
 
 import torch
 
-from prime_bench.base.errors import EnvironmentFault, UsageError
+from prime_bench.base.errors import EnvironmentFault
+from prime_bench.recipe.job import check_device
 
 _CPU_INFO = Path("/proc/cpuinfo")
 
@@ -15,13 +16,11 @@ def resolve_device(name: str) -> torch.device:
 
     Raises UsageError for another text, EnvironmentFault for a device that is not there.
     """
+    check_device(name)
     n_devices = torch.cuda.device_count() if torch.cuda.is_available() else 0
     if name == "cpu" or (name == "auto" and n_devices == 0):
         return torch.device("cpu")
-    kind, _, index = name.partition(":")
-    if name not in ("auto", "cuda") and not (kind == "cuda" and index.isdecimal()):
-        raise UsageError(f"no device `{name}`", hint="devices: auto, cpu, cuda, cuda:<index>")
-    number = int(index or 0)
+    number = int(name.partition(":")[2] or 0)
     if number >= n_devices:
         raise EnvironmentFault(
             f"device {name} is not there: torch {torch.__version__} sees {n_devices} CUDA devices",

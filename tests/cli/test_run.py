@@ -143,11 +143,12 @@ def test_a_folder_that_cannot_be_written_is_4_and_nothing_is_left(tmp_path, engi
 
 
 @pytest.mark.usefixtures("prepared")
-def test_a_folder_of_the_kernel_cannot_be_written_even_by_root(engine, capsys):
+@pytest.mark.parametrize("folder", ["/sys/prime-bench-runs", "/proc/prime-bench-runs"])
+def test_a_folder_of_the_kernel_cannot_be_written_even_by_root(engine, capsys, folder):
     engine()
 
-    assert exit_code(["run", *SMALL, "--runs-dir", "/sys/prime-bench-runs"]) == 4
-    assert capsys.readouterr().err.startswith("error: /sys/prime-bench-runs: ")
+    assert exit_code(["run", *SMALL, "--runs-dir", folder]) == 4
+    assert capsys.readouterr().err.startswith(f"error: {folder}: ")
 
 
 @pytest.mark.parametrize(
@@ -157,6 +158,8 @@ def test_a_folder_of_the_kernel_cannot_be_written_even_by_root(engine, capsys):
         (["quick", "--set", "training.max_epoch=1"], 2, "did you mean `max_epochs`?"),
         (["quick", "--set", "dataset.crieto.numeric=raw"], 2, "did you mean `criteo`?"),
         (["quick", "--only", "sead=1"], 2, "--only sead=1: expected KEY=VALUE"),
+        (["quick", "--device", "gpu"], 2, "error: no device `gpu`\n\nhint: devices: auto, "),
+        (["quick", "--device", "cuda:x"], 2, "error: no device `cuda:x`"),
     ],
     ids=lambda part: " ".join(part) if isinstance(part, list) else None,
 )
