@@ -35,15 +35,9 @@ def backbone(name: str, data: str | None, data_dir: Path, as_json: bool) -> None
     """
     import json
 
-    from prime_bench.base.errors import UsageError, did_you_mean
-    from prime_bench.catalog import BACKBONES
+    from prime_bench.catalog import find_backbone
 
-    if name not in BACKBONES:
-        raise UsageError(
-            f"unknown backbone `{name}`{did_you_mean(name, BACKBONES)}",
-            hint=f"known: {', '.join(sorted(BACKBONES))}",
-        )
-    entry = BACKBONES[name]
+    entry = find_backbone(name)
     settings = entry.settings()
     content = {
         "schema": SHOW_SCHEMA,

@@ -1,0 +1,86 @@
+"""The digest of somebody's source files: every byte and name counts, nothing else does."""
+
+import pytest
+
+from prime_bench.base.errors import UsageError
+from prime_bench.base.sources import load_class, sources_digest
+
+
+@pytest.fixture
+def package(tmp_path, monkeypatch):
+    """A package with a module in a folder of its own, beside another module."""
+    files = {"outer_pkg/__init__.py": "", "outer_pkg/inner/gate.py": "A = 1\n", "single_mod.py": ""}
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    monkeypatch.syspath_prepend(tmp_path)
+    sources_digest.cache_clear()
+    yield tmp_path
+    sources_digest.cache_clear()
+
+
+def again(module):
+    sources_digest.cache_clear()
+    return sources_digest(module)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("outer_pkg/inner/gate.py", "A = 2\n"),
+        ("outer_pkg/__init__.py", "#"),
+        ("outer_pkg/inner/other.py", ""),
+        ("outer_pkg/new.py", "A = 1\n"),
+    ],
+)
+def test_every_python_file_of_the_package_counts(package, name, text):
+    before = sources_digest("outer_pkg.inner.gate")
+
+    (package / name).write_text(text)
+
+    assert again("outer_pkg.inner.gate") != before
+    assert again("outer_pkg") == again("outer_pkg.inner.gate")
+
+
+def test_moving_text_from_one_file_to_the_next_counts(package):
+    (package / "outer_pkg" / "a.py").write_text("x = 1\ny = 2\n")
+    (package / "outer_pkg" / "b.py").write_text("")
+    before = again("outer_pkg")
+
+    (package / "outer_pkg" / "a.py").write_text("x = 1\n")
+    (package / "outer_pkg" / "b.py").write_text("y = 2\n")
+
+    assert again("outer_pkg") != before
+
+
+@pytest.mark.parametrize("name", ["single_mod.py", "outer_pkg/notes.txt", "outer_pkg/a.pyc"])
+def test_nothing_beside_them_counts(package, name):
+    before = sources_digest("outer_pkg")
+
+    (package / name).write_text("other")
+
+    assert again("outer_pkg") == before
+
+
+def test_a_single_module_is_its_own_file(package):
+    before = sources_digest("single_mod")
+
+    (package / "outer_pkg" / "__init__.py").write_text("B = 1")
+    assert again("single_mod") == before
+    (package / "single_mod.py").write_text("B = 1")
+    assert again("single_mod") != before
+
+
+def test_code_without_files_cannot_be_told_apart():
+    with pytest.raises(UsageError, match="sys: no Python files"):
+        sources_digest("sys")
+
+
+def test_a_class_is_found_and_what_is_none_is_said(package):
+    (package / "outer_pkg" / "broken.py").write_text("raise ValueError('no licence')")
+
+    assert load_class("fractions:Fraction").__name__ == "Fraction"
+    with pytest.raises(
+        UsageError, match=r"`outer_pkg\.broken:X` cannot be imported: ValueError: no"
+    ):
+        load_class("outer_pkg.broken:X")

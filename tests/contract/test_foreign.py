@@ -1,0 +1,238 @@
+"""Classes of somebody else's package: named in a recipe, checked, run, reported."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from prime_bench.base.errors import UsageError
+from prime_bench.catalog import find_backbone, find_plugin
+from prime_bench.contract.__main__ import check
+from prime_bench.recipe.load import load_recipe
+
+GUIDE = (Path(__file__).parents[2] / "docs" / "your-own-plugin.md").read_text(encoding="utf-8")
+CODE = re.findall(r"```python\n(.*?)```", GUIDE, flags=re.DOTALL)[0]
+RECIPE = re.findall(r"```toml\n(schema.*?)```", GUIDE, flags=re.DOTALL)[0]
+FLAT = """
+from torch import nn
+
+from prime_bench.backbones.embedding import FieldEmbedding
+from prime_bench.backbones.initial import reset_linears
+from prime_bench.backbones.interface import Backbone, identity_sites
+from prime_bench.settings.backbone import BackboneSettings
+
+
+class FlatSettings(BackboneSettings):
+    def parameters(self, shape):
+        return self.embedding_dim * shape.embedding_rows + self.input_width(shape) + 1
+
+    def macs(self, shape):
+        return self.input_width(shape)
+
+
+class Flat(Backbone):
+    Settings = FlatSettings
+
+    def __init__(self, schema, settings):
+        super().__init__()
+        self.sites = identity_sites(settings.sites)
+        self.top_layers, self.top_parameters = [], []
+        self.embedding = FieldEmbedding(schema, settings.embedding_dim)
+        self.out = nn.Linear(settings.input_width(schema.shape), 1)
+        reset_linears(self)
+
+    def forward(self, ids, numerics):
+        z = self.sites["embedding"](self.embedding(ids, numerics)).flatten(1)
+        return self.out(z).squeeze(-1)
+
+    def embedding_parameters(self):
+        return list(self.embedding.parameters())
+"""
+POINTS = """\
+[prime_bench.plugins]
+gate = my_gate:Gate
+[prime_bench.backbones]
+flat = my_flat.model:Flat
+"""
+
+
+def install(folder, *, gate=CODE):
+    """A distribution with a module, a package and entry points, as pip leaves it."""
+    folder.mkdir(exist_ok=True)
+    (folder / "my_gate.py").write_text(gate, encoding="utf-8")
+    (folder / "my_flat").mkdir(exist_ok=True)
+    (folder / "my_flat" / "__init__.py").write_text("")
+    (folder / "my_flat" / "model.py").write_text(FLAT)
+    info = folder / "my_models-1.0.dist-info"
+    info.mkdir(exist_ok=True)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: my_models\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(POINTS)
+
+
+@pytest.fixture
+def prime_bench(tmp_path):
+    """The command line in a process that finds the package."""
+    install(tmp_path / "site")
+    variables = {"PYTHONPATH": str(tmp_path / "site"), "OMP_NUM_THREADS": "1"}
+    environment = {**os.environ, **variables, "PYTHONDONTWRITEBYTECODE": "1"}
+
+    def call(*arguments):
+        return subprocess.run(
+            [sys.executable, "-m", "prime_bench", *arguments],
+            cwd=tmp_path,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    return call
+
+
+def test_the_guide_is_true_and_so_is_a_backbone(prime_bench, tmp_path):
+    for name in ("my_gate:Gate", "flat"):
+        checked = prime_bench("check", name)
+        assert checked.returncode == 0, checked.stdout + checked.stderr
+        assert "pass  budget" in checked.stdout
+    (tmp_path / "gate.toml").write_text(RECIPE + "\n[backbone.flat]\n")
+    assert prime_bench("prepare", "--recipe", "gate.toml").returncode == 0
+
+    ran = prime_bench("run", "gate.toml")
+
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert "6 jobs done" in ran.stdout
+    records = [json.loads(path.read_text()) for path in tmp_path.glob("runs/*/record.json")]
+    coded = {tuple(sorted(record["job"].get("code", ()))) for record in records}
+    assert coded == {(), ("my_gate:Gate",), ("flat",), ("flat", "my_gate:Gate")}
+    reported = json.loads(prime_bench("report", "gate.toml", "--format", "json").stdout)
+    pairs = {pair["backbone"]: pair["arms"] for pair in reported["pairs"]}
+    assert set(pairs) == {"DNN", "flat"}
+    assert all(set(arms) == {"dense", "prime", "gate"} for arms in pairs.values())
+    scores = [pairs["DNN"][arm]["test_auc"] for arm in ("dense", "gate")]
+    assert scores[0] != scores[1]
+
+    install(tmp_path / "site", gate=CODE.replace("torch.tanh", "torch.sin"))
+    planned = json.loads(prime_bench("plan", "gate.toml", "--json").stdout)
+    assert {job["arm"] for job in planned["jobs"] if job["state"] == "pending"} == {"gate"}
+    changed = json.loads(prime_bench("report", "gate.toml", "--format", "json").stdout)
+    assert all("gate" not in pair["arms"] for pair in changed["pairs"])
+
+
+FAULTS = {
+    "torch_building": (
+        "generator=generator",
+        "",
+        "building",
+        "draws from torch's global generator",
+    ),
+    "numpy_building": (
+        "self.settings = settings",
+        "self.settings = settings; __import__('numpy').random.rand()",
+        *("building", "building draws from NumPy's global generator"),
+    ),
+    "torch_step": (
+        "        h = F.layer",
+        "        z = F.dropout(z, 0.5, self.training)\n        h = F.layer",
+        *("random streams", "draws from torch's global generator"),
+    ),
+    "torch_evaluation": (
+        "self.scale * torch.tanh(",
+        "self.scale * torch.tanh(torch.rand(()) + ",
+        *("evaluation", "evaluation draws from torch's global generator"),
+    ),
+    "not_neutral": (
+        "self.scale = nn.Parameter(torch.zeros",
+        "self.scale = nn.Parameter(torch.ones",
+        *("neutral start", "not neutral: the first predictions differ from the Dense arm's"),
+    ),
+    "parameters": (
+        "return input_width + 2",
+        "return 2 * input_width",
+        *("budget", "the formula of parameters is off by +14"),
+    ),
+    "macs": ("return input_width\n", "return 16\n", "budget", "the formula of macs is off by -8"),
+    "shape": (
+        "return torch.sigmoid(self.logit(z, dense_logit))",
+        "return torch.sigmoid(self.logit(z, dense_logit)).unsqueeze(1)",
+        *("probabilities", "torch.float32 (1, 1), not torch.float32 (1,)"),
+    ),
+    "unused": (
+        "self.bias = ",
+        "self.unused = nn.Parameter(torch.zeros(3)); self.bias = ",
+        *("gradients", "`plugin.unused` gets no gradient"),
+    ),
+    "logarithms": (
+        "nn.functional.logsigmoid(-logit)",
+        "nn.functional.logsigmoid(logit)",
+        *("logarithms", "exp of log(1 - p) is off by"),
+    ),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_faulty_plug_in_fails_with_the_reason(tmp_path, monkeypatch, fault):
+    old, new, rule, reason = FAULTS[fault]
+    assert old in CODE
+    (tmp_path / f"faulty_{fault}.py").write_text(CODE.replace(old, new), encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+
+    faults = {finding.rule: finding.fault for finding in check(f"faulty_{fault}:Gate")}
+
+    assert faults[rule] is not None
+    assert reason in faults[rule]
+
+
+def test_state_that_is_not_saved_fails(tmp_path, monkeypatch):
+    code = CODE.replace(
+        "        self.bias",
+        "        self.hidden = torch.empty(()).normal_(generator=generator)\n        self.bias",
+    ).replace("torch.tanh(", "torch.tanh(self.hidden + ")
+    (tmp_path / "faulty_state.py").write_text(code, encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+
+    faults = {finding.rule: finding.fault for finding in check("faulty_state:Gate")}
+
+    assert "predicts something else" in faults["state dict"]
+    assert {rule for rule, fault in faults.items() if fault} == {"state dict"}
+
+
+def test_a_declared_absence_of_the_neutral_start_passes(tmp_path, monkeypatch):
+    code = CODE.replace('label = "Gate"', 'label = "Gate"\n    starts_neutral = False')
+    code = code.replace(
+        "self.scale = nn.Parameter(torch.zeros", "self.scale = nn.Parameter(torch.ones"
+    )
+    (tmp_path / "declared.py").write_text(code, encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+
+    assert [finding.fault for finding in check("declared:Gate")] == [None] * 10
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("no_such_module:Gate", "cannot be imported: ModuleNotFoundError"),
+        ("json:Gate", "cannot be imported: AttributeError"),
+        ("json:dumps", "is function, a class is wanted"),
+        ("json:JSONDecoder", "has no `Settings`"),
+        ("prme", "unknown plug-in `prme`; did you mean `prime`?"),
+    ],
+)
+def test_a_name_that_is_nothing_is_said(name, message):
+    with pytest.raises(UsageError, match=re.escape(message)):
+        find_plugin(name)
+    with pytest.raises(UsageError):
+        find_backbone(name)
+    with pytest.raises(UsageError, match=re.escape(message)):
+        check(name)
+
+
+def test_a_recipe_says_where_the_name_stands(tmp_path):
+    path = tmp_path / "gate.toml"
+    path.write_text(RECIPE.replace("my_gate:Gate", "no_such_module:Gate"))
+
+    with pytest.raises(UsageError, match=r"gate.toml:7: arm.gate.plugin: `no_such_module:Gate`"):
+        load_recipe(path)
