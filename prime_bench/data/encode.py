@@ -8,9 +8,11 @@ Shapes: n rows of a block, C categorical fields, K numeric fields, V values of a
 """
 
 import contextlib
+import itertools
 import json
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -78,18 +80,11 @@ def encode(
         for coder in coders.values():
             coder.finish()
         counted = _count(spool, splits, list(coders.values()), on_progress)
-        vocabularies = {
-            name: coder.vocabulary(counted.of_scope(i, settings), min_count=settings.min_count)
-            for i, (name, coder) in enumerate(coders.items())
-        }
-        train_values = {
-            name: coder.n_values(counted.codes[i][_TRAIN], min_count=train_values_min_count)
-            for i, (name, coder) in enumerate(coders.items())
-            if isinstance(coder, TextCodes)
-        }
-        outputs: dict[str, str] = {}
-        for name, vocabulary in vocabularies.items():
-            outputs |= vocabulary.write(folder, name)
+        made = _make_vocabularies(
+            coders, counted, settings, folder, train_values_min_count=train_values_min_count
+        )
+        outputs = {path: digest for one in made for path, digest in one.outputs.items()}
+        vocabularies = {name: one.vocabulary for name, one in zip(coders, made, strict=True)}
         schema = _schema(fields, vocabularies)
         write_whole(folder / SCHEMA_NAME, json.dumps(schema.plain(), indent=1, ensure_ascii=False))
         outputs[SCHEMA_NAME] = sha256_of(folder / SCHEMA_NAME)
@@ -99,7 +94,11 @@ def encode(
         schema=schema,
         rows=_split_counts(counted.rows),
         positives=_split_counts(counted.positives),
-        train_values=train_values,
+        train_values={
+            name: one.train_values
+            for name, one in zip(coders, made, strict=True)
+            if one.train_values is not None
+        },
         missing={
             name: _split_counts(counts)
             for name, counts in zip(
@@ -209,12 +208,12 @@ def _count(
     for group in spool.groups(_COUNTED_ROWS):
         split = np.concatenate([splits.of(block) for block in group])
         labels = np.concatenate([block.labels() for block in group])
-        columns = [block.codes() for block in group]
+        codes = [block.codes() for block in group]
         train = split == _TRAIN
         rows += np.bincount(split, minlength=len(SPLITS))
         positives += np.bincount(split[labels == 1], minlength=len(SPLITS))
         for field, count in enumerate(counts):
-            values = np.concatenate([codes[field] for codes in columns])
+            values = np.concatenate([of_block[field] for of_block in codes])
             for part, mask in enumerate((train, ~train)):
                 chosen = values if mask.all() else values[mask]
                 if len(chosen):
@@ -231,6 +230,43 @@ def _count(
             hint="give more rows, or other fractions",
         )
     return _Counted(codes=counts, rows=rows, positives=positives, ranges=ranges)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Made:
+    """Of one field."""
+
+    vocabulary: Vocabulary
+    train_values: int | None
+    """Of a text field: values with enough training rows."""
+    outputs: dict[str, str]
+
+
+def _make_vocabularies(
+    coders: Mapping[str, FieldCodes],
+    counted: _Counted,
+    settings: DataSettings,
+    folder: Path,
+    *,
+    train_values_min_count: int,
+) -> list[_Made]:
+    """The vocabulary of each coder, written below `folder`."""
+
+    def make(position: int, name: str, coder: FieldCodes) -> _Made:
+        vocabulary = coder.vocabulary(
+            counted.of_scope(position, settings), min_count=settings.min_count
+        )
+        train_values = None
+        if isinstance(coder, TextCodes):
+            train_values = coder.n_values(
+                counted.codes[position][_TRAIN], min_count=train_values_min_count
+            )
+        outputs = vocabulary.write(folder, name)
+        return _Made(vocabulary=vocabulary, train_values=train_values, outputs=outputs)
+
+    # Sorting one field's values and waiting for the disk with another's go well together.
+    with ThreadPoolExecutor(max_workers=2) as pool:
+        return list(pool.map(make, itertools.count(), coders, coders.values()))
 
 
 def _schema(fields: Sequence[CardColumn], vocabularies: dict[str, Vocabulary]) -> Schema:
@@ -304,7 +340,7 @@ class _Writer:
             zip(block.codes(), self._vocabularies, strict=True)
         ):
             ids[field] = vocabulary.ids[codes]
-        return ids.T
+        return np.ascontiguousarray(ids.T)
 
 
 def _split_counts(counts: np.ndarray) -> SplitCounts:
