@@ -65,6 +65,7 @@ def main() -> None:
     parser.add_argument("--work", type=Path, required=True, help="folder for everything")
     parser.add_argument("--rows", default="1300000,2800000", help="of all splits, with commas")
     parser.add_argument("--shapes", default="avazu,criteo", help="with commas")
+    parser.add_argument("--copies", type=int, default=1, help="of all rows: no more values")
     parser.add_argument("--repeat", type=int, default=1, help="runs of each side")
     parser.add_argument("--fuxictr-python", type=Path, help="of an environment with FuxiCTR")
     parser.add_argument("--without-fuxictr", action="store_true", help="ours alone")
@@ -72,7 +73,14 @@ def main() -> None:
     options.work.mkdir(parents=True, exist_ok=True)
     python = None if options.without_fuxictr else options.fuxictr_python or make(options.work)
     rows = [
-        compare(shape, int(n_rows), options.work, python, repeat=options.repeat)
+        compare(
+            shape,
+            int(n_rows),
+            options.work,
+            python,
+            copies=options.copies,
+            repeat=options.repeat,
+        )
         for shape in options.shapes.split(",")
         for n_rows in options.rows.split(",")
     ]
@@ -89,13 +97,27 @@ def make(work: Path) -> Path:
     return python
 
 
+def multiply(folder: Path, copies: int) -> None:
+    """Put the rows of each csv so many times behind its header."""
+    for path in folder.iterdir():
+        size = path.stat().st_size
+        with path.open("rb") as read, path.open("ab") as write:
+            header_bytes = len(read.readline())
+            for _ in range(copies - 1):
+                read.seek(header_bytes)
+                while left := size - read.tell():
+                    write.write(read.read(min(left, 1 << 24)))
+
+
 def compare(
-    shape: str, n_rows: int, work: Path, python: Path | None, *, repeat: int
+    shape: str, n_rows: int, work: Path, python: Path | None, *, copies: int, repeat: int
 ) -> dict[str, Any]:
     """Both sides on new files, which go afterwards."""
     folder = work / f"{shape}-{n_rows}"
     shutil.rmtree(folder, ignore_errors=True)
     write_raw(SyntheticSettings(shape=shape, rows=n_rows), folder / "raw", raw_format=shape)
+    multiply(folder / "raw", copies)
+    n_rows *= copies
     raw_bytes = sum(path.stat().st_size for path in (folder / "raw").iterdir())
     runs: dict[str, list[Run]] = {"ours": [], "fuxictr": []}
     settings = SETTINGS[shape]
