@@ -20,6 +20,7 @@ _REASONS = {
     errno.ENOTDIR: "a part of the path is a file, not a folder",
     errno.EEXIST: "a file is in the way",
 }
+_ADVICE = "free some space, or name another folder (--data-dir, --runs-dir, --output)"
 
 
 @contextlib.contextmanager
@@ -34,20 +35,31 @@ def writing(path: Path) -> Iterator[None]:
         raise fault from error
 
 
+@contextlib.contextmanager
+def making(path: Path) -> Iterator[None]:
+    """As `writing`, for a block that only makes `path`: what is not found is then its place."""
+    with writing(path):
+        try:
+            yield
+        except FileNotFoundError as error:
+            # So answers /proc, where nobody may make a file, and a folder deleted meanwhile.
+            raise EnvironmentFault(f"{path}: cannot be made here", hint=_ADVICE) from error
+
+
 def environment_fault(error: OSError, path: Path | None = None) -> EnvironmentFault | None:
     """The message for a full disk, a missing permission and the like; None for another error."""
     if error.errno not in _REASONS:
         return None
     return EnvironmentFault(
         f"{error.filename or path or 'a file'}: {_REASONS[error.errno]}",
-        hint="free some space, or name another folder (--data-dir, --runs-dir, --output)",
+        hint=_ADVICE,
     )
 
 
 def write_whole(path: Path, content: str | bytes) -> None:
     """Write `path` so that readers, and crashes at any point, find the old file or the new one."""
     data = content.encode() if isinstance(content, str) else content
-    with writing(path):
+    with making(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".part-", delete=False) as part:
             try:

@@ -22,9 +22,10 @@ def folders(table: str, *, data_dir: Path) -> list[Path]:
     if not found:
         known = card_names()
         raise DataError(
-            f"{table}: neither a folder nor a data set with a prepared table in {data_dir}",
+            f"{table}: neither a folder nor a data set with a prepared table in {data_dir}"
+            + ("" if table in known else did_you_mean(table, known)),
             hint=f"prime-bench prepare {table}"
             if table in known
-            else f"datasets: {', '.join(known)}{did_you_mean(table, known)}",
+            else f"datasets: {', '.join(known)}",
         )
     return found

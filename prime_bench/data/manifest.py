@@ -13,6 +13,7 @@ from prime_bench.settings.model import Settings
 MANIFEST_NAME = "manifest.json"
 SCHEMA_NAME = "schema.json"
 MANIFEST_SCHEMA: Final = 1
+_ADVICE = "prepare the table again, which replaces it, or remove its folder"
 
 
 class SplitCounts(Settings):
@@ -97,13 +98,13 @@ class Manifest(Settings):
                 f"{folder}: no prepared table here ({MANIFEST_NAME} is missing)"
             ) from None
         except (OSError, ValueError) as error:
-            raise DataError(f"{path}: cannot be read: {error}") from error
+            raise DataError(f"{path}: cannot be read: {error}", hint=_ADVICE) from error
         if not isinstance(table, dict) or table.get("manifest_schema") != MANIFEST_SCHEMA:
-            raise DataError(f"{path}: not a manifest of version {MANIFEST_SCHEMA}")
+            raise DataError(f"{path}: not a manifest of version {MANIFEST_SCHEMA}", hint=_ADVICE)
         try:
             return cls.parse(table, where=str(path))
         except UsageError as error:
-            raise DataError(error.message) from error
+            raise DataError(error.message, hint=_ADVICE) from error
 
     def write(self, folder: Path) -> None:
         """Write it whole; to be called when everything else in `folder` is on disk."""

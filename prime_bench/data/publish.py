@@ -7,7 +7,7 @@ from pathlib import Path
 
 import filelock
 
-from prime_bench.base.files import sync_folder, writing
+from prime_bench.base.files import making, sync_folder, writing
 
 _PREPARING, _REPLACED, _LOCK = ".preparing-", ".replaced-", ".lock-"
 
@@ -28,7 +28,8 @@ def sole_writer(folder: Path, *, say: Callable[[str], None]) -> Iterator[None]:
     made = [path for path in (parent, *parent.parents) if not path.exists()]
     with writing(parent):
         try:
-            parent.mkdir(parents=True, exist_ok=True)
+            with making(parent):
+                parent.mkdir(parents=True, exist_ok=True)
             with _locked(folder, say=say):
                 _sweep(parent, ours=folder.name)
                 yield
@@ -71,6 +72,9 @@ def _publish(preparing: Path, folder: Path) -> None:
 @contextlib.contextmanager
 def _locked(folder: Path, *, say: Callable[[str], None]) -> Iterator[None]:
     path = folder.with_name(_LOCK + folder.name)
+    # Where no file can be made, this says so; the lock would wait for it without end.
+    with making(folder):
+        path.touch()
     lock = filelock.FileLock(path)
     try:
         lock.acquire(timeout=0)

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from prime_bench.base.files import writing
+from prime_bench.base.files import making
 from prime_bench.recipe.job import JobRequest
 from prime_bench.schedule.backend import Backend, Event, Outcome
 from prime_bench.schedule.plan import Plan, check_runnable
@@ -46,7 +46,7 @@ def run_plan(
     Raises DataError where no job has its data, EnvironmentFault where `runs` cannot be written.
     """
     check_runnable(plan)
-    with writing(runs.folder):
+    with making(runs.folder):
         runs.folder.mkdir(parents=True, exist_ok=True)
     tally = Tally()
     requests = _requests(plan, data_dir=data_dir, runs=runs, device=device, threads=threads)

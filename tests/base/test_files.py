@@ -90,6 +90,11 @@ def test_a_path_below_a_file_is_an_environment_fault(tmp_path):
         write_whole(tmp_path / "file" / "below", "")
 
 
+def test_a_place_where_no_file_can_be_made_is_an_environment_fault():
+    with pytest.raises(EnvironmentFault, match=r"/proc/file: cannot be made here"):
+        write_whole(Path("/proc/file"), "")
+
+
 @pytest.mark.parametrize(
     ("number", "reason"),
     [

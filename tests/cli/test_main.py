@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import click
 import pytest
@@ -167,6 +168,14 @@ def test_a_reader_that_leaves_early_is_no_error():
 
     assert done.stderr == b""
     assert done.returncode == 0
+
+
+@pytest.mark.parametrize("arguments", [["plan", "nope"], ["plan", "--nope"]])
+def test_an_error_that_cannot_be_told_keeps_its_code(arguments):
+    with Path("/dev/full").open("wb", buffering=0) as full:
+        done = subprocess.run([*PROGRAM, *arguments], stderr=full, check=False)
+
+    assert done.returncode == 2
 
 
 def test_the_program_passes_its_code_on():

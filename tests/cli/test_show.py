@@ -77,7 +77,7 @@ def test_parameters_for_a_prepared_table_by_folder_or_by_name(answer, tables):
     ("arguments", "code", "words"),
     [
         (["DCNV"], 2, ["unknown backbone `DCNV`", "did you mean `DCNv2`?"]),
-        (["DNN", "--data", "avazuu"], 3, ["avazuu: neither", "prime-bench prepare avazuu"]),
+        (["DNN", "--data", "avazuu"], 3, ["avazuu: neither", "did you mean `avazu`?"]),
     ],
 )
 def test_a_wrong_name_is_one_message(capsys, tmp_path, arguments, code, words):

@@ -433,3 +433,19 @@ def test_full_disk(tmp_path, raw_log, csv, capsys, monkeypatch):
     assert prepare_in(tmp_path, "avazu-raw", path) == 4
     assert "the disk is full" in capsys.readouterr().err
     assert_nothing_left(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["prepare", "synthetic", "--rows", "100", "--data-dir", "/proc/prime-bench"],
+        ["prepare", "synthetic", "--raw", "/proc/prime-bench", "--raw-format", "avazu"],
+    ],
+    ids=["table", "raw files"],
+)
+def test_a_folder_where_nobody_may_make_a_file_is_told_at_once(capsys, arguments):
+    assert exit_code(arguments) == 4
+
+    said = capsys.readouterr().err
+    assert said.startswith("error: /proc/")
+    assert "waiting" not in said
