@@ -35,6 +35,13 @@ class Plugin(nn.Module):
         the plug-in's own, beside the generator of its initial values. Most have none.
         """
 
+    def take_routing(self) -> tuple[Tensor, Tensor] | None:
+        """What a plug-in with routers did with the training batches since the last call, on the
+        device: the rows' routing entropy in nats (G,) and the load of each expert (G, M), means
+        over batches; None where there was no batch or is no router.
+        """
+        return None
+
     def auxiliary_loss(self) -> Tensor | None:
         """What the last forward pass in train mode adds to a training step's loss, or None."""
         return None

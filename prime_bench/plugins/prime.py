@@ -72,6 +72,10 @@ class Prime(Plugin):
                 nn.init.normal_(weight, std=std, generator=generator)
         self._seed = self._batches = 0
         self._auxiliary: Tensor | None = None
+        # Sums over training batches: of a bag's entropy and loads, (G, 1 + M). No buffer: it is no
+        # part of the model.
+        self._routed: Tensor | None = None
+        self._routed_batches = 0
 
     def use_seed(self, seed: int) -> None:
         """Permuted routing takes the permutation of training batch i from the stream
@@ -79,6 +83,14 @@ class Prime(Plugin):
         checkpoint is scored as its run was.
         """
         self._seed = seed
+
+    def take_routing(self) -> tuple[Tensor, Tensor] | None:
+        """As said in `Plugin`."""
+        if self._routed is None:
+            return None
+        mean = self._routed / self._routed_batches
+        self._routed, self._routed_batches = None, 0
+        return mean[:, 0], mean[:, 1:]
 
     def auxiliary_loss(self) -> Tensor | None:
         """lambda M sum over e of P_ge^2, mean over bags, with P the load of the last training
@@ -170,6 +182,11 @@ class Prime(Plugin):
         if config.auxiliary_weight > 0:
             scale = config.auxiliary_weight * config.experts_per_bag / config.bags
             self._auxiliary = scale * load.square().sum()
+        with torch.no_grad():
+            entropy = torch.special.entr(routing).sum(dim=2).mean(dim=0)  # (B, G, M) -> (G,)
+            routed = torch.cat([entropy.unsqueeze(1), load.detach()], dim=1)
+            self._routed = routed if self._routed is None else self._routed + routed
+        self._routed_batches += 1
         self._follow_load(load.detach())
 
     @torch.no_grad()

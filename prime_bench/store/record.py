@@ -30,6 +30,17 @@ class Environment(Settings):
     """UTC, ISO 8601."""
 
 
+class Routing(Settings):
+    """What PRIME's routers did in an epoch's training batches: a number a bag."""
+
+    entropy: list[float]
+    """Mean over rows of the entropy of the experts' weights, in nats."""
+    effective_experts: list[float]
+    """exp of the entropy."""
+    largest_load: list[float]
+    """The largest mean weight of one expert."""
+
+
 class Validation(Settings):
     """One validation, a line of history.jsonl."""
 
@@ -47,6 +58,8 @@ class Validation(Settings):
     improved: bool
     wall_s: float
     """Seconds since the run's first step."""
+    routing: Routing | None = None
+    """None without routers, or where a weight is not finite."""
 
 
 class Score(Settings):

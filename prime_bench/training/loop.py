@@ -16,7 +16,7 @@ from prime_bench.base.streams import derive
 from prime_bench.data.table import Split
 from prime_bench.plugins.attach import Arm
 from prime_bench.settings.training import TrainSpec
-from prime_bench.store.record import Validation
+from prime_bench.store.record import Routing, Validation
 from prime_bench.training.batches import Batch, Rows, row_order, row_order_digest
 from prime_bench.training.evaluation import check_labels, predict, score
 from prime_bench.training.optimizer import Optimizer, Penalty
@@ -105,10 +105,10 @@ def train(
                 valid_logloss=found.logloss,
                 improved=rule.improves(found.auc),
                 wall_s=time.perf_counter() - start,
+                routing=_routing_of(model),
             )
         )
-        if history[-1].improved:
-            best = weights_of(model)
+        best = weights_of(model) if history[-1].improved else best
         on_event(history[-1])
     best = best or weights_of(model)
     model.load_state_dict(best)
@@ -157,6 +157,19 @@ def _run_epoch(
         meter.add(len(batch.labels))
     mean = float(total) / n_batches
     return mean if math.isfinite(mean) else None
+
+
+def _routing_of(model: Arm) -> Routing | None:
+    """The epoch's routing, read from the device once."""
+    taken = None if model.plugin is None else model.plugin.take_routing()
+    if taken is None or not all(bool(part.isfinite().all()) for part in taken):
+        return None
+    entropy, load = taken
+    return Routing(
+        entropy=entropy.tolist(),
+        effective_experts=entropy.exp().tolist(),
+        largest_load=load.amax(dim=1).tolist(),
+    )
 
 
 def weights_of(model: Arm) -> dict[str, Tensor]:

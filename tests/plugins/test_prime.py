@@ -254,3 +254,33 @@ def test_a_probability_never_leaves_its_interval(dense_weight, generator):
             p = prime(z, torch.randn(5000, generator=generator) * 4)
             assert p.min().item() >= 0
             assert p.max().item() <= 1
+
+
+def test_routing_is_kept_over_training_batches_until_it_is_taken(generator, oracle):
+    config = PrimeConfig(**SMALL, temperature=0.3)
+    prime = random_prime(config, generator)
+    assert prime.take_routing() is None
+    entropies, loads = [], []
+    for step in range(3):
+        inputs = random_inputs(generator)
+        _, r = oracle(as_arrays(prime, inputs), config)
+        prime.eval()(**inputs)
+        entropies.append(-(r * np.log(r)).sum(axis=2).mean(axis=0))
+        loads.append(r.mean(axis=0))
+        prime.train()
+        (prime if step % 2 else prime.log_probabilities)(**inputs)
+
+    entropy, load = prime.take_routing()
+
+    np.testing.assert_allclose(entropy, np.mean(entropies, axis=0), atol=1e-12)
+    np.testing.assert_allclose(load, np.mean(loads, axis=0), atol=1e-12)
+    assert not entropy.requires_grad
+    assert not load.requires_grad
+    assert prime.take_routing() is None
+
+
+def test_uniform_routing_has_no_routers_to_speak_of(generator):
+    prime = random_prime(PrimeConfig(**SMALL, routing="uniform"), generator)
+    prime.train()(**random_inputs(generator))
+
+    assert prime.take_routing() is None

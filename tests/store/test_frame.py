@@ -14,9 +14,10 @@ from prime_bench.store.record import RunRecord
 def record(arm: str = "dense", seed: int = 1, **changes: Any) -> RunRecord:
     job = Job(
         fingerprint=changes.pop("fingerprint", "f" * 64),
-        backbone="DNN",
+        backbone=changes.pop("backbone", "DNN"),
         backbone_settings=changes.pop("backbone_settings", {"net_dropout": 0.1}),
         plugin=arm,
+        code=changes.pop("code", {}),
         plugin_settings={},
         training=changes.pop("training", TrainSpec()),
         seed=seed,
@@ -143,3 +144,14 @@ def test_newer_numerics_replace_older_in_any_order() -> None:
         assert shelf == {
             place_of(new): {arm_of(new): {1: new}, arm_of(other): {1: other}},
         }
+
+
+def test_other_code_of_somebody_elses_class_is_another_arm_or_place() -> None:
+    backbone = {"backbone": "a:Net", "code": {"a:Net": "0" * 64}}
+    plugin = {"arm": "a:Gate", "code": {"a:Gate": "0" * 64}}
+    for names, key_of in ((backbone, place_of), (plugin, arm_of)):
+        one = record(**names)
+        other = record(**{**names, "code": dict.fromkeys(names["code"], "1" * 64)})
+
+        assert key_of(one) != key_of(other)
+        assert one.job.id != other.job.id

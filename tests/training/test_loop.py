@@ -220,3 +220,19 @@ def test_progress_is_reported_at_most_twice_a_second(monkeypatch, run):
     progress = [e for e in events if isinstance(e, Progress)]
     assert [e.rows for e in progress] == [96, 192, 288, 300]
     assert progress[0].rows_per_s == pytest.approx(96 / 0.6)
+
+
+def test_each_epochs_routing_is_in_the_history(run, make_job):
+    spec = {"batch_size": 32, "max_epochs": 2, "learning_rate": 0.02}
+    prime, result, _ = run(make_job(plugin="prime", training=spec))
+    config = prime.plugin.config
+    for validation in result.history:
+        routing = validation.routing
+        assert len(routing.entropy) == config.bags
+        np.testing.assert_allclose(np.exp(routing.entropy), routing.effective_experts, rtol=1e-6)
+        assert all(1 <= n <= config.experts_per_bag + 1e-4 for n in routing.effective_experts)
+        assert all(1 / config.experts_per_bag <= load < 1 for load in routing.largest_load)
+    assert result.history[0].routing != result.history[1].routing
+
+    _, dense, _ = run(make_job(plugin="dense", training=spec))
+    assert [validation.routing for validation in dense.history] == [None, None]
