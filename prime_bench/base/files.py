@@ -43,7 +43,7 @@ def making(path: Path) -> Iterator[None]:
             yield
         except FileNotFoundError as error:
             # So answers /proc, where nobody may make a file, and a folder deleted meanwhile.
-            raise EnvironmentFault(f"{path}: cannot be made here", hint=_ADVICE) from error
+            raise EnvironmentFault(f"{path}: nothing can be made here", hint=_ADVICE) from error
 
 
 def environment_fault(error: OSError, path: Path | None = None) -> EnvironmentFault | None:

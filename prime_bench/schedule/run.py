@@ -1,5 +1,6 @@
 """Do what a plan says: requests for its jobs, an engine to run them, and a tally."""
 
+import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -48,6 +49,8 @@ def run_plan(
     check_runnable(plan)
     with making(runs.folder):
         runs.folder.mkdir(parents=True, exist_ok=True)
+        # One message now, and not one for each job later.
+        tempfile.TemporaryFile(dir=runs.folder).close()
     tally = Tally()
     requests = _requests(plan, data_dir=data_dir, runs=runs, device=device, threads=threads)
     for outcome in backend.run(requests, on_event=on_event):

@@ -91,7 +91,7 @@ def test_a_path_below_a_file_is_an_environment_fault(tmp_path):
 
 
 def test_a_place_where_no_file_can_be_made_is_an_environment_fault():
-    with pytest.raises(EnvironmentFault, match=r"/proc/file: cannot be made here"):
+    with pytest.raises(EnvironmentFault, match=r"/proc/file: nothing can be made here"):
         write_whole(Path("/proc/file"), "")
 
 

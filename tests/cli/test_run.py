@@ -143,7 +143,9 @@ def test_a_folder_that_cannot_be_written_is_4_and_nothing_is_left(tmp_path, engi
 
 
 @pytest.mark.usefixtures("prepared")
-@pytest.mark.parametrize("folder", ["/sys/prime-bench-runs", "/proc/prime-bench-runs"])
+@pytest.mark.parametrize(
+    "folder", ["/sys/prime-bench-runs", "/proc/prime-bench-runs", "/proc/self"]
+)
 def test_a_folder_of_the_kernel_cannot_be_written_even_by_root(engine, capsys, folder):
     engine()
 
