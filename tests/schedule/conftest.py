@@ -30,7 +30,7 @@ RECIPE = """\
 WORKER = """
 import json, os, signal, sys, time
 from pathlib import Path
-from prime_bench.base.identity import digest
+from prime_bench.base.identity import digest  # and not Job: pydantic's import takes its time
 
 parts = json.loads(sys.argv[1])
 if parts.get("start") == "exit":
@@ -41,7 +41,7 @@ if parts.get("start") == "close":
 print(f"worker {os.getpid()}", file=sys.stderr)
 for line in sys.stdin:
     request = json.loads(line)
-    job_id = digest(request["job"])[:16]
+    job_id = digest({k: v for k, v in request["job"].items() if v or k != "code"})[:16]
     part = parts[str(request["job"]["seed"])]
 
     def say(event, **keys):
