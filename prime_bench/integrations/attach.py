@@ -85,7 +85,12 @@ class _Embeddings:
         """z (B, d), once: nothing keeps the graph alive between two forward passes."""
         z, self._z = self._z, None
         if z is None:
-            raise RuntimeError("the model made its y_pred without a look at its embedding layer")
+            # A model that calls it for y_pred alone in evaluation may do otherwise in training.
+            raise UsageError(
+                "attach_prime: the model calls the sigmoid of y_pred a second time in one pass, "
+                "so it is not clear which logit PRIME should read",
+                hint="give y_pred an nn.Sigmoid of its own",
+            )
         return z
 
     def flatten(self, module: nn.Module, output: Any) -> Tensor:

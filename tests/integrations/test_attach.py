@@ -84,6 +84,8 @@ def make(fuxi, tmp_path):
                 y = self.output_activation(y * self.output_activation(y))
             elif self.kind != "mlp":
                 y = self.output_activation(y)
+            if self.kind == "deep_supervision" and self.training:
+                self.output_activation(2 * y)
             return {"y_pred": y}
 
     feature_map = feature_map_class("toy", str(tmp_path))
@@ -260,6 +262,14 @@ def test_what_cannot_be_is_said(make, kind, options, arguments, message):
         attach_prime(model, **arguments)
 
     assert list(model.state_dict()) == names
+
+
+def test_a_sigmoid_that_is_called_again_in_training_alone_is_said(make, loader):
+    model = make("deep_supervision")
+    attach_prime(model, SMALL, seed=1)
+
+    with pytest.raises(UsageError, match=r"calls the sigmoid of y_pred a second time"):
+        model.fit(loader, epochs=1, validation_data=loader)
 
 
 def test_twice_is_once_too_often(make):
