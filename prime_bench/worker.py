@@ -192,7 +192,10 @@ def _table(path: str, *, fingerprint: str) -> PreparedTable:
 
 @functools.lru_cache(maxsize=8)
 def _opened(path: str) -> PreparedTable:
-    return PreparedTable.open(Path(path))
+    table = PreparedTable.open(Path(path))
+    # An id that was changed on the disk would train without a word, or fail far from its cause.
+    table.check_contents()
+    return table
 
 
 @functools.cache

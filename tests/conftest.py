@@ -1,8 +1,19 @@
 """Settings that hold for every test."""
 
+import os
 import sys
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+# No test fails because a machine is slow; in CI the examples are the same every time.
+settings.register_profile(
+    "suite",
+    deadline=None,
+    derandomize=bool(os.environ.get("CI")),
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.load_profile("suite")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from prime_bench.base.errors import DataError, UserError
+from prime_bench.base.files import sha256_of
 from prime_bench.data.manifest import SCHEMA_NAME, Manifest
 from prime_bench.data.schema import Schema
 from prime_bench.data.variant import resolve
@@ -62,6 +63,26 @@ class PreparedTable:
             numerics=self._map(f"{name}.numerics.npy", np.float32, (n_rows, shape.n_numeric)),
             labels=self._map(f"{name}.labels.npy", np.uint8, (n_rows,)),
         )
+
+    def check_contents(self) -> None:
+        """Read every file and compare it with the digest in the manifest: seconds a gigabyte.
+
+        Raises DataError for the first one that was changed since it was prepared.
+        """
+        for name, digest in self.manifest.outputs.items():
+            path = self.path / name
+            try:
+                found = sha256_of(path)
+            except OSError as error:
+                raise DataError(
+                    f"{path}: cannot be read: {error}", hint=_how_to_prepare(self.path)
+                ) from error
+            if found != digest:
+                raise DataError(
+                    f"{path}: was changed since it was prepared (SHA-256 {found[:12]}..., the"
+                    f" manifest has {digest[:12]}...)",
+                    hint=f"delete the folder and {_how_to_prepare(self.path)}",
+                )
 
     def _map(self, name: str, dtype: type, shape: tuple[int, ...]) -> np.ndarray:
         path = self.path / name

@@ -1,0 +1,43 @@
+"""A table whose files were changed after it was prepared is not used."""
+
+import pytest
+
+from prime_bench.base.errors import DataError
+from prime_bench.data.prepare import prepare
+from prime_bench.data.table import PreparedTable
+from prime_bench.data.variant import resolve
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    variant = resolve("synthetic", {"rows": 500})
+    data_dir = tmp_path_factory.mktemp("data")
+    prepare(variant, data_dir=data_dir)
+    return variant.folder(data_dir)
+
+
+def test_a_table_as_it_was_prepared_is_accepted(folder):
+    PreparedTable.open(folder).check_contents()
+
+
+@pytest.mark.parametrize("name", ["train.ids.npy", "test.labels.npy", "vocabulary/hour.txt"])
+def test_a_changed_byte_is_found(folder, name):
+    path = folder / name
+    content = path.read_bytes()
+    try:
+        path.write_bytes(content[:-2] + bytes([content[-2] ^ 1]) + content[-1:])
+        with pytest.raises(DataError, match=f"{name}: was changed since it was prepared"):
+            PreparedTable.open(folder).check_contents()
+    finally:
+        path.write_bytes(content)
+
+
+def test_a_missing_vocabulary_is_found(folder):
+    path = folder / "vocabulary" / "hour.txt"
+    content = path.read_bytes()
+    try:
+        path.unlink()
+        with pytest.raises(DataError, match=r"hour\.txt: cannot be read"):
+            PreparedTable.open(folder).check_contents()
+    finally:
+        path.write_bytes(content)
