@@ -70,7 +70,8 @@ def integers(packed: np.ndarray, lengths: np.ndarray) -> np.ndarray | None:
 class KeyCodes:
     """Codes 0, 1, ... of uint64 keys, in no order; key 0 has code 0.
 
-    An open hash table; an empty slot holds code 0.
+    An open hash table of 2^b slots; an empty one holds code 0. A search goes on by 1, 2, 3, ...
+    slots, which visits all of them and, unlike single steps, builds no long runs.
     """
 
     def __init__(self) -> None:
@@ -88,12 +89,13 @@ class KeyCodes:
         slots = self._home(keys)
         codes: np.ndarray = self._slots[slots]
         others = np.flatnonzero(self._keys[codes] != keys)
-        unknown = []
+        unknown, step = [], 0
         while len(others):
+            step += 1
             at_end = codes[others] == 0
             unknown.append(others[at_end])
             others = others[~at_end]
-            slots[others] = (slots[others] + 1) & (len(self._slots) - 1)
+            slots[others] = (slots[others] + step) & (len(self._slots) - 1)
             codes[others] = self._slots[slots[others]]
             others = others[self._keys[codes[others]] != keys[others]]
         if unknown:
@@ -117,8 +119,9 @@ class KeyCodes:
         self._make_room(len(keys))
         slots = self._home(keys)
         codes = np.zeros(len(keys), dtype=np.int32)
-        todo = np.arange(len(keys), dtype=np.int32)
+        todo, step = np.arange(len(keys), dtype=np.int32), 0
         while len(todo):
+            step += 1
             # Each key claims its slot if that is empty; of several claims the last one stands.
             claims = todo[self._slots[slots[todo]] == 0]
             self._slots[slots[claims]] = -claims - 1
@@ -128,7 +131,7 @@ class KeyCodes:
             self._slots[slots[new]] = np.arange(first, self.n_codes, dtype=np.int32)
             codes[todo] = self._slots[slots[todo]]
             todo = todo[self._keys[codes[todo]] != keys[todo]]
-            slots[todo] = (slots[todo] + 1) & (len(self._slots) - 1)
+            slots[todo] = (slots[todo] + step) & (len(self._slots) - 1)
         return codes
 
     def _make_room(self, n_more: int) -> None:
@@ -145,9 +148,10 @@ class KeyCodes:
             return
         self._slots = np.zeros(size, dtype=np.int32)
         codes = np.arange(1, self.n_codes, dtype=np.int32)
-        slots = self._home(self._keys[codes])
+        slots, step = self._home(self._keys[codes]), 0
         while len(codes):
+            step += 1
             empty = self._slots[slots] == 0
             self._slots[slots[empty]] = codes[empty]
             homeless = self._slots[slots] != codes
-            codes, slots = codes[homeless], (slots[homeless] + 1) & (size - 1)
+            codes, slots = codes[homeless], (slots[homeless] + step) & (size - 1)
