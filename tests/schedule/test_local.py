@@ -134,7 +134,7 @@ def test_a_worker_that_closes_its_output_is_ended(worker, request_of, monkeypatc
 
 
 def test_many_deaths_do_not_use_up_the_descriptors(worker, request_of):
-    numbers = range(1, 5)
+    numbers = range(1, 9)
     command = worker(**{str(number): "ended" for number in numbers})
     counts = []
 
@@ -146,7 +146,8 @@ def test_many_deaths_do_not_use_up_the_descriptors(worker, request_of):
     )
 
     assert len(counts) == len(numbers)
-    assert len(set(counts)) == 1
+    # A worker has three or four, and may be gone when its event is counted; eight would have 24.
+    assert max(counts) - min(counts) < 12
 
 
 def test_no_worker_is_started_for_no_job():
