@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from prime_bench.backbones import fuxi
 from prime_bench.backbones.attention import SelfAttention
 from prime_bench.backbones.embedding import FieldEmbedding
-from prime_bench.backbones.initial import linear_paths, parameter_paths, reset_linears
+from prime_bench.backbones.initial import mlp_with_head, reset_linears
 from prime_bench.backbones.interface import Backbone, identity_sites
 from prime_bench.backbones.linear import LinearTerm
 from prime_bench.data.schema import Schema
@@ -45,8 +45,8 @@ class AutoInt(Backbone):
             )
         self.fc = nn.Linear(schema.shape.n_fields * settings.attention_dim, 1)
         reset_linears(self)
-        self.top_layers = linear_paths(self, "dnn")[:-1] if self.dnn is not None else []
-        self.top_parameters = parameter_paths(self, "dnn") if self.dnn is not None else []
+        has_top = self.dnn is not None
+        self.top_layers, self.top_parameters = mlp_with_head(self, "dnn") if has_top else ([], [])
 
     def forward(self, ids: Tensor, numerics: Tensor) -> Tensor:
         """Ids (B, C) and values (B, K) -> logits (B,)."""

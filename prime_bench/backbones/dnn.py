@@ -10,7 +10,7 @@ DNN, whose parameter names these are. The Top-NN is the whole MLP.
 from torch import Tensor, nn
 
 from prime_bench.backbones.embedding import FieldEmbedding
-from prime_bench.backbones.initial import linear_paths, parameter_paths, reset_linears
+from prime_bench.backbones.initial import mlp_with_head, reset_linears
 from prime_bench.backbones.interface import Backbone, identity_sites
 from prime_bench.backbones.top import top_mlp
 from prime_bench.data.schema import Schema
@@ -26,8 +26,7 @@ class DNN(Backbone):
         self.embedding = FieldEmbedding(schema, settings.embedding_dim)
         self.mlp = top_mlp(settings.input_width(schema.shape), settings)
         reset_linears(self)
-        self.top_layers = linear_paths(self, "mlp")[:-1]  # the last one is the output layer
-        self.top_parameters = parameter_paths(self, "mlp")
+        self.top_layers, self.top_parameters = mlp_with_head(self, "mlp")
 
     def forward(self, ids: Tensor, numerics: Tensor) -> Tensor:
         """Ids (B, C) and values (B, K) -> logits (B,)."""

@@ -15,9 +15,10 @@ from torch import Tensor, nn
 from prime_bench.backbones import fuxi
 from prime_bench.backbones.bilinear import Bilinear
 from prime_bench.backbones.embedding import FieldEmbedding
-from prime_bench.backbones.initial import linear_paths, parameter_paths, reset_linears
+from prime_bench.backbones.initial import mlp_with_head, reset_linears
 from prime_bench.backbones.interface import Backbone, identity_sites
 from prime_bench.backbones.linear import LinearTerm
+from prime_bench.backbones.top import top_mlp
 from prime_bench.data.schema import Schema
 from prime_bench.settings.fibinet import FiBiNETSettings
 
@@ -35,16 +36,9 @@ class FiBiNET(Backbone):
             Bilinear(n_fields, width, settings.bilinear_type) for _ in range(2)
         )
         self.lr_layer = LinearTerm(schema)
-        self.dnn = fuxi.mlp(
-            settings.top_width(schema.shape),
-            settings.hidden_units,
-            width_out=1,
-            dropout=settings.net_dropout,
-            batch_norm=settings.batch_norm,
-        )
+        self.dnn = top_mlp(settings.top_width(schema.shape), settings)
         reset_linears(self)
-        self.top_layers = linear_paths(self, "dnn")[:-1]  # the last one is the output layer
-        self.top_parameters = parameter_paths(self, "dnn")
+        self.top_layers, self.top_parameters = mlp_with_head(self, "dnn")
 
     def forward(self, ids: Tensor, numerics: Tensor) -> Tensor:
         """Ids (B, C) and values (B, K) -> logits (B,)."""

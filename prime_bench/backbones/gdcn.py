@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from prime_bench.backbones import fuxi
 from prime_bench.backbones.embedding import FieldEmbedding
-from prime_bench.backbones.initial import linear_paths, parameter_paths, reset_linears
+from prime_bench.backbones.initial import mlp_with_head, reset_linears
 from prime_bench.backbones.interface import Backbone, identity_sites
 from prime_bench.data.schema import Schema
 from prime_bench.settings.gdcn import GDCNSettings
@@ -57,8 +57,7 @@ class GDCN(Backbone):
             batch_norm=settings.batch_norm,
         )
         reset_linears(self)
-        self.top_layers = linear_paths(self, "dnn")[:-1]  # the last one is the output layer
-        self.top_parameters = parameter_paths(self, "dnn")
+        self.top_layers, self.top_parameters = mlp_with_head(self, "dnn")
 
     def forward(self, ids: Tensor, numerics: Tensor) -> Tensor:
         """Ids (B, C) and values (B, K) -> logits (B,)."""

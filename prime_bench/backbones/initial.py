@@ -23,3 +23,10 @@ def linear_paths(module: nn.Module, name: str) -> list[str]:
 def parameter_paths(module: nn.Module, name: str) -> list[str]:
     """Names, seen from `module`, of all parameters in its submodule `name`."""
     return [path for path, _ in module.get_submodule(name).named_parameters(prefix=name)]
+
+
+def mlp_with_head(module: nn.Module, name: str) -> tuple[list[str], list[str]]:
+    """Paths of the hidden Linears and names of all parameters of the MLP `name`, whose last Linear
+    is the output layer.
+    """
+    return linear_paths(module, name)[:-1], parameter_paths(module, name)

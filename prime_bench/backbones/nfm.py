@@ -10,7 +10,7 @@ He and Chua, Neural Factorization Machines for Sparse Predictive Analytics, SIGI
 from torch import Tensor, nn
 
 from prime_bench.backbones.embedding import FieldEmbedding
-from prime_bench.backbones.initial import linear_paths, parameter_paths, reset_linears
+from prime_bench.backbones.initial import mlp_with_head, reset_linears
 from prime_bench.backbones.interface import Backbone, identity_sites
 from prime_bench.backbones.linear import LinearTerm
 from prime_bench.backbones.products import pooled_products
@@ -29,8 +29,7 @@ class NFM(Backbone):
         self.lr_layer = LinearTerm(schema)
         self.dnn = top_mlp(settings.embedding_dim, settings)
         reset_linears(self)
-        self.top_layers = linear_paths(self, "dnn")[:-1]  # the last one is the output layer
-        self.top_parameters = parameter_paths(self, "dnn")
+        self.top_layers, self.top_parameters = mlp_with_head(self, "dnn")
 
     def forward(self, ids: Tensor, numerics: Tensor) -> Tensor:
         """Ids (B, C) and values (B, K) -> logits (B,)."""

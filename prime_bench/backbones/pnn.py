@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from prime_bench.backbones.embedding import FieldEmbedding
-from prime_bench.backbones.initial import linear_paths, parameter_paths, reset_linears
+from prime_bench.backbones.initial import mlp_with_head, reset_linears
 from prime_bench.backbones.interface import Backbone, identity_sites
 from prime_bench.backbones.products import inner_products, upper_triangle
 from prime_bench.backbones.top import top_mlp
@@ -31,8 +31,7 @@ class PNN(Backbone):
         self.register_buffer("upper", upper_triangle(schema.shape.n_fields), persistent=False)
         self.dnn = top_mlp(settings.top_width(schema.shape), settings)
         reset_linears(self)
-        self.top_layers = linear_paths(self, "dnn")[:-1]  # the last one is the output layer
-        self.top_parameters = parameter_paths(self, "dnn")
+        self.top_layers, self.top_parameters = mlp_with_head(self, "dnn")
 
     def forward(self, ids: Tensor, numerics: Tensor) -> Tensor:
         """Ids (B, C) and values (B, K) -> logits (B,)."""

@@ -1,27 +1,29 @@
 """Options that several commands share."""
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any, TypeVar
 
 import click
 
-data_dir = click.option(
-    "--data-dir",
-    type=click.Path(path_type=Path, file_okay=False),
-    default=Path("data"),
-    envvar="PRIME_BENCH_DATA",
-    show_default=True,
-    show_envvar=True,
-    help="Folder of the prepared tables.",
-)
-runs_dir = click.option(
-    "--runs-dir",
-    type=click.Path(path_type=Path, file_okay=False),
-    default=Path("runs"),
-    envvar="PRIME_BENCH_RUNS",
-    show_default=True,
-    show_envvar=True,
-    help="Folder of the records.",
-)
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+def _folder(name: str, *, variable: str, about: str) -> Callable[[Command], Command]:
+    """`--<name>-dir`: a folder below the working folder unless the option or variable says else."""
+    return click.option(
+        f"--{name}-dir",
+        type=click.Path(path_type=Path, file_okay=False),
+        default=Path(name),
+        envvar=variable,
+        show_default=True,
+        show_envvar=True,
+        help=about,
+    )
+
+
+data_dir = _folder("data", variable="PRIME_BENCH_DATA", about="Folder of the prepared tables.")
+runs_dir = _folder("runs", variable="PRIME_BENCH_RUNS", about="Folder of the records.")
 only = click.option(
     "--only",
     multiple=True,

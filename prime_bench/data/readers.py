@@ -193,8 +193,8 @@ class _Parser:
 
 def _hours(lines: Lines, source: SourceFile, position: int) -> np.ndarray:
     """(n,) int64 YYMMDDHH. Raises DataError for anything else."""
-    start, length = lines.starts(position), lines.ends[:, position] - lines.starts(position)
-    good = length == 8
+    start = lines.starts(position)
+    good = lines.lengths[:, position] == 8
     if good.all():
         digits = lines.text[start[:, None] + np.arange(8)].astype(np.int64) - ord("0")
         keys = digits @ (10 ** np.arange(7, -1, -1))

@@ -25,8 +25,6 @@ from prime_bench.settings.shape import TableShape
 from prime_bench.settings.structural import (
     DenseLayerNormSettings,
     HiddenExpertsSettings,
-    HiddenSubspaceSettings,
-    MultilayerBaggedSettings,
 )
 
 
@@ -73,7 +71,7 @@ class SubspaceLayer(HiddenExperts):
     """(B, in) -> (B, out), around the backbone's own Linear."""
 
     def __init__(
-        self, linear: nn.Linear, settings: HiddenSubspaceSettings, *, generator: torch.Generator
+        self, linear: nn.Linear, settings: HiddenExpertsSettings, *, generator: torch.Generator
     ) -> None:
         super().__init__(linear.in_features, linear.out_features, settings, generator=generator)
         self.linear = linear
@@ -89,7 +87,7 @@ class BaggedLayer(HiddenExperts):
     """(B, in) -> (B, out), in place of a Linear."""
 
     def __init__(
-        self, linear: nn.Linear, settings: MultilayerBaggedSettings, *, generator: torch.Generator
+        self, linear: nn.Linear, settings: HiddenExpertsSettings, *, generator: torch.Generator
     ) -> None:
         super().__init__(linear.in_features, linear.out_features, settings, generator=generator)
         self.bias = nn.Parameter(torch.zeros(linear.out_features))
@@ -101,44 +99,38 @@ class BaggedLayer(HiddenExperts):
         return self.outside(self.route(normalised), inside) + self.bias
 
 
-class HiddenSubspace(Attachment):
+class _AtEveryHiddenLayer(Attachment):
+    """A layer of the class's kind at every hidden Linear of the Top-NN."""
+
+    layer: type[SubspaceLayer] | type[BaggedLayer]
+
+    def __init__(
+        self,
+        backbone: Backbone,
+        settings: HiddenExpertsSettings,
+        *,
+        backbone_settings: BackboneSettings,  # noqa: ARG002
+        shape: TableShape,  # noqa: ARG002
+        generator: torch.Generator,
+    ) -> None:
+        super().__init__(
+            {
+                path: self.layer(linear, settings, generator=generator)
+                for path, linear in _hidden(backbone)
+            }
+        )
+
+
+class HiddenSubspace(_AtEveryHiddenLayer):
     """A SubspaceLayer at every hidden Linear of the Top-NN."""
 
-    def __init__(
-        self,
-        backbone: Backbone,
-        settings: HiddenSubspaceSettings,
-        *,
-        backbone_settings: BackboneSettings,  # noqa: ARG002
-        shape: TableShape,  # noqa: ARG002
-        generator: torch.Generator,
-    ) -> None:
-        super().__init__(
-            {
-                path: SubspaceLayer(linear, settings, generator=generator)
-                for path, linear in _hidden(backbone)
-            }
-        )
+    layer = SubspaceLayer
 
 
-class MultilayerBagged(Attachment):
+class MultilayerBagged(_AtEveryHiddenLayer):
     """A BaggedLayer at every hidden Linear of the Top-NN."""
 
-    def __init__(
-        self,
-        backbone: Backbone,
-        settings: MultilayerBaggedSettings,
-        *,
-        backbone_settings: BackboneSettings,  # noqa: ARG002
-        shape: TableShape,  # noqa: ARG002
-        generator: torch.Generator,
-    ) -> None:
-        super().__init__(
-            {
-                path: BaggedLayer(linear, settings, generator=generator)
-                for path, linear in _hidden(backbone)
-            }
-        )
+    layer = BaggedLayer
 
 
 class NormalisedEmbeddings(nn.Module):
