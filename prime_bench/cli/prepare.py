@@ -236,4 +236,4 @@ def _write_raw(
         click.echo(json.dumps(content, indent=1))
         return
     click.echo(f"{folder}: {settings.rows:,} rows as files of {chosen}")
-    click.echo(best_line(best["test"]))
+    click.echo(best_line(best))

@@ -46,10 +46,13 @@ def summary(manifest: "Manifest", folder: Path) -> str:
         f"  verified    {'yes' if manifest.verified else 'no':>12}",
     ]
     if manifest.best is not None:
-        lines.append(f"  {best_line(manifest.best['test'])}")
+        lines.append(f"  {best_line(manifest.best)}")
     return "\n".join([*lines, *(f"  note: {note}" for note in manifest.notes)])
 
 
-def best_line(best: "BestPossible") -> str:
-    """One line for people."""
+def best_line(splits: Mapping[Any, "BestPossible"]) -> str:
+    """One line for people; a single test row orders nothing, so it has no best."""
+    best = splits.get("test")
+    if best is None:
+        return "best possible on test: none, its rows are too few"
     return f"best possible on test: AUC {best.auc:.4f}, LogLoss {best.logloss:.4f}"

@@ -68,6 +68,15 @@ def test_synthetic_summary_has_the_best_possible_metrics(tmp_path, capsys):
     ]
 
 
+@pytest.mark.parametrize("more", [[], ["--raw", "raw"]])
+def test_a_single_test_row_has_no_best(tmp_path, monkeypatch, capsys, more):
+    monkeypatch.chdir(tmp_path)
+
+    out, _ = run(capsys, "synthetic", "--rows", 20, *more)
+
+    assert "best possible on test: none, its rows are too few" in out
+
+
 @pytest.mark.parametrize(
     ("flags", "name"),
     [
