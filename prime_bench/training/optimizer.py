@@ -6,8 +6,9 @@ directly, which is the same number without the walk over the tables in the forwa
 `weight_decay` would not be: it comes after the clip.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -68,6 +69,20 @@ class Optimizer:
         self._adam.step()
         self.steps += 1
         return loss.detach()
+
+    def state_dict(self) -> dict[str, Any]:
+        """All that the next step depends on beside weights, buffers and torch's global generators:
+        tensors and numbers, for `torch.save`. The tensors are the optimizer's own, no copies.
+        """
+        return {"steps": self.steps, "adam": self._adam.state_dict()}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on as the optimizer that gave `state` would; the model has its weights already.
+
+        `state` may lie on another device. The learning rate is part of it.
+        """
+        self.steps = state["steps"]
+        self._adam.load_state_dict(dict(state["adam"]))
 
     def _add_penalties(self) -> None:
         for factor, group in self._penalties:

@@ -294,3 +294,37 @@ def test_the_learning_rate_can_be_set(schema, make_split, make_job):
     step = max((p - b).abs().max().item() for p, b in zip(arm.parameters(), before, strict=True))
     assert optimizer.learning_rate == 1e-7
     assert 0.9e-7 < step < 1.1e-7
+
+
+def test_an_optimizer_that_was_saved_goes_on_bit_by_bit(tmp_path, schema, make_split, make_job):
+    """Model and optimizer after four steps, through a file, against those that never stopped."""
+    job = make_job("DNN", "prime", net_dropout=0.2, batch_norm=True)
+    split, penalty = make_split(120), Penalty(embedding=0.1, network=0.01)
+
+    def steps(arm, optimizer, numbers):
+        for number in numbers:
+            rows = slice(20 * number, 20 * number + 20)
+            batch = batch_of(split, rows)
+            optimizer.step(dataclasses.replace(batch, numerics=batch.numerics.float()))
+
+    def fresh():
+        arm = build_arm(job, schema).arm
+        return arm, Optimizer(arm, TrainSpec(), penalty=penalty)
+
+    torch.manual_seed(3)
+    arm, optimizer = fresh()
+    steps(arm, optimizer, range(4))
+    optimizer.learning_rate = 1e-4
+    saved = {"weights": arm.state_dict(), "optimizer": optimizer.state_dict()}
+    torch.save(saved | {"stream": torch.get_rng_state()}, tmp_path / "state.pt")
+    steps(arm, optimizer, range(4, 6))
+
+    loaded = torch.load(tmp_path / "state.pt", weights_only=True)
+    again, resumed = fresh()
+    again.load_state_dict(loaded["weights"])
+    resumed.load_state_dict(loaded["optimizer"])
+    torch.set_rng_state(loaded["stream"])
+    assert (resumed.steps, resumed.learning_rate) == (4, 1e-4)
+    steps(again, resumed, range(4, 6))
+    for (name, one), two in zip(arm.state_dict().items(), again.state_dict().values(), strict=True):
+        assert torch.equal(one, two), name
