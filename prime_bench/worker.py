@@ -5,7 +5,7 @@ a JSON event a line on stdout, of the job that its `job_id` names:
 
     progress   epoch, rows, rows_total, rows_per_s     at most two a second
     epoch      a validation: the keys of a line of history.jsonl
-    done       valid, test (auc, logloss), degenerate, wall_s
+    done       wall_s; of a training run also valid, test (auc, logloss) and degenerate
     skipped    another process has the job or has done it
     failed     error (one line); failure.json has the rest
 
@@ -15,6 +15,7 @@ nobody reads its events any more.
 
 import contextlib
 import functools
+import importlib
 import json
 import os
 import select
@@ -35,7 +36,16 @@ from prime_bench.data.schema import Schema
 from prime_bench.data.table import PreparedTable
 from prime_bench.recipe.budget import Budget, budget_of
 from prime_bench.recipe.job import Job, JobRequest
-from prime_bench.store.record import Pairing, Result, RunRecord, Validation
+from prime_bench.settings.kinds import Kind
+from prime_bench.store.record import (
+    Environment,
+    Findings,
+    Pairing,
+    ProbeRecord,
+    Result,
+    RunRecord,
+    Validation,
+)
 from prime_bench.store.runs import Runs
 from prime_bench.training.batches import Rows, joins_last_row
 from prime_bench.training.checkpoint import save_weights
@@ -47,6 +57,14 @@ from prime_bench.training.optimizer import Penalty
 from prime_bench.training.provenance import environment
 
 Event = dict[str, Any]
+Record = RunRecord | ProbeRecord
+_PROBES: dict[Kind, str] = {
+    "gradients": "prime_bench.probes.gradients",
+    "routing": "prime_bench.probes.routing",
+    "subgroups": "prime_bench.probes.subgroups",
+    "cost": "prime_bench.probes.cost",
+}
+"""Kind of a job that measures -> the module whose `run` does it; training loads none of them."""
 _LOOK_AT_PARENT_EVERY_MS = 1000
 _EXIT_DEVICE = EnvironmentFault.exit_code
 
@@ -55,7 +73,7 @@ class JobTaken(Exception):
     """Another process has the job, or has done it meanwhile."""
 
 
-def run_job(request: JobRequest, on_event: Callable[[Event], None]) -> RunRecord:
+def run_job(request: JobRequest, on_event: Callable[[Event], None]) -> Record:
     """Do the job, write its folder, and return the record that is now on disk.
 
     Raises JobTaken where there is nothing to do, and whatever went wrong otherwise, after it has
@@ -78,7 +96,7 @@ def run_job(request: JobRequest, on_event: Callable[[Event], None]) -> RunRecord
     return record
 
 
-def _do(request: JobRequest, folder: JobFolder, on_event: Callable[[Event], None]) -> RunRecord:
+def _do(request: JobRequest, folder: JobFolder, on_event: Callable[[Event], None]) -> Record:
     start, job = time.perf_counter(), request.job
     folder.write(CONFIG, {"job_id": job.id, **request.plain()})
     if job.numerics != NUMERICS:
@@ -88,6 +106,10 @@ def _do(request: JobRequest, folder: JobFolder, on_event: Callable[[Event], None
     surroundings = environment(device)
     folder.write(ENVIRONMENT, surroundings.plain())
     table = _table(request.table, fingerprint=job.fingerprint)
+    if job.kind != "train":
+        probe = importlib.import_module(_PROBES[job.kind])
+        findings = probe.run(request, table, device=device, on_event=on_event)
+        return _probe_record(request, table, findings, surroundings, start=start)
     check_labels("test", table.split("test").labels)
     assembled = build_arm(job, table.schema)
     budget = _budget(job, table.schema, assembled)
@@ -129,6 +151,29 @@ def _do(request: JobRequest, folder: JobFolder, on_event: Callable[[Event], None
         budget=budget,
         result=result,
         history=trained.history,
+        environment=surroundings,
+        wall_s=time.perf_counter() - start,
+    )
+
+
+def _probe_record(
+    request: JobRequest,
+    table: PreparedTable,
+    findings: Findings,
+    surroundings: Environment,
+    *,
+    start: float,
+) -> ProbeRecord:
+    """The record of a measurement that began at `start` of the performance counter."""
+    return ProbeRecord(
+        job_id=request.job.id,
+        job=request.job,
+        dataset=request.dataset,
+        arm=request.arm,
+        data_variant=table.manifest.variant,
+        data_verified=table.manifest.verified,
+        data_notes=table.manifest.notes,
+        findings=findings,
         environment=surroundings,
         wall_s=time.perf_counter() - start,
     )
@@ -246,8 +291,8 @@ def _answer(line: str, events: _Events) -> None:
         _end_if_device_is_lost(error)
         events.send({"event": "failed", "job_id": job_id, "error": one_line(error)})
     else:
-        result = record.result.plain()
-        last = {key: result[key] for key in ("valid", "test", "degenerate")}
+        result = record.result.plain() if isinstance(record, RunRecord) else {}
+        last: Event = {k: v for k, v in result.items() if k in ("valid", "test", "degenerate")}
         events.send({"event": "done", "job_id": job_id, **last, "wall_s": record.wall_s})
 
 

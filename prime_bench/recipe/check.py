@@ -9,7 +9,9 @@ from prime_bench.base.errors import UsageError, did_you_mean
 from prime_bench.catalog import BACKBONES, PLUGINS, find_backbone, find_plugin, is_foreign
 from prime_bench.recipe.expand import Arm, Recipe
 from prime_bench.recipe.schema import RecipeTable
+from prime_bench.settings.kinds import PROBES, Kind
 from prime_bench.settings.model import Fault
+from prime_bench.settings.probe import ProbeSettings
 
 Resolved = dict[str, dict[str, dict[str, Any]]]
 
@@ -24,13 +26,15 @@ def read_recipe(table: Mapping[str, Any], *, name: str) -> tuple[Recipe | None, 
         return None, file_faults
     arms, arm_faults = _arms(parsed)
     backbones, backbone_faults = _backbones(parsed)
+    probe, probe_faults = _probe(parsed.kind, parsed.probe)
     faults = [
         *file_faults,
         *_repeats(parsed),
         *arm_faults,
         *backbone_faults,
+        *probe_faults,
         *_family_faults(parsed),
-        *_misfits(arms, backbones),
+        *_misfits(arms, backbones, probe),
     ]
     if faults:
         return None, faults
@@ -42,6 +46,8 @@ def read_recipe(table: Mapping[str, Any], *, name: str) -> tuple[Recipe | None, 
         datasets=parsed.dataset,
         training=parsed.training.spec(),
         backbones=backbones,
+        kind=parsed.kind,
+        probe={} if probe is None else probe.plain(),
         report=parsed.report,
     )
     return recipe, []
@@ -96,15 +102,28 @@ def _family_faults(parsed: RecipeTable) -> Iterator[Fault]:
                 yield Fault(("report", "family"), f"`{arm}` is not in `arms`{near}")
 
 
-def _misfits(arms: list[Arm], backbones: Resolved) -> Iterator[Fault]:
-    """Arms that cannot stand on a backbone: better said now than by each of their jobs."""
+def _probe(kind: Kind, table: Mapping[str, Any]) -> tuple[ProbeSettings | None, list[Fault]]:
+    """The settings of a kind that measures; None for training, which has none."""
+    if kind == "train":
+        stray = [Fault(("probe",), "only a recipe of a `kind` that measures has such a table")]
+        return None, stray if table else []
+    settings, faults = PROBES[kind].check(table)
+    return settings, [fault.below("probe") for fault in faults]
+
+
+def _misfits(arms: list[Arm], backbones: Resolved, probe: ProbeSettings | None) -> Iterator[Fault]:
+    """Arms that cannot stand on a backbone, or cannot be measured there: better said now than by
+    each of their jobs.
+    """
     for arm in arms:
         settings = find_plugin(arm.plugin).settings.parse(arm.settings, where=arm.name)
         for name, per_dataset in backbones.items():
             for plain in per_dataset.values():
-                why = settings.misfit(find_backbone(name).settings.parse(plain, where=name))
-                if why is not None:
+                backbone = find_backbone(name).settings.parse(plain, where=name)
+                if (why := settings.misfit(backbone)) is not None:
                     yield Fault(("arms",), f"`{arm.name}` does not fit {name}: {why}")
+                elif probe is not None and (why := probe.misfit(backbone, settings)) is not None:
+                    yield Fault(("arms",), f"`{arm.name}` on {name} cannot be measured: {why}")
 
 
 def _arms(parsed: RecipeTable) -> tuple[list[Arm], list[Fault]]:

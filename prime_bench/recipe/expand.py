@@ -1,13 +1,14 @@
 """A recipe's grid: data sets x backbones x seeds x arms, each with resolved settings."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from prime_bench.base.errors import UsageError, did_you_mean
 from prime_bench.catalog import find_backbone, find_plugin
 from prime_bench.recipe.job import Job
 from prime_bench.recipe.schema import ReportTable
+from prime_bench.settings.kinds import PROBES, Kind
 from prime_bench.settings.training import TrainSpec
 
 ONLY_KEYS = ("dataset", "backbone", "arm", "seed")
@@ -33,6 +34,9 @@ class Trial:
     arm: Arm
     training: TrainSpec
     seed: int
+    kind: Kind = "train"
+    probe: dict[str, Any] = field(default_factory=dict)
+    """Resolved settings of a kind that measures."""
 
     def bind(self, fingerprint: str) -> Job:
         """The job on the prepared data of that fingerprint."""
@@ -44,20 +48,33 @@ class Trial:
             plugin_settings=self.arm.settings,
             training=self.training,
             seed=self.seed,
+            kind=self.kind,
             code=self.code,
+            probe=self.probe,
         )
+
+    @property
+    def trained(self) -> "Trial | None":
+        """The trial whose record and weights this one reads, which has to be done before; None
+        for one that reads nothing.
+        """
+        if self.kind == "train" or not PROBES[self.kind].reads_checkpoint:
+            return None
+        return replace(self, kind="train", probe={})
 
     @property
     def code(self) -> dict[str, str]:
         """Digests of the source files of a backbone and a plug-in that are not ours."""
+        plugins = [self.arm.plugin, *(arm["plugin"] for arm in self.probe.get("arms", ()))]
         found = {
             self.backbone: find_backbone(self.backbone).code,
-            self.arm.plugin: find_plugin(self.arm.plugin).code,
+            **{plugin: find_plugin(plugin).code for plugin in plugins},
         }
         return {name: code for name, code in found.items() if code is not None}
 
     def __str__(self) -> str:
-        return f"{self.dataset} {self.backbone} {self.arm.name} seed {self.seed}"
+        measured = "" if self.kind == "train" else f" {self.kind}"
+        return f"{self.dataset} {self.backbone} {self.arm.name} seed {self.seed}{measured}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,14 +90,28 @@ class Recipe:
     training: TrainSpec
     backbones: dict[str, dict[str, dict[str, Any]]]
     """Backbone -> data set -> resolved settings."""
+    kind: Kind = "train"
+    probe: dict[str, Any] = field(default_factory=dict)
+    """Resolved settings of a kind that measures."""
     report: ReportTable = field(default_factory=ReportTable)
 
     def trials(self, *, only: Sequence[str] = ()) -> list[Trial]:
         """The grid, seed by seed and the arms of a pair side by side, so that a cut leaves pairs.
+        Of a kind whose unit is the group, one trial stands for Dense and all other arms, which
+        are `arms` in its `probe`.
 
         `only` holds `key=value`; values of one key are alternatives. Raises UsageError.
         """
         wanted = _wanted(self, only)
+        arms = [arm for arm in self.arms if arm.name in wanted.get("arm", [arm.name])]
+        probe = self.probe
+        if self.kind != "train" and PROBES[self.kind].unit == "group":
+            measured = [
+                {"plugin": arm.plugin, "settings": arm.settings}
+                for arm in arms
+                if arm.plugin != "dense"
+            ]
+            probe, arms = {**probe, "arms": measured}, [_together(arms)]
         return [
             Trial(
                 dataset=dataset,
@@ -89,16 +120,30 @@ class Recipe:
                 arm=arm,
                 training=self.training,
                 seed=seed,
+                kind=self.kind,
+                probe=probe,
             )
             for seed in self.seeds
             for dataset in self.datasets
             for backbone, per_dataset in self.backbones.items()
-            for arm in self.arms
+            for arm in arms
             if all(
-                str(value) in wanted.get(key, [str(value)])
-                for key, value in zip(ONLY_KEYS, (dataset, backbone, arm.name, seed), strict=True)
+                value in wanted.get(key, [value])
+                for key, value in (
+                    ("dataset", dataset),
+                    ("backbone", backbone),
+                    ("seed", str(seed)),
+                )
             )
         ]
+
+
+def _together(arms: Sequence[Arm]) -> Arm:
+    """What stands in a trial's place for an arm where one job measures all of them."""
+    name, label = (
+        "+".join(names) for names in zip(*((a.name, a.label) for a in arms), strict=True)
+    )
+    return Arm(name=name, label=label, plugin="dense", settings={})
 
 
 def _wanted(recipe: Recipe, only: Sequence[str]) -> dict[str, list[str]]:

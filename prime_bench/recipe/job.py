@@ -1,11 +1,12 @@
 """A job: all that can change a result and nothing else, and the id made from it."""
 
 import re
-from typing import Any, Literal
+from typing import Any
 
 from prime_bench.base.errors import UsageError
 from prime_bench.base.identity import digest
 from prime_bench.base.numerics import NUMERICS
+from prime_bench.settings.kinds import Kind
 from prime_bench.settings.model import Settings
 from prime_bench.settings.training import TrainSpec
 
@@ -14,9 +15,11 @@ _DEVICE = re.compile(r"auto|cpu|cuda(:[0-9]+)?")
 
 
 class Job(Settings):
-    """One training run. Every default is written out; labels and file names are not here."""
+    """One training run, or one measurement. Every default is written out; labels and file names
+    are not here.
+    """
 
-    kind: Literal["train"] = "train"
+    kind: Kind = "train"
     fingerprint: str
     """Digest of the prepared data: schema, vocabularies and arrays."""
     backbone: str
@@ -30,13 +33,20 @@ class Job(Settings):
     numerics: int = NUMERICS
     code: dict[str, str] = {}
     """Digest of the source files of a backbone or plug-in that is not ours, by its name."""
+    probe: dict[str, Any] = {}
+    """Resolved settings of a kind that measures (`settings.kinds`); a training run has none."""
 
     def plain(self) -> dict[str, Any]:
-        """As JSON values; `code` only where there is any, so that the ids of our own are as they
-        were without it.
+        """As JSON values; `code` and `probe` only where there is any, so that other ids are as they
+        were without them.
         """
-        values = super().plain()
-        return values if self.code else {k: v for k, v in values.items() if k != "code"}
+        absent = [key for key in ("code", "probe") if not getattr(self, key)]
+        return {key: value for key, value in super().plain().items() if key not in absent}
+
+    @property
+    def trained(self) -> "Job":
+        """The training run whose record and weights the job reads; for a training run itself."""
+        return self.model_copy(update={"kind": "train", "probe": {}})
 
     @property
     def id(self) -> str:

@@ -4,6 +4,7 @@ from typing import Annotated, Any, Literal
 
 import pydantic
 
+from prime_bench.settings.kinds import Kind
 from prime_bench.settings.model import Settings
 from prime_bench.settings.training import TrainSpec
 
@@ -38,6 +39,8 @@ class RecipeTable(Settings):
 
     recipe_schema: Literal[1] = pydantic.Field(alias="schema")
     title: str
+    kind: Kind = "train"
+    """What the jobs do: train, or measure what such jobs have trained."""
     seeds: list[int] = pydantic.Field(min_length=1)
     arms: list[str] = pydantic.Field(min_length=1)
     arm: dict[str, dict[str, Any]] = {}
@@ -47,4 +50,6 @@ class RecipeTable(Settings):
     training: TrainingTable = TrainingTable()
     backbone: dict[str, dict[str, Any]] = pydantic.Field(min_length=1)
     """A backbone's keys; `[backbone.<name>.on.<dataset>]` has those that hold on one data set."""
+    probe: dict[str, Any] = {}
+    """Settings of a kind that measures (`settings.kinds`)."""
     report: ReportTable = ReportTable()

@@ -114,7 +114,7 @@ def _planned(
 def job_state(job: Job, runs: Runs) -> tuple[State, str]:
     """A job's state from what its folder holds, and the reason in a line."""
     job_id = job.id
-    if runs.get(job_id) is not None:
+    if runs.find(job_id) is not None:
         return "done", "has a record"
     if runs.claimed(job_id):
         return "running", "another process has claimed it"

@@ -1,10 +1,16 @@
 """The record of a finished job: what ran, on what, and what came out."""
 
-from typing import Literal
+from typing import Annotated, Literal
+
+import pydantic
 
 from prime_bench.recipe.budget import Budget
 from prime_bench.recipe.job import Job
+from prime_bench.settings.cost import CostFindings
+from prime_bench.settings.gradients import GradientFindings
 from prime_bench.settings.model import Settings
+from prime_bench.settings.routing import RoutingFindings
+from prime_bench.settings.subgroups import SubgroupFindings
 
 RECORD_SCHEMA: Literal[1] = 1
 
@@ -120,3 +126,25 @@ class RunRecord(Settings):
     environment: Environment
     wall_s: float
     """Seconds of the whole job, reading data included."""
+
+
+Findings = Annotated[
+    GradientFindings | RoutingFindings | SubgroupFindings | CostFindings,
+    pydantic.Field(discriminator="kind"),
+]
+
+
+class ProbeRecord(Settings):
+    """record.json of a job that measures; keys as in a training run's."""
+
+    record_schema: Literal[1] = RECORD_SCHEMA
+    job_id: str
+    job: Job
+    dataset: str
+    arm: str
+    data_variant: str
+    data_verified: bool
+    data_notes: list[str] = []
+    findings: Findings
+    environment: Environment
+    wall_s: float

@@ -4,12 +4,14 @@ import contextlib
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import filelock
 
 from prime_bench.base.errors import DataError, UsageError
 from prime_bench.base.files import write_whole, writing
-from prime_bench.store.record import RECORD_SCHEMA, RunRecord
+from prime_bench.settings.kinds import Kind
+from prime_bench.store.record import RECORD_SCHEMA, ProbeRecord, RunRecord
 
 RECORD = "record.json"
 FAILURE = "failure.json"
@@ -31,7 +33,18 @@ class Runs:
         return (self.path(job_id) / RECORD).is_file()
 
     def get(self, job_id: str) -> RunRecord | None:
-        """The job's record, or None. Raises DataError for a record that cannot be read."""
+        """A training run's record, or None. Raises DataError for a record that cannot be read, and
+        for one of a job that measures.
+        """
+        record = self.find(job_id)
+        if isinstance(record, ProbeRecord):
+            raise DataError(f"{self.path(job_id)}: a record of the kind {record.job.kind}")
+        return record
+
+    def find(self, job_id: str) -> RunRecord | ProbeRecord | None:
+        """The job's record, of whatever kind, or None. Raises DataError for a record that cannot be
+        read.
+        """
         file = self.path(job_id) / RECORD
         try:
             table = json.loads(file.read_text(encoding="utf-8"))
@@ -42,7 +55,7 @@ class Runs:
         if not isinstance(table, dict) or table.get("record_schema") != RECORD_SCHEMA:
             raise DataError(f"{file}: not a record of schema {RECORD_SCHEMA}", hint=_ADVICE)
         try:
-            record = RunRecord.parse(table, where="")
+            record = _class_of(table).parse(table, where="")
         except UsageError as error:
             raise DataError(f"{file}: not a record: {error.message}", hint=_ADVICE) from error
         if record.job.id != job_id or record.job_id != job_id:
@@ -52,16 +65,26 @@ class Runs:
             )
         return record
 
-    def put(self, record: RunRecord) -> None:
+    def put(self, record: RunRecord | ProbeRecord) -> None:
         """Write the record, whole, as the last file of its job."""
         text = json.dumps(record.plain(), indent=2, allow_nan=False) + "\n"
         write_whole(self.path(record.job_id) / RECORD, text)
 
     def records(self) -> list[RunRecord]:
-        """All records, in order of their ids. Raises DataError."""
+        """All records of training runs, in order of their ids. Raises DataError."""
+        return [record for record in self._all() if isinstance(record, RunRecord)]
+
+    def probe_records(self, kind: Kind) -> list[ProbeRecord]:
+        """All records of one kind of measurement, in order of their ids. Raises DataError."""
+        found = [record for record in self._all() if isinstance(record, ProbeRecord)]
+        return [record for record in found if record.job.kind == kind]
+
+    def _all(self) -> Iterator[RunRecord | ProbeRecord]:
         files = sorted(self.folder.glob(f"*/{RECORD}")) if self.folder.is_dir() else []
-        found = (self.get(file.parent.name) for file in files)
-        return [record for record in found if record is not None]
+        for file in files:
+            record = self.find(file.parent.name)
+            if record is not None:
+                yield record
 
     def failure(self, job_id: str) -> str | None:
         """Why the job's last try failed, in a line; None where it did not fail."""
@@ -111,6 +134,13 @@ class Runs:
 
     def _claim_file(self, job_id: str) -> Path:
         return self.folder / _CLAIMS / f"{job_id}.lock"
+
+
+def _class_of(table: dict[str, Any]) -> type[RunRecord] | type[ProbeRecord]:
+    """Which record a file's table is; one without a sound job is refused by either."""
+    job = table.get("job")
+    trained = not isinstance(job, dict) or job.get("kind", "train") == "train"
+    return RunRecord if trained else ProbeRecord
 
 
 _ADVICE = "move the job's folder away and run the recipe again"

@@ -25,6 +25,10 @@ BUILT_ON = {
     "plugins": {"base", "settings", "backbones"},
     "assemble": {"base", "settings", "catalog", "recipe", "data", "backbones", "plugins"},
     "training": {"base", "settings", "recipe", "store", "data", "assemble", "plugins"},
+    "probes": {
+        *("base", "settings", "recipe", "store", "data", "assemble", "backbones", "plugins"),
+        "training",
+    },
     "worker": {
         *("base", "settings", "catalog", "recipe", "store", "data", "assemble", "training"),
         "probes",
@@ -52,6 +56,7 @@ DATA_PARTS = {
     "integrations": {"schema"},
     "training": {"schema", "table", "manifest"},
     "worker": {"schema", "table", "manifest"},
+    "probes": {"schema", "table", "manifest"},
     "contract": {"schema"},
 }
 """What of `data` these layers may use: the prepared table and its description, not the readers."""

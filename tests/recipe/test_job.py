@@ -126,7 +126,22 @@ def test_every_field_of_a_job_counts(key, value):
 
 
 def test_no_field_of_a_job_was_forgotten_here():
-    assert set(Job.model_fields) == {"kind", "code", *PINNED}
+    assert set(Job.model_fields) == {"kind", "code", "probe", *PINNED}
+
+
+def test_a_job_that_measures_counts_its_kind_and_its_settings_and_knows_what_trained_it():
+    probe = {"blocks": 8}
+    ids = {
+        _id(),
+        _id(kind="gradients", probe=probe),
+        _id(kind="routing", probe=probe),
+        _id(kind="gradients", probe={"blocks": 4}),
+    }
+
+    assert len(ids) == 4
+    measured = Job.parse({**PINNED, "kind": "gradients", "probe": probe}, where="")
+    assert measured.trained.id == PINNED_ID
+    assert measured.plain() == {**PINNED, "kind": "gradients", "probe": probe}
 
 
 @pytest.mark.parametrize(
