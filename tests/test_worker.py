@@ -230,7 +230,7 @@ class TestRunJob:
         assert record.result.test.auc is None
         assert record.result.best_epoch is None
         assert record.result.degenerate.startswith("predictions were not finite after epochs 1, 2;")
-        assert "test: 140 of 140 predictions are not a number" in record.result.degenerate
+        assert "test: 140 of 140 predictions are not finite" in record.result.degenerate
         assert "NaN" not in (folder_of(make_request(table=broken)) / "record.json").read_text()
 
     def test_constant_output_is_flagged(self, make_request, tmp_path):

@@ -56,7 +56,7 @@ def environment_fault(error: OSError, path: Path | None = None) -> EnvironmentFa
     )
 
 
-def write_whole(path: Path, content: str | bytes) -> None:
+def write_whole(path: Path, content: str | bytes | memoryview) -> None:
     """Write `path` so that readers, and crashes at any point, find the old file or the new one."""
     data = content.encode() if isinstance(content, str) else content
     with making(path):

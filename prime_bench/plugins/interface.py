@@ -5,7 +5,8 @@ Shapes: B rows, d width of the flattened embeddings z, d' width of the router's 
 """
 
 from abc import abstractmethod
-from typing import ClassVar
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 from torch import Tensor, nn
 
@@ -34,6 +35,15 @@ class Plugin(nn.Module):
         """Told once, before training: what `base.streams.derive` needs to make a random stream of
         the plug-in's own, beside the generator of its initial values. Most have none.
         """
+
+    def stream_state(self) -> dict[str, Any]:
+        """Where the plug-in's own random streams stand between two epochs, as tensors, numbers and
+        texts, so that a run can go on in another process. Parameters and buffers need not be here.
+        """
+        return {}
+
+    def load_stream_state(self, state: Mapping[str, Any]) -> None:
+        """Go on as the plug-in that gave `state` would."""
 
     def take_routing(self) -> tuple[Tensor, Tensor] | None:
         """What a plug-in with routers did with the training batches since the last call, on the

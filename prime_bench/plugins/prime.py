@@ -18,6 +18,8 @@ experts (bag by bag), q rank.
 """
 
 import math
+from collections.abc import Mapping
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -83,6 +85,14 @@ class Prime(Plugin):
         checkpoint is scored as its run was.
         """
         self._seed = seed
+
+    def stream_state(self) -> dict[str, Any]:
+        """As said in `Plugin`: which permutation comes next."""
+        return {"batches": self._batches}
+
+    def load_stream_state(self, state: Mapping[str, Any]) -> None:
+        """As said in `Plugin`."""
+        self._batches = state["batches"]
 
     def take_routing(self) -> tuple[Tensor, Tensor] | None:
         """As said in `Plugin`."""

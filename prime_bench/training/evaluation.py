@@ -1,9 +1,10 @@
 """Predictions of a whole split, their metrics, and what makes them no sound measurement."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from prime_bench.base.errors import DataError
 from prime_bench.plugins.attach import Arm
@@ -13,35 +14,43 @@ from prime_bench.training.metrics import auc, logloss
 
 
 @torch.inference_mode()
-def predict(model: Arm, rows: Rows, *, batch_size: int) -> np.ndarray:
-    """Probabilities (N,) float32 in the order of the file, in eval mode.
+def predict(
+    model: Arm, rows: Rows, *, batch_size: int, on_rows: Callable[[int], None] = lambda _: None
+) -> Tensor:
+    """Probabilities (N,) in the order of the file, in eval mode, on the model's device, which is
+    not waited for.
 
-    The device is waited for once, at the end. The model is back in its mode afterwards.
+    `on_rows` is told how many more rows were handed to it. The model is back in its mode
+    afterwards.
     """
     training = model.training
     model.eval()
-    parts = [model(batch.ids, batch.numerics) for batch in rows.in_order(batch_size=batch_size)]
+    parts = []
+    for batch in rows.in_order(batch_size=batch_size):
+        parts.append(model(batch.ids, batch.numerics))
+        on_rows(len(batch.labels))
     model.train(training)
-    probabilities: np.ndarray = torch.cat(parts).cpu().numpy()
-    return probabilities
+    return torch.cat(parts)
 
 
-def score(labels: np.ndarray, probabilities: np.ndarray) -> Score:
-    """AUC and LogLoss over all rows; None for both where a probability is not a number."""
-    if np.isnan(probabilities).any():
+def score(labels: np.ndarray, probabilities: Tensor) -> Score:
+    """AUC and LogLoss over all rows, counted where the probabilities are; None for both where one
+    of them is not finite.
+    """
+    if not bool(probabilities.isfinite().all()):
         return Score(auc=None, logloss=None)
     return Score(auc=auc(labels, probabilities), logloss=logloss(labels, probabilities))
 
 
-def degeneracy(probabilities: Mapping[str, np.ndarray], scores: Mapping[str, Score]) -> str | None:
+def degeneracy(probabilities: Mapping[str, Tensor], scores: Mapping[str, Score]) -> str | None:
     """What is wrong with the predictions of each split by name; None where nothing is."""
     faults = []
     for name, values in probabilities.items():
-        n_nan = int(np.isnan(values).sum())
-        if n_nan:
-            faults.append(f"{name}: {n_nan} of {len(values)} predictions are not a number")
-        elif values.min() == values.max():
-            faults.append(f"{name}: every prediction is {values[0]:.6g}")
+        n_lost = len(values) - int(values.isfinite().sum())
+        if n_lost:
+            faults.append(f"{name}: {n_lost} of {len(values)} predictions are not finite")
+        elif bool(values.min() == values.max()):
+            faults.append(f"{name}: every prediction is {float(values[0]):.6g}")
         elif scores[name].auc == 0.5:
             faults.append(f"{name}: the AUC is 0.5")
     return "; ".join(faults) or None

@@ -1,17 +1,19 @@
 """Training of one arm by FuxiCTR's protocol: an epoch, a validation, the stop rule's word on it.
 
-The loop is given the training and the validation rows and never sees the test split.
+The loop is given the training and the validation rows and never sees the test split. Between two
+epochs a run can be saved, and goes on from there with the same bits.
 """
 
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
+from prime_bench.base.errors import UsageError
 from prime_bench.base.streams import derive
 from prime_bench.data.table import Split
 from prime_bench.plugins.attach import Arm
@@ -57,6 +59,12 @@ class TrainResult:
     """Digest of epoch 1's permutation."""
     weights: dict[str, Tensor]
     """The weights and buffers that the model holds, on the CPU."""
+    earlier_s: float
+    """Seconds that other processes spent on the epochs that this one did not have to run."""
+
+
+class StateMisfit(Exception):
+    """A saved state is not one of this run; the model is spoilt."""
 
 
 def train(
@@ -68,57 +76,149 @@ def train(
     seed: int,
     device: torch.device,
     on_event: Callable[[Progress | Validation], None],
+    state: Mapping[str, Any] | None = None,
+    checkpoint: Callable[[dict[str, Any]], None] = lambda _: None,
 ) -> TrainResult:
     """Train `model` in place, move it to `device`, and leave its best weights in it.
 
-    A validation whose output is not finite is a miss like any other, so such a run ends after
+    `checkpoint` is given the run's state after each validation, `state` is one of those, to go on
+    from. A validation whose output is not finite is a miss like any other, so such a run ends after
     `patience` of them. torch's global generators are seeded here and feed dropout alone. Raises
-    DataError where a split has no rows or the validation split one class.
+    DataError where a split has no rows or the validation split one class, StateMisfit for a `state`
+    of something else.
     """
     check_labels("train", splits.train.labels)
     check_labels("valid", splits.valid.labels)
-    model.to(device).train()
-    train_rows, valid_rows = Rows(splits.train, device=device), Rows(splits.valid, device=device)
-    rule, optimizer = StopRule(spec), Optimizer(model, spec, penalty=penalty)
-    history: list[Validation] = []
-    best: dict[str, Tensor] | None = None
-    first_order = ""
-    torch.manual_seed(derive(seed, "dropout"))
-    start = time.perf_counter()
-    while not rule.stop and len(history) < spec.max_epochs:
-        epoch = len(history) + 1
-        order = row_order(len(train_rows), seed=seed, epoch=epoch)
-        first_order = first_order or row_order_digest(order)
-        optimizer.learning_rate = rule.learning_rate
-        batches = train_rows.shuffled(order, batch_size=spec.batch_size)
-        meter = _Meter(epoch, rows_total=len(train_rows), on_event=on_event)
-        loss = _run_epoch(optimizer, batches, device=device, meter=meter)
-        found = score(valid_rows.labels, predict(model, valid_rows, batch_size=spec.batch_size))
-        history.append(
-            Validation(
-                epoch=epoch,
-                step=optimizer.steps,
-                learning_rate=optimizer.learning_rate,
-                # The loss leaves out rows that are NaN: where there are any, it says nothing.
-                train_loss=None if found.auc is None else loss,
-                valid_auc=found.auc,
-                valid_logloss=found.logloss,
-                improved=rule.improves(found.auc),
-                wall_s=time.perf_counter() - start,
-                routing=_routing_of(model),
-            )
-        )
-        best = weights_of(model) if history[-1].improved else best
-        on_event(history[-1])
-    best = best or weights_of(model)
-    model.load_state_dict(best)
-    return TrainResult(
-        history=history,
-        best_epoch=max((v.epoch for v in history if v.improved), default=None),
-        stopped="patience" if rule.stop else "max_epochs",
-        row_order=first_order,
-        weights=best,
+    training = Training(
+        model, splits, spec, penalty=penalty, seed=seed, device=device, on_event=on_event
     )
+    if state is not None:
+        training.load_state_dict(state)
+    while not training.over:
+        on_event(training.run_epoch())
+        checkpoint(training.state_dict())
+    return training.finish()
+
+
+class Training:
+    """A run between two epochs: what its next epoch depends on is here or a function of the seed
+    and the epoch's number.
+    """
+
+    def __init__(
+        self,
+        model: Arm,
+        splits: TrainingSplits,
+        spec: TrainSpec,
+        *,
+        penalty: Penalty,
+        seed: int,
+        device: torch.device,
+        on_event: Callable[[Progress | Validation], None],
+    ) -> None:
+        self._model = model.to(device).train()
+        self._train, self._valid = (
+            Rows(split, device=device) for split in (splits.train, splits.valid)
+        )
+        self._rule, self._optimizer = StopRule(spec), Optimizer(model, spec, penalty=penalty)
+        self._spec, self._seed, self._device, self._on_event = spec, seed, device, on_event
+        self._history: list[Validation] = []
+        self._best: dict[str, Tensor] | None = None
+        self._row_order = ""
+        self._earlier_s = 0.0
+        torch.manual_seed(derive(seed, "dropout"))
+        self._start = time.perf_counter()
+
+    @property
+    def over(self) -> bool:
+        """Whether there is no epoch to run."""
+        return self._rule.stop or len(self._history) >= self._spec.max_epochs
+
+    def run_epoch(self) -> Validation:
+        """Train an epoch, validate, and let the stop rule judge."""
+        epoch = len(self._history) + 1
+        order = row_order(len(self._train), seed=self._seed, epoch=epoch)
+        self._row_order = self._row_order or row_order_digest(order)
+        self._optimizer.learning_rate = self._rule.learning_rate
+        loss = _train_batches(
+            self._optimizer,
+            self._train.shuffled(order, batch_size=self._spec.batch_size),
+            device=self._device,
+            meter=_Meter(epoch, rows_total=len(self._train), on_event=self._on_event),
+        )
+        probabilities = predict(self._model, self._valid, batch_size=self._spec.batch_size)
+        found = score(self._valid.labels, probabilities)
+        validation = Validation(
+            epoch=epoch,
+            step=self._optimizer.steps,
+            learning_rate=self._optimizer.learning_rate,
+            # The loss leaves out rows that are NaN: where there are any, it says nothing.
+            train_loss=None if found.auc is None else loss,
+            valid_auc=found.auc,
+            valid_logloss=found.logloss,
+            improved=self._rule.improves(found.auc),
+            wall_s=self._earlier_s + time.perf_counter() - self._start,
+            routing=_routing_of(self._model),
+        )
+        self._history.append(validation)
+        if validation.improved:
+            self._best = weights_of(self._model)
+        return validation
+
+    def finish(self) -> TrainResult:
+        """Put the best weights into the model."""
+        weights = self._best or weights_of(self._model)
+        self._model.load_state_dict(weights)
+        return TrainResult(
+            history=self._history,
+            best_epoch=max((v.epoch for v in self._history if v.improved), default=None),
+            stopped="patience" if self._rule.stop else "max_epochs",
+            row_order=self._row_order,
+            weights=weights,
+            earlier_s=self._earlier_s,
+        )
+
+    def state_dict(self) -> dict[str, Any]:
+        """All that the epochs to come depend on: tensors, numbers, texts, lists and tables of
+        them, for `torch.save`. The tensors are those of the run, no copies.
+        """
+        plugin = self._model.plugin
+        streams: dict[str, Any] = {
+            "cpu": torch.get_rng_state(),
+            "plugin": {} if plugin is None else plugin.stream_state(),
+        }
+        if self._device.type == "cuda":
+            streams["cuda"] = torch.cuda.get_rng_state(self._device)
+        return {
+            "model": dict(self._model.state_dict()),
+            # The weights of an epoch that improved are the best ones: no need to have them twice.
+            "best": None if self._history and self._history[-1].improved else self._best,
+            "optimizer": self._optimizer.state_dict(),
+            "rule": self._rule.state_dict(),
+            "streams": streams,
+            "history": [validation.plain() for validation in self._history],
+            "row_order": self._row_order,
+            "wall_s": self._earlier_s + time.perf_counter() - self._start,
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on as the run that gave `state` would. Raises StateMisfit for a state of another."""
+        try:
+            self._model.load_state_dict(state["model"])
+            self._optimizer.load_state_dict(state["optimizer"])
+            self._rule.load_state_dict(state["rule"])
+            self._history = [Validation.parse(line, where="history") for line in state["history"]]
+            self._row_order, self._earlier_s = state["row_order"], state["wall_s"]
+            improved = bool(self._history) and self._history[-1].improved
+            self._best = weights_of(self._model) if improved else state["best"]
+            streams = state["streams"]
+            if self._model.plugin is not None:
+                self._model.plugin.load_stream_state(streams["plugin"])
+            torch.set_rng_state(streams["cpu"])
+            if self._device.type == "cuda":
+                torch.cuda.set_rng_state(streams["cuda"], self._device)
+        except (KeyError, TypeError, ValueError, RuntimeError, UsageError) as error:
+            raise StateMisfit(f"{type(error).__name__}: {error}".splitlines()[0]) from error
 
 
 class _Meter:
@@ -146,7 +246,7 @@ class _Meter:
             )
 
 
-def _run_epoch(
+def _train_batches(
     optimizer: Optimizer, batches: Iterator[Batch], *, device: torch.device, meter: _Meter
 ) -> float | None:
     """Mean of the batches' losses, None if not finite; the device is waited for at the end."""

@@ -2,6 +2,10 @@
 machine that knows nothing of training.
 """
 
+import math
+from collections.abc import Mapping
+from typing import Any
+
 from prime_bench.settings.training import TrainSpec
 
 
@@ -23,7 +27,12 @@ class StopRule:
         """Misses in a row."""
 
     def improves(self, auc: float | None) -> bool:
-        """Take the next AUC and say whether it is better; None, an undefined AUC, never is."""
+        """Take the next AUC and say whether it is better; None, an undefined AUC, never is.
+
+        Raises ValueError for NaN: whoever could not compute an AUC has to say so.
+        """
+        if auc is not None and math.isnan(auc):
+            raise ValueError("a validation AUC that is not a number")
         if auc is not None and (
             self.best_auc is None or auc >= self.best_auc + self._spec.min_delta
         ):
@@ -41,3 +50,17 @@ class StopRule:
     def stop(self) -> bool:
         """Whether the run is over."""
         return self.misses >= self._spec.patience
+
+    def state_dict(self) -> dict[str, Any]:
+        """What the next validation is judged by."""
+        return {
+            "best_auc": self.best_auc,
+            "learning_rate": self.learning_rate,
+            "misses": self.misses,
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on as the rule that gave `state` would."""
+        self.best_auc = state["best_auc"]
+        self.learning_rate = state["learning_rate"]
+        self.misses = state["misses"]

@@ -55,7 +55,7 @@ def script(monkeypatch, aucs):
         return loop_score(auc)
 
     def loop_score(auc):
-        real = score(np.array([0, 1]), np.array([0.4, 0.6]))
+        real = score(np.array([0, 1]), torch.tensor([0.4, 0.6]))
         return real.model_copy(update={"auc": auc, "logloss": None if auc is None else 0.5})
 
     monkeypatch.setattr(loop, "score", scripted)
@@ -64,7 +64,10 @@ def script(monkeypatch, aucs):
 def test_the_loop_has_no_way_to_the_test_split():
     assert {field.name for field in dataclasses.fields(TrainingSplits)} == {"train", "valid"}
     names = set(inspect.signature(train).parameters)
-    assert names == {"model", "splits", "spec", "penalty", "seed", "device", "on_event"}
+    assert names == {
+        *("model", "splits", "spec", "penalty", "seed", "device", "on_event"),
+        *("state", "checkpoint"),
+    }
 
 
 def test_rates_misses_and_steps_are_recorded(monkeypatch, run):
@@ -166,7 +169,7 @@ def test_a_run_that_turns_nan_ends_and_keeps_what_was_best(monkeypatch, run, spl
     assert [v.valid_auc is None for v in result.history] == [False, False, True, True]
     assert [v.train_loss is None for v in result.history] == [False, False, True, True]
     assert (result.best_epoch, result.stopped) == (2, "patience")
-    assert np.isfinite(predict(arm, Rows(splits.valid, device=CPU), batch_size=32)).all()
+    assert predict(arm, Rows(splits.valid, device=CPU), batch_size=32).isfinite().all()
     for validation in result.history:
         Validation.model_validate_json(validation.model_dump_json())
 
@@ -184,14 +187,16 @@ def test_constant_and_undefined_predictions_are_degenerate():
     labels = np.array([0, 1, 0, 1], dtype=np.uint8)
 
     def verdict(*values):
-        p = {"valid": np.array(values, dtype=np.float32)}
+        p = {"valid": torch.tensor(values)}
         return degeneracy(p, {"valid": score(labels, p["valid"])})
 
     assert verdict(0.25, 0.25, 0.25, 0.25) == "valid: every prediction is 0.25"
     assert verdict(0.1, 0.1, 0.2, 0.2) == "valid: the AUC is 0.5"
-    assert verdict(0.1, np.nan, 0.2, 0.2) == "valid: 1 of 4 predictions are not a number"
+    assert verdict(0.1, np.nan, 0.2, 0.2) == "valid: 1 of 4 predictions are not finite"
     assert verdict(0.1, 0.2, 0.3, 0.4) is None
-    assert score(labels, np.full(4, np.nan)).auc is None
+    assert verdict(0.1, np.inf, 0.2, np.nan) == "valid: 2 of 4 predictions are not finite"
+    for lost in (torch.nan, torch.inf, -torch.inf):
+        assert score(labels, torch.tensor([0.1, 0.2, 0.3, lost])).auc is None
 
 
 def test_prediction_leaves_the_mode_and_the_load_buffers_alone(schema, make_job, make_split):

@@ -1,5 +1,7 @@
 """The stop rule over scripted validation AUCs."""
 
+import math
+
 import pytest
 
 from prime_bench.settings.training import TrainSpec
@@ -81,3 +83,23 @@ def test_patience_counts_misses_in_a_row():
     assert [step[2] for step in seen] == [False] * 6 + [True]
     _, seen = follow(TrainSpec(patience=1), [0.5, 0.4])
     assert seen[-1][2] is True
+
+
+@pytest.mark.parametrize("before", [[], [0.5]])
+def test_nan_is_refused_and_never_the_best(before):
+    rule, _ = follow(TrainSpec(), before)
+    with pytest.raises(ValueError, match="not a number"):
+        rule.improves(math.nan)
+    assert rule.best_auc == (before[-1] if before else None)
+
+
+@pytest.mark.parametrize("n", range(1, 8))
+def test_a_rule_put_back_goes_on_as_the_first_would(n):
+    aucs = [0.70, 0.69, 0.72, None, 0.73, 0.6, 0.6]
+    first, seen = follow(TrainSpec(), aucs[:n])
+    second = StopRule(TrainSpec())
+    second.load_state_dict(first.state_dict())
+    assert second.stop == first.stop
+    _, whole = follow(TrainSpec(), aucs)
+    rest = [(second.improves(a), second.learning_rate, second.stop) for a in aucs[n:]]
+    assert [*seen, *rest] == whole
