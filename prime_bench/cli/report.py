@@ -8,7 +8,7 @@ import click
 from prime_bench.cli import options
 
 if TYPE_CHECKING:
-    from prime_bench.report.document import Report
+    from prime_bench.report.table import Report
 
 REPORT_NAME = "main"
 
@@ -17,7 +17,7 @@ REPORT_NAME = "main"
 @click.argument("recipe", required=False)
 @click.option(
     "--format",
-    type=click.Choice(["markdown", "latex", "json"]),
+    type=click.Choice(["markdown", "latex", "html", "json", "csv"]),
     default="markdown",
     show_default=True,
     help="JSON has every number in full precision, pair by pair.",
@@ -32,7 +32,7 @@ REPORT_NAME = "main"
 @options.runs_dir
 def report(
     recipe: str | None,
-    format: Literal["markdown", "latex", "json"],
+    format: Literal["markdown", "latex", "html", "json", "csv"],
     output: Path | None,
     only: tuple[str, ...],
     changes: tuple[str, ...],
@@ -61,10 +61,11 @@ def load_report(
     from prime_bench.data.variant import resolve
     from prime_bench.recipe.load import load_recipe
     from prime_bench.report.definition import load_definition
-    from prime_bench.report.document import RecipeCells, make_report, narrowed
+    from prime_bench.report.document import make_report
+    from prime_bench.report.evidence import RecipeCells, gather, narrowed
     from prime_bench.store.runs import Runs
 
-    definition = load_definition(REPORT_NAME)
+    definitions = {REPORT_NAME: load_definition(REPORT_NAME)}
     if recipe is None:
         if changes:
             raise UsageError("--set changes a recipe: name one, or leave --set out")
@@ -72,9 +73,11 @@ def load_report(
         if not records:
             hint = "make some: prime-bench run RECIPE"
             raise DataError(f"{runs_dir}: no records here", hint=hint)
-        return make_report(narrowed(records, only), definition=definition)
+        return make_report(gather(narrowed(records, only)), definitions=definitions)
     loaded = load_recipe(recipe, changes=changes)
+    words = " ".join([recipe, *(f"--set {change}" for change in changes)])
     cells = RecipeCells(
+        name=words,
         title=loaded.title,
         trials=loaded.trials(only=only),
         variants={
@@ -82,13 +85,14 @@ def load_report(
             for name, keys in loaded.datasets.items()
         },
         notes=loaded.report.notes,
+        family=loaded.report.family,
     )
     records = Runs(runs_dir).records()
-    made = make_report(records, definition=definition, cells=cells)
-    if not made.table.records:
-        words = " ".join(["prime-bench run", recipe, *(f"--set {change}" for change in changes)])
+    made = make_report(gather(records, cells=cells), definitions=definitions)
+    if not any(table.jobs for table in made.tables):
         there = f", though {len(records)} of other jobs" if records else ""
         raise DataError(
-            f"{runs_dir}: no record of {recipe} here{there}", hint=f"make some: {words}"
+            f"{runs_dir}: no record of {recipe} here{there}",
+            hint=f"make some: prime-bench run {words}",
         )
     return made

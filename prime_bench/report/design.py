@@ -25,6 +25,8 @@ class RowDesign:
     """A backbone on the panel's data."""
 
     label: str
+    key: str
+    """The backbone's name, and what sets it apart where the panel has it in several settings."""
     backbone: str
     place: Place | None
     """None where nothing tells the data, so that no record can be named."""
@@ -83,6 +85,7 @@ def design_from_trials(
             rows = {
                 trial.backbone: RowDesign(
                     label=backbone_label(trial.backbone),
+                    key=trial.backbone,
                     backbone=trial.backbone,
                     place=_place(trial, variant=variants[dataset], fingerprint=fingerprint),
                 )
@@ -216,7 +219,7 @@ def _rows_of(places: Iterable[Place]) -> tuple[RowDesign, ...]:
     rows = []
     for place in places:
         twins = [other for other in places if other.backbone == place.backbone]
-        label = backbone_label(place.backbone)
+        label, key = backbone_label(place.backbone), place.backbone
         if len(twins) > 1:
             settings = [json.loads(twin.backbone_settings) for twin in twins]
             shared = {
@@ -229,8 +232,8 @@ def _rows_of(places: Iterable[Place]) -> tuple[RowDesign, ...]:
                 apart = ", ".join(
                     part for part in (apart, f"code {place.backbone_code[:8]}") if part
                 )
-            label = f"{label} ({apart})"
-        rows.append(RowDesign(label=label, backbone=place.backbone, place=place))
+            label, key = f"{label} ({apart})", f"{key} ({apart})"
+        rows.append(RowDesign(label=label, key=key, backbone=place.backbone, place=place))
     return tuple(rows)
 
 

@@ -1,136 +1,100 @@
-"""A report: a table with its title, caption and notes, ready for any format."""
+"""Evidence and definitions become a report: tables with captions, notes and provenance."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import jinja2
 
-from prime_bench.base.errors import UsageError, did_you_mean
-from prime_bench.recipe.expand import ONLY_KEYS, Trial
-from prime_bench.report.definition import ReportDefinition
-from prime_bench.report.design import Design, design_from_records, design_from_trials
-from prime_bench.report.notes import collect_notes
-from prime_bench.report.numbers import series
-from prime_bench.report.tables import MainTable, build_main_table, without_degenerate
-from prime_bench.store.frame import Shelf, shelve
-from prime_bench.store.record import RunRecord
+from prime_bench.base.errors import UsageError
+from prime_bench.report.definition import TableDefinition
+from prime_bench.report.evidence import Evidence
+from prime_bench.report.grid import Panel
+from prime_bench.report.provenance import provenance_of
+from prime_bench.report.table import Report, Table
+from prime_bench.report.tables import main
+from prime_bench.report.tables.content import Content
 
+Builder = Callable[[Evidence, Any], Content]
 
-@dataclass(frozen=True, kw_only=True)
-class RecipeCells:
-    """The cells of a recipe, and where its data's records are found."""
-
-    trials: Sequence[Trial]
-    variants: Mapping[str, str]
-    """Data set -> digest of its settings."""
-    title: str
-    notes: Sequence[str] = ()
-    """The recipe's own notes."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Report:
-    """Everything but the format."""
-
-    definition: ReportDefinition
-    title: str
-    caption: str
-    table: MainTable
-    notes: tuple[str, ...]
+BUILDERS: dict[str, Builder] = {
+    "main": main.build,
+}
+"""A definition's kind -> what builds the table."""
 
 
 def make_report(
-    records: Sequence[RunRecord],
-    *,
-    definition: ReportDefinition,
-    cells: RecipeCells | None = None,
+    evidence: Evidence, *, definitions: dict[str, TableDefinition], title: str = ""
 ) -> Report:
-    """The main table of a recipe's cells, or of everything that has records.
+    """The tables of these definitions, by name, and the pairs behind the evidence.
 
-    Raises UsageError for a caption that the definition gets wrong.
+    Raises UsageError for a caption that a definition gets wrong.
     """
-    shelf, outdated = shelve(records)
-    design = _design(shelf, definition=definition, cells=cells)
-    table = build_main_table(shelf, design=design, baseline=definition.baseline)
-    sound = build_main_table(without_degenerate(shelf), design=design, baseline=definition.baseline)
-    places = {(record.dataset, record.job.fingerprint) for record in table.records}
+    tables = tuple(
+        make_table(name, evidence, definition=definition)
+        for name, definition in definitions.items()
+    )
+    grid = evidence.grid(baseline=next(iter(definitions.values())).baseline)
+    own = evidence.cells.title if evidence.cells else next(iter(definitions.values())).title
     return Report(
-        definition=definition,
-        title=cells.title if cells else definition.title,
-        caption=_caption(table, definition),
-        table=table,
-        notes=collect_notes(
-            table,
-            sound=sound,
-            outdated=[
-                record for record in outdated if (record.dataset, record.job.fingerprint) in places
-            ],
-            recipe_notes=cells.notes if cells else (),
-            decimals=definition.decimals,
-        ),
+        title=title or own,
+        tables=tables,
+        pairs=tuple(pair for panel in grid.panels for pair in _pairs(panel)),
+        dropped_pairs=tuple(dropped for panel in grid.panels for dropped in _dropped(panel)),
     )
 
 
-def narrowed(records: Sequence[RunRecord], only: Sequence[str]) -> list[RunRecord]:
-    """The records that `key=value` texts let through; values of one key are alternatives.
-
-    Raises UsageError for a key or value that no record has.
-    """
-    wanted: dict[str, list[str]] = {}
-    for item in only:
-        key, equals, value = item.partition("=")
-        if not equals or key not in ONLY_KEYS:
-            raise UsageError(
-                f"--only {item}: expected KEY=VALUE with KEY one of {', '.join(ONLY_KEYS)}"
-            )
-        known = sorted({_facts(record)[key] for record in records})
-        if value not in known:
-            raise UsageError(
-                f"--only {item}: no record has such a {key}{did_you_mean(value, known)}",
-                hint=f"the records have: {', '.join(known)}",
-            )
-        wanted.setdefault(key, []).append(value)
-    return [
-        record
-        for record in records
-        if all(_facts(record)[key] in values for key, values in wanted.items())
-    ]
-
-
-def _facts(record: RunRecord) -> dict[str, str]:
-    values = (record.dataset, record.job.backbone, record.arm, str(record.job.seed))
-    return dict(zip(ONLY_KEYS, values, strict=True))
-
-
-def _design(shelf: Shelf, *, definition: ReportDefinition, cells: RecipeCells | None) -> Design:
-    if cells is None:
-        return design_from_records(
-            shelf, baseline=definition.baseline, dataset_labels=definition.dataset_labels
-        )
-    return design_from_trials(
-        cells.trials,
-        shelf,
-        variants=cells.variants,
-        dataset_labels=definition.dataset_labels,
+def make_table(name: str, evidence: Evidence, *, definition: TableDefinition) -> Table:
+    """One table. Raises UsageError for a caption that the definition gets wrong."""
+    content = BUILDERS[definition.kind](evidence, definition)
+    return Table(
+        name=name,
+        title=definition.title,
+        caption=_caption(definition, content),
+        blocks=tuple(content.blocks),
+        notes=tuple(content.notes),
+        provenance=provenance_of(content.records, recipe=evidence.recipe),
+        label=definition.latex_label,
+        side_by_side=definition.columns_side_by_side,
     )
 
 
-def _caption(table: MainTable, definition: ReportDefinition) -> str:
+def _caption(definition: TableDefinition, content: Content) -> str:
     environment = jinja2.Environment(undefined=jinja2.StrictUndefined, autoescape=False)
     try:
-        text = environment.from_string(definition.caption).render(
-            datasets=series([panel.design.label for panel in table.panels]),
-            baseline=table.baseline.label if table.baseline else "",
-            arms=series([arm.label for arm in table.arms]),
-            seeds=_counted([len(panel.design.seeds) for panel in table.panels], "seed"),
-            backbones=_counted([len(panel.mean_rows) for panel in table.panels], "backbone"),
-        )
+        text = environment.from_string(definition.caption).render(content.words)
     except jinja2.TemplateError as error:
         raise UsageError(f"the report definition's caption: {error}") from error
     return " ".join(text.split())
 
 
-def _counted(numbers: Sequence[int], noun: str) -> str:
-    low, high = min(numbers), max(numbers)
-    count = str(low) if low == high else f"{low} to {high}"
-    return f"{count} {noun}" if high == 1 else f"{count} {noun}s"
+def _pairs(panel: Panel) -> Iterator[dict[str, Any]]:
+    for pair in panel.pairs:
+        yield {
+            "dataset": panel.design.dataset,
+            "table": panel.design.label,
+            "backbone": pair.row.backbone,
+            "row": pair.row.label,
+            "seed": pair.seed,
+            "arms": {
+                name: {
+                    "test_auc": run.result.test.auc,
+                    "test_logloss": run.result.test.logloss,
+                    "degenerate": run.result.degenerate,
+                    "job_id": run.job_id,
+                }
+                for name, run in pair.runs.items()
+            },
+        }
+
+
+def _dropped(panel: Panel) -> Iterator[dict[str, Any]]:
+    for dropped in panel.dropped:
+        yield {
+            "dataset": dropped.panel.dataset,
+            "table": dropped.panel.label,
+            "backbone": dropped.row.backbone,
+            "row": dropped.row.label,
+            "arm": dropped.arm.name,
+            "seed": dropped.unpaired.seed,
+            "reason": dropped.unpaired.reason,
+        }

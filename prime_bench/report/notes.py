@@ -6,10 +6,11 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from prime_bench.recipe.budget import added_text
 from prime_bench.report import stats
+from prime_bench.report.cells import spread
 from prime_bench.report.design import ArmColumn, changed_keys, changes_of_arm
-from prime_bench.report.numbers import fixed, series, signed
-from prime_bench.report.stats import METRICS, Moments
-from prime_bench.report.tables import MainTable, Panel
+from prime_bench.report.grid import Grid, Panel
+from prime_bench.report.numbers import series, signed
+from prime_bench.report.stats import METRICS
 from prime_bench.settings.training import TrainSpec
 from prime_bench.store.frame import arm_of
 from prime_bench.store.record import RunRecord
@@ -18,9 +19,9 @@ METRIC_LABELS = {"auc": "AUC", "logloss": "LogLoss"}
 
 
 def collect_notes(
-    table: MainTable,
+    grid: Grid,
     *,
-    sound: MainTable,
+    sound: Grid,
     outdated: Sequence[RunRecord],
     recipe_notes: Sequence[str] = (),
     decimals: int,
@@ -31,20 +32,20 @@ def collect_notes(
     higher `numerics` replaced.
     """
     notes: list[str] = []
-    for panel in table.panels:
-        notes += _missing(panel, table.arms)
+    for panel in grid.panels:
+        notes += _missing(panel, grid.arms)
         notes += _unlike(panel)
         notes += _mean_row(panel)
-    notes += _degenerate(table, sound, decimals=decimals)
-    for panel in table.panels:
-        notes += _data(panel, table.records)
+    notes += _degenerate(grid, sound, decimals=decimals)
+    for panel in grid.panels:
+        notes += _data(panel, grid.records)
     notes += recipe_notes
-    notes += _protocol(table)
-    notes += _arms(table)
-    for panel in table.panels:
-        notes += _budgets(panel, table)
-    notes += _provenance(table.records, outdated)
-    notes += _chance(table)
+    notes += _protocol(grid)
+    notes += _arms(grid)
+    for panel in grid.panels:
+        notes += _budgets(panel, grid)
+    notes += _provenance(grid.records, outdated)
+    notes += _chance(grid)
     return tuple(notes)
 
 
@@ -92,10 +93,10 @@ def _mean_row(panel: Panel) -> Iterator[str]:
         )
 
 
-def _degenerate(table: MainTable, sound: MainTable, *, decimals: int) -> Iterator[str]:
-    for panel, healthy in zip(table.panels, sound.panels, strict=True):
+def _degenerate(grid: Grid, sound: Grid, *, decimals: int) -> Iterator[str]:
+    for panel, healthy in zip(grid.panels, sound.panels, strict=True):
         touched = False
-        for row, arm in itertools.product(panel.design.rows, table.arms):
+        for row, arm in itertools.product(panel.design.rows, grid.arms):
             for seed, reason in panel.cells[row.label, arm.name, "auc"].degenerate.items():
                 touched = True
                 yield (
@@ -104,7 +105,7 @@ def _degenerate(table: MainTable, sound: MainTable, *, decimals: int) -> Iterato
                 )
             yield from _cell_without(panel, healthy, row.label, arm, decimals=decimals)
         if touched:
-            yield from _summary_without(healthy, table.others, decimals=decimals)
+            yield from _summary_without(healthy, grid.others, decimals=decimals)
 
 
 def _cell_without(
@@ -141,14 +142,6 @@ def _summary_without(
         )
 
 
-def spread(moments: Moments | None, *, decimals: int) -> str:
-    """`0.7402±0.0010`; without the spread for a single run, `--` for none."""
-    if moments is None:
-        return "--"
-    sd = "" if moments.sd is None else f"±{fixed(moments.sd, decimals)}"
-    return fixed(moments.mean, decimals) + sd
-
-
 def _data(panel: Panel, records: Iterable[RunRecord]) -> Iterator[str]:
     own = [record for record in records if record.job.fingerprint == panel.design.fingerprint]
     notes = list(dict.fromkeys(note for record in own for note in record.data_notes))
@@ -160,29 +153,29 @@ def _data(panel: Panel, records: Iterable[RunRecord]) -> Iterator[str]:
     yield from (f"{panel.design.label}: {note}" for note in notes)
 
 
-def _protocol(table: MainTable) -> Iterator[str]:
+def _protocol(grid: Grid) -> Iterator[str]:
     reference = TrainSpec().plain()
     changes: dict[str, list[str]] = {}
-    for panel in table.panels:
+    for panel in grid.panels:
         if text := changed_keys(panel.design.training, reference):
             changes.setdefault(text, []).append(panel.design.label)
     for text, labels in changes.items():
         yield f"{series(labels)}: not the paper's training protocol: {text}"
 
 
-def _arms(table: MainTable) -> Iterator[str]:
-    for arm in table.arms:
+def _arms(grid: Grid) -> Iterator[str]:
+    for arm in grid.arms:
         if changes := changes_of_arm(arm.key):
             yield f"{arm.label} is {arm.key.plugin} with {changes}"
 
 
-def _budgets(panel: Panel, table: MainTable) -> Iterator[str]:
+def _budgets(panel: Panel, grid: Grid) -> Iterator[str]:
     """What each arm adds, side by side: only then can a reader see that controls are matched."""
     parts = []
-    for arm in table.others:
+    for arm in grid.others:
         budgets = [
             record.budget
-            for record in table.records
+            for record in grid.records
             if record.job.fingerprint == panel.design.fingerprint and arm_of(record) == arm.key
         ]
         if budgets:
@@ -216,11 +209,11 @@ def _provenance(records: Sequence[RunRecord], outdated: Sequence[RunRecord]) -> 
         yield f"{len(outdated)} records of older numerics are left out, newer ones replace them"
 
 
-def _chance(table: MainTable) -> Iterator[str]:
+def _chance(grid: Grid) -> Iterator[str]:
     """How often a clean sweep somewhere is luck, and what a p-value could be at best."""
     pairs = [
         len(comparison.seeds)
-        for panel in table.panels
+        for panel in grid.panels
         for (_, _, metric), comparison in panel.comparisons.items()
         if metric == "auc" and comparison.seeds
     ]

@@ -80,11 +80,13 @@ def test_a_recipe_shows_its_cells_alone(
     assert (pair["dataset"], pair["backbone"], pair["seed"]) == ("synthetic", "DNN", 1)
     assert set(pair["arms"]) == {"dense", "prime"}
     assert set(pair["arms"]["prime"]) >= {"test_auc", "test_logloss"}
-    assert content["datasets"][0]["training"]["max_epochs"] == 100
-    assert content["datasets"][0]["rows"][0]["cells"][0]["missing_seeds"] == [2]
+    (table,) = content["tables"]
+    (row,) = [row for row in table["blocks"][0]["rows"] if row["key"] == "DNN"]
+    assert row["cells"]["auc.dense"]["remark"] == "n=1"
+    assert any("missing 2" in note for note in table["notes"])
 
 
-@pytest.mark.parametrize("format", ["markdown", "latex", "json"])
+@pytest.mark.parametrize("format", ["markdown", "latex", "html", "json"])
 def test_main13_says_which_backbones_were_chosen_by_test_rows(
     tmp_path: Path, make_record: MakeRecord, capsys: pytest.CaptureFixture[str], format: str
 ) -> None:
@@ -115,7 +117,8 @@ def test_set_selects_the_jobs_that_run_set_made(
 ) -> None:
     change = ("--set", "training.max_epochs=1")
     assert call(recipe, "--runs-dir", runs, *change, "--format", "json") == 0
-    assert json.loads(capsys.readouterr().out)["datasets"][0]["training"]["max_epochs"] == 1
+    (table,) = json.loads(capsys.readouterr().out)["tables"]
+    assert any("max_epochs = 1" in note for note in table["notes"])
 
     assert call(recipe, "--runs-dir", runs, "--set", "training.max_epochs=7") == 3
     err = capsys.readouterr().err
@@ -155,7 +158,7 @@ def test_the_folder_comes_from_the_environment(runs: Path, monkeypatch: pytest.M
         (["RECIPE"], 3, "prime-bench run "),
         (["no-such-recipe"], 2, "no such recipe"),
         (["--set", "training.max_epochs=1"], 2, "--set changes a recipe"),
-        (["--format", "html"], 2, "html"),
+        (["--format", "pdf"], 2, "pdf"),
     ],
 )
 def test_mistakes_are_one_message(

@@ -6,7 +6,8 @@ import pytest
 
 from prime_bench.recipe.expand import Arm, Trial
 from prime_bench.report.definition import load_definition
-from prime_bench.report.document import RecipeCells, make_report
+from prime_bench.report.document import make_table
+from prime_bench.report.evidence import RecipeCells, gather
 from prime_bench.settings.prime import PrimeConfig
 from prime_bench.settings.training import TrainSpec
 from prime_bench.store.record import RunRecord
@@ -14,8 +15,9 @@ from prime_bench.store.record import RunRecord
 MakeRecord = Callable[..., RunRecord]
 
 
-def notes_of(records: Sequence[RunRecord]) -> str:
-    return "\n".join(make_report(records, definition=load_definition("main")).notes)
+def notes_of(records: Sequence[RunRecord], *, cells: RecipeCells | None = None) -> str:
+    evidence = gather(records, cells=cells)
+    return "\n".join(make_table("main", evidence, definition=load_definition("main")).notes)
 
 
 def pair(make_record: MakeRecord, seed: int = 1, **changes: object) -> list[RunRecord]:
@@ -106,9 +108,9 @@ def test_a_backbone_without_any_record_is_said_once(make_record: MakeRecord) -> 
         for arm in ("dense", "prime")
     ]
     cells = RecipeCells(title="", trials=trials, variants={"avazu": "v"})
-    report = make_report(records, definition=load_definition("main"), cells=cells)
+    notes = notes_of(records, cells=cells)
 
-    found = [note for note in report.notes if "no record" in note]
+    found = [note for note in notes.splitlines() if "no record" in note]
     assert found == ["Avazu: no record for AFM, NFM"]
 
 
@@ -123,10 +125,10 @@ def test_the_recipes_own_notes_stand_between_the_data_and_the_chance(
     ]
     records = pair(make_record, variant="v", plugin_settings={}, notes=("of the data",), **facts)
     cells = RecipeCells(title="", trials=trials, variants={"avazu": "v"}, notes=["First", "Next"])
-    report = make_report(records, definition=load_definition("main"), cells=cells)
+    notes = notes_of(records, cells=cells)
 
-    assert report.notes[:3] == ("Avazu: of the data", "First", "Next")
-    assert report.notes[-1].startswith("If nothing differed")
+    assert notes.splitlines()[:3] == ["Avazu: of the data", "First", "Next"]
+    assert notes.splitlines()[-1].startswith("If nothing differed")
 
 
 def test_the_budgets_of_several_arms_are_said_side_by_side(make_record: MakeRecord) -> None:
@@ -161,9 +163,8 @@ def test_degenerate_runs_are_shown_with_and_without(make_record: MakeRecord) -> 
         make_record(arm="dense", seed=2, auc=0.50, logloss=9.00, degenerate="AUC 0.5"),
         make_record(arm="prime", seed=2, auc=0.73, logloss=0.38),
     ]
-    report = make_report(records, definition=load_definition("main"))
-    cell = report.table.panels[0].cells["DNN", "dense", "auc"].moments
-    notes = "\n".join(report.notes)
+    grid, notes = gather(records).grid(baseline="dense"), notes_of(records)
+    cell = grid.panels[0].cells["DNN", "dense", "auc"].moments
 
     assert cell is not None
     assert cell.mean == pytest.approx(0.60)

@@ -1,0 +1,101 @@
+"""What a table is made from: the records of a recipe's cells, or of everything that has some."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from prime_bench.base.errors import UsageError, did_you_mean
+from prime_bench.recipe.expand import ONLY_KEYS, Trial
+from prime_bench.report.definition import dataset_labels
+from prime_bench.report.design import Design, design_from_records, design_from_trials
+from prime_bench.report.grid import Grid, Split, build_grid, without_degenerate
+from prime_bench.store.frame import Shelf, shelve
+from prime_bench.store.record import ProbeRecord, RunRecord
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecipeCells:
+    """The cells of a recipe, and where its data's records are found."""
+
+    name: str = ""
+    """As the command line was given it, with its `--set`."""
+    trials: Sequence[Trial]
+    variants: Mapping[str, str]
+    """Data set -> digest of its settings."""
+    title: str
+    notes: Sequence[str] = ()
+    """The recipe's own notes."""
+    family: Sequence[tuple[str, str]] = ()
+    """Comparisons that the correction for many of them counts."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evidence:
+    """Records, sorted; what a builder of a table is handed."""
+
+    shelf: Shelf
+    outdated: Sequence[RunRecord]
+    """Records that others with higher `numerics` replace."""
+    design: Design
+    cells: RecipeCells | None
+    probes: Sequence[ProbeRecord] = field(default_factory=tuple)
+    """Records of jobs that measure."""
+
+    def grid(self, *, baseline: str, split: Split = "test", sound: bool = False) -> Grid:
+        """Every arm against one of them; `sound` leaves degenerate runs out."""
+        shelf = without_degenerate(self.shelf) if sound else self.shelf
+        return build_grid(shelf, design=self.design, baseline=baseline, split=split)
+
+    @property
+    def recipe(self) -> str:
+        """Name of the recipe; empty where everything is shown."""
+        return self.cells.name if self.cells else ""
+
+
+def gather(
+    records: Sequence[RunRecord],
+    *,
+    baseline: str = "dense",
+    cells: RecipeCells | None = None,
+    probes: Sequence[ProbeRecord] = (),
+) -> Evidence:
+    """Sort records into what a recipe asks for, or into everything that has records."""
+    shelf, outdated = shelve(records)
+    labels = dataset_labels()
+    if cells is None:
+        design = design_from_records(shelf, baseline=baseline, dataset_labels=labels)
+    else:
+        design = design_from_trials(
+            cells.trials, shelf, variants=cells.variants, dataset_labels=labels
+        )
+    return Evidence(shelf=shelf, outdated=outdated, design=design, cells=cells, probes=probes)
+
+
+def narrowed(records: Sequence[RunRecord], only: Sequence[str]) -> list[RunRecord]:
+    """The records that `key=value` texts let through; values of one key are alternatives.
+
+    Raises UsageError for a key or value that no record has.
+    """
+    wanted: dict[str, list[str]] = {}
+    for item in only:
+        key, equals, value = item.partition("=")
+        if not equals or key not in ONLY_KEYS:
+            raise UsageError(
+                f"--only {item}: expected KEY=VALUE with KEY one of {', '.join(ONLY_KEYS)}"
+            )
+        known = sorted({_facts(record)[key] for record in records})
+        if value not in known:
+            raise UsageError(
+                f"--only {item}: no record has such a {key}{did_you_mean(value, known)}",
+                hint=f"the records have: {', '.join(known)}",
+            )
+        wanted.setdefault(key, []).append(value)
+    return [
+        record
+        for record in records
+        if all(_facts(record)[key] in values for key, values in wanted.items())
+    ]
+
+
+def _facts(record: RunRecord) -> dict[str, str]:
+    values = (record.dataset, record.job.backbone, record.arm, str(record.job.seed))
+    return dict(zip(ONLY_KEYS, values, strict=True))

@@ -1,0 +1,1 @@
+"""A report as text, a module a format. All print the digits that the cells already have."""

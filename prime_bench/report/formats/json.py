@@ -1,0 +1,53 @@
+"""JSON: every table with its digits, its numbers in full precision and its provenance."""
+
+import json
+from dataclasses import asdict
+from typing import Any
+
+from prime_bench.report.table import Report, Table
+
+REPORT_SCHEMA = 2
+
+
+def render(report: Report) -> str:
+    """One object, ending in a newline."""
+    return json.dumps(content(report), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def content(report: Report) -> dict[str, Any]:
+    """The report as JSON values."""
+    return {
+        "schema": REPORT_SCHEMA,
+        "title": report.title,
+        "pairs": [dict(pair) for pair in report.pairs],
+        "dropped_pairs": [dict(pair) for pair in report.dropped_pairs],
+        "tables": [_table(table) for table in report.tables],
+    }
+
+
+def _table(table: Table) -> dict[str, Any]:
+    return {
+        "name": table.name,
+        "title": table.title,
+        "caption": table.caption,
+        "blocks": [
+            {
+                "key": block.key,
+                "label": block.label,
+                "columns": [asdict(column) for column in block.columns],
+                "rows": [
+                    {
+                        "key": row.key,
+                        "cells": {
+                            column.key: asdict(cell)
+                            for column, cell in zip(block.columns, row.cells, strict=True)
+                        },
+                    }
+                    for row in block.rows
+                ],
+            }
+            for block in table.blocks
+        ],
+        "notes": list(table.notes),
+        "provenance": asdict(table.provenance),
+    }

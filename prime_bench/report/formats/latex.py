@@ -1,0 +1,158 @@
+"""LaTeX in the paper's manner: booktabs, values in mathematics, improvements bold."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from prime_bench.report.formats.templates import latex_templates
+from prime_bench.report.provenance import provenance_line
+from prime_bench.report.table import MISSING, Block, Cell, Column, Report, Table, group_spans
+
+
+@dataclass(frozen=True)
+class Tabular:
+    """What the template needs of one tabular: column letters, head lines, and body lines."""
+
+    letters: str
+    heads: list[str]
+    """Head rows and the rules between them, each a whole line."""
+    rows: list[str]
+    """Body rows and the rules between them, each a whole line."""
+
+
+def render(report: Report) -> str:
+    r"""One file that compiles alone and, by `\\input`, inside any class.
+
+    It needs the packages booktabs and graphicx.
+    """
+    tables = [
+        {
+            "caption": escaped(table.caption),
+            "label": table.label,
+            "tabulars": [_tabular(blocks) for blocks in _groups(table)],
+            "notes": [escaped(note) for note in (*table.notes, provenance_line(table))],
+        }
+        for table in report.tables
+    ]
+    return latex_templates().get_template("report.tex.j2").render(tables=tables)
+
+
+def escaped(words: str) -> str:
+    """Words, with everything escaped that LaTeX would take for its own or does not have."""
+    return "".join(_ESCAPES.get(letter, letter) for letter in " ".join(words.split()))
+
+
+def _groups(table: Table) -> Iterator[Sequence[Block]]:
+    """Blocks that stand side by side: neighbours of equal columns, as many as fit."""
+    rest = list(table.blocks)
+    while rest:
+        width = len(_numbers(rest[0]))
+        fit = max(1, table.side_by_side // max(1, width))
+        alike = 1
+        while alike < min(fit, len(rest)) and rest[alike].columns == rest[0].columns:
+            alike += 1
+        yield rest[:alike]
+        rest = rest[alike:]
+
+
+def _tabular(blocks: Sequence[Block]) -> Tabular:
+    names, numbers = _names(blocks[0]), _numbers(blocks[0])
+    width = len(numbers)
+    heads: list[str] = []
+    if any(block.label for block in blocks):
+        spans = [(escaped(block.label), width) for block in blocks]
+        heads += _spanning(spans, n_before=len(names))
+    if any(column.group for column in numbers):
+        spans = [(escaped(label), n) for _ in blocks for label, n in group_spans(numbers)]
+        heads += _spanning(spans, n_before=len(names))
+    labels = [*names, *(column for _ in blocks for column in numbers)]
+    heads.append(" & ".join(escaped(column.label) for column in labels) + r" \\")
+    return Tabular(
+        letters="l" * len(names) + r"@{\hspace{8pt}}".join("c" * width for _ in blocks),
+        heads=heads,
+        rows=list(_rows(blocks, n_names=len(names), width=width)),
+    )
+
+
+def _rows(blocks: Sequence[Block], *, n_names: int, width: int) -> Iterator[str]:
+    """Rows of one key stand on one line; a block that lacks it has dashes there."""
+    keys = list(dict.fromkeys(row.key for block in blocks for row in block.rows))
+    own = [{row.key: row for row in block.rows} for block in blocks]
+    # A row that only the second block has would else stand below the summaries of the first.
+    ruled = [key for key in keys if any(key in rows and rows[key].ruled for rows in own)]
+    first = keys.index(ruled[0]) if len(blocks) > 1 and ruled else len(keys)
+    summaries = [key for key in own[0] if key in keys[first:]]
+    keys = [*(key for key in keys if key not in summaries), *summaries]
+    for number, key in enumerate(keys):
+        if key in ruled and number:
+            yield r"\midrule"
+        names = next(rows[key] for rows in own if key in rows).cells[:n_names]
+        cells = [_cell(cell, block) for cell, block in zip(names, blocks[0].columns, strict=False)]
+        for block, rows in zip(blocks, own, strict=True):
+            if key in rows:
+                pairs = zip(rows[key].cells[n_names:], block.columns[n_names:], strict=True)
+                cells += [_cell(cell, column) for cell, column in pairs]
+            else:
+                cells += [MISSING] * width
+        yield " & ".join(cells) + r" \\"
+
+
+def _cell(cell: Cell, column: Column) -> str:
+    if cell.text == MISSING:
+        return MISSING
+    if column.kind in ("words", "count") or "/" in cell.text:
+        text = escaped(cell.text)
+        text = rf"\textbf{{{text}}}" if cell.bold else text
+    elif cell.bold and "±" not in cell.text:
+        text = rf"\textbf{{{escaped(cell.text).replace('-', '$-$')}}}"
+    else:
+        inner = cell.text.replace("±", r"\pm").replace(",", "{,}").replace("%", r"\%")
+        text = rf"$\mathbf{{{inner}}}$" if cell.bold else f"${inner}$"
+    dagger = r"\textsuperscript{\dag}" * cell.flagged
+    return text + dagger + (rf"\,({escaped(cell.remark)})" if cell.remark else "")
+
+
+def _names(block: Block) -> list[Column]:
+    """The leading columns of words, which name the rows."""
+    first = next((i for i, column in enumerate(block.columns) if column.kind != "words"), None)
+    return list(block.columns[:first])
+
+
+def _numbers(block: Block) -> list[Column]:
+    return list(block.columns[len(_names(block)) :])
+
+
+def _spanning(spans: Sequence[tuple[str, int]], *, n_before: int) -> list[str]:
+    """A head row over several columns each, and the rules below those that have a label."""
+    heads, rules, start = [""] * n_before, "", n_before + 1
+    for label, width in spans:
+        heads.append(rf"\multicolumn{{{width}}}{{c}}{{{label}}}")
+        rules += rf"\cmidrule(lr){{{start}-{start + width - 1}}}" if label else ""
+        start += width
+    return [" & ".join(heads).strip() + r" \\", rules]
+
+
+_ESCAPES = {
+    "\\": r"\textbackslash{}",
+    "{": r"\{",
+    "}": r"\}",
+    "&": r"\&",
+    "%": r"\%",
+    "$": r"\$",
+    "#": r"\#",
+    "_": r"\_",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "<": "$<$",
+    ">": "$>$",
+    "|": "$|$",
+    '"': "''",
+    "±": r"$\pm$",
+    "Δ": r"$\Delta$",
+    "·": r"$\cdot$",
+    "\N{MULTIPLICATION SIGN}": r"$\times$",
+    "≥": r"$\ge$",
+    "\N{MINUS SIGN}": "$-$",
+    "†": r"$\dagger$",
+    "\N{EN DASH}": "--",
+    "\N{GREEK SMALL LETTER ALPHA}": r"$\alpha$",
+}

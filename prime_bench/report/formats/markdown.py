@@ -1,0 +1,61 @@
+"""GitHub's Markdown: a table a block, the notes as a list below."""
+
+from tabulate import tabulate
+
+from prime_bench.report.formats.templates import text_templates
+from prime_bench.report.provenance import provenance_line
+from prime_bench.report.table import MISSING, Block, Cell, Column, Report
+
+
+def render(report: Report) -> str:
+    """The whole report, ending in a newline."""
+    tables = [
+        {
+            "title": escaped(table.title),
+            "caption": escaped(table.caption),
+            "blocks": [
+                {"label": escaped(block.label), "text": _block(block)} for block in table.blocks
+            ],
+            "notes": [escaped(note) for note in (*table.notes, provenance_line(table))],
+        }
+        for table in report.tables
+    ]
+    return text_templates().get_template("report.md.j2").render(tables=tables)
+
+
+def escaped(words: str) -> str:
+    """Words, with everything escaped that Markdown would take for its own."""
+    return " ".join(words.split()).replace("|", "\\|").replace("*", "\\*")
+
+
+def _block(block: Block) -> str:
+    # Without disable_numparse, tabulate rewrites digits and ids: 0.8140 becomes 0.814.
+    return tabulate(
+        [
+            [_cell(cell, column) for cell, column in zip(row.cells, block.columns, strict=True)]
+            for row in block.rows
+        ],
+        headers=[_head(column) for column in block.columns],
+        tablefmt="github",
+        disable_numparse=True,
+        colalign=["left" if column.kind == "words" else "right" for column in block.columns],
+    )
+
+
+def _head(column: Column) -> str:
+    # A difference stands behind its arm's own column, which names the group.
+    group = "" if column.kind == "change" and column.label == "Δ" else column.group
+    label = f"{group} {column.label}".strip()
+    return escaped(f"{label} ({column.aside})" if column.aside else label)
+
+
+def _cell(cell: Cell, column: Column) -> str:
+    text = escaped(cell.text) if column.kind == "words" else cell.text
+    if cell.text == MISSING:
+        return text
+    remark = cell.aside or cell.remark
+    return (
+        (f"**{text}**" if cell.bold else text)
+        + "†" * cell.flagged
+        + (f" ({escaped(remark)})" if remark else "")
+    )

@@ -1,0 +1,151 @@
+"""A table as data: the one thing that every format prints.
+
+A cell's digits are made once, in `text`, so no format can show others; `value` and `sd` are the
+numbers before rounding.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+MISSING = "--"
+
+Kind = Literal["words", "number", "change", "count"]
+"""What a column holds: words, a level, a signed difference, or a count such as 4/5."""
+Better = Literal["higher", "lower"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Column:
+    """One column and how to read it."""
+
+    key: str
+    """Unique in its block; with the table's, block's and row's key it names a cell."""
+    label: str
+    kind: Kind
+    group: str = ""
+    """Head above neighbouring columns (`AUC`); empty: none."""
+    aside: str = ""
+    """What a format with room writes behind the label: what the cells' `aside` is."""
+    better: Better | None = None
+    """Which direction is an improvement; None where neither is."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cell:
+    """One entry. `text` has its final digits and no markup."""
+
+    text: str = MISSING
+    value: float | None = None
+    """Before rounding; None for words and for what is missing."""
+    sd: float | None = None
+    """Sample standard deviation that stands behind the ± of `text`."""
+    remark: str = ""
+    """Printed behind the number, in brackets, in every format: `n=4`."""
+    aside: str = ""
+    """The same, only where there is room: LaTeX has the paper's columns and leaves it out."""
+    bold: bool = False
+    flagged: bool = False
+    """Whether a degenerate run is behind it: printed as †."""
+    jobs: tuple[str, ...] = ()
+    """Ids of the jobs whose records it was computed from."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """Cells in the order of the block's columns."""
+
+    key: str
+    cells: tuple[Cell, ...]
+    ruled: bool = False
+    """Whether a rule separates it from the row above."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Block:
+    """A part with columns of its own: one data set, as a rule."""
+
+    key: str
+    label: str
+    """Heading; empty where a table is one block."""
+    columns: tuple[Column, ...]
+    rows: tuple[Row, ...]
+
+    def cell(self, row: str, column: str) -> Cell:
+        """The cell of that row and column. Raises KeyError."""
+        position = [item.key for item in self.columns].index(column)
+        found = {item.key: item for item in self.rows}
+        return found[row].cells[position]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Provenance:
+    """What a table was made from, beyond doubt. Every list is sorted."""
+
+    recipe: str
+    """Name of the recipe with its `--set` changes; empty: every record there was."""
+    commits: tuple[str, ...]
+    """Revisions of the code that trained, `+` behind one with uncommitted changes."""
+    fingerprints: dict[str, tuple[str, ...]]
+    """Data set -> digests of its prepared tables."""
+    versions: dict[str, tuple[str, ...]]
+    """Package -> versions that trained."""
+    devices: tuple[str, ...]
+    numerics: tuple[int, ...]
+    started: tuple[str, str] | None
+    """UTC dates of the first and the last run; None without a run."""
+    package_version: str
+    """Version of this package that made the table."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Table:
+    """Everything but the format."""
+
+    name: str
+    """Name of its definition, `main`; files are called so."""
+    title: str
+    caption: str
+    blocks: tuple[Block, ...]
+    notes: tuple[str, ...]
+    """Sentences without a full stop, printed below."""
+    provenance: Provenance
+    label: str = ""
+    """Label in LaTeX."""
+    side_by_side: int = 0
+    """Columns with numbers up to which LaTeX sets blocks of equal columns side by side."""
+
+    def cells(self) -> Iterator[tuple[str, Cell]]:
+        """Every cell under its address, `main.avazu.DNN.auc.dense`."""
+        for block in self.blocks:
+            for row in block.rows:
+                for column, cell in zip(block.columns, row.cells, strict=True):
+                    yield ".".join((self.name, block.key, row.key, column.key)), cell
+
+    @property
+    def jobs(self) -> tuple[str, ...]:
+        """Ids of all jobs behind any cell, sorted."""
+        return tuple(sorted({job for _, cell in self.cells() for job in cell.jobs}))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Report:
+    """The tables of one answer, in the order in which they are printed."""
+
+    title: str
+    tables: tuple[Table, ...]
+    pairs: tuple[Mapping[str, Any], ...] = ()
+    """Every compared seed as JSON values: `dataset`, `backbone`, `seed` and `arms`."""
+    dropped_pairs: tuple[Mapping[str, Any], ...] = ()
+    """Seeds with a record that are not compared, and why."""
+
+
+def group_spans(columns: Sequence[Column]) -> list[tuple[str, int]]:
+    """The upper head row: each group of neighbours with its number of columns."""
+    spans: list[tuple[str, int]] = []
+    for column in columns:
+        if spans and spans[-1][0] == column.group:
+            spans[-1] = (column.group, spans[-1][1] + 1)
+        else:
+            spans.append((column.group, 1))
+    return spans

@@ -1,0 +1,166 @@
+"""The main table: a row a backbone, a block a data set, each arm's level and what it changes."""
+
+from collections.abc import Iterator
+
+from prime_bench.report.cells import MISSING_CELL, change, count, level, tallied, won, words
+from prime_bench.report.definition import MainDefinition
+from prime_bench.report.evidence import Evidence
+from prime_bench.report.grid import Grid, Panel
+from prime_bench.report.notes import METRIC_LABELS, collect_notes
+from prime_bench.report.numbers import series
+from prime_bench.report.stats import METRICS
+from prime_bench.report.table import Block, Cell, Column, Row
+from prime_bench.report.tables.content import Content, block_keys, counted
+
+
+def build(evidence: Evidence, definition: MainDefinition) -> Content:
+    """All arms against the baseline on test rows."""
+    grid = evidence.grid(baseline=definition.baseline)
+    decimals = definition.decimals
+    return Content(
+        blocks=[
+            Block(
+                key=key,
+                label=panel.design.label,
+                columns=tuple(_columns(grid)),
+                rows=(
+                    *(_row(grid, panel, row.label, decimals) for row in panel.design.rows),
+                    *_summary_rows(grid, panel, decimals),
+                ),
+            )
+            for key, panel in zip(
+                block_keys([panel.design for panel in grid.panels]), grid.panels, strict=True
+            )
+        ],
+        notes=collect_notes(
+            grid,
+            sound=evidence.grid(baseline=definition.baseline, sound=True),
+            outdated=evidence.outdated,
+            recipe_notes=evidence.cells.notes if evidence.cells else (),
+            decimals=decimals,
+        ),
+        records=grid.records,
+        words=caption_words(grid),
+    )
+
+
+def caption_words(grid: Grid) -> dict[str, str]:
+    """What a caption of a grid may name."""
+    return {
+        "datasets": series([panel.design.label for panel in grid.panels]),
+        "baseline": grid.baseline.label if grid.baseline else "",
+        "arms": series([arm.label for arm in grid.arms]),
+        "seeds": counted([len(panel.design.seeds) for panel in grid.panels], "seed"),
+        "backbones": counted([len(panel.mean_rows) for panel in grid.panels], "backbone"),
+    }
+
+
+def _columns(grid: Grid) -> Iterator[Column]:
+    yield Column(key="backbone", label="Backbone", kind="words")
+    for metric in METRICS:
+        for arm in grid.arms:
+            yield Column(
+                key=f"{metric}.{arm.name}",
+                label=arm.label,
+                kind="number",
+                group=METRIC_LABELS[metric],
+                better="higher" if metric == "auc" else "lower",
+            )
+            if grid.baseline and arm is not grid.baseline:
+                yield Column(
+                    key=f"{metric}.{arm.name}.delta",
+                    label="Δ",
+                    kind="change",
+                    group=METRIC_LABELS[metric],
+                    aside="won",
+                    better="higher",
+                )
+
+
+def _row(grid: Grid, panel: Panel, label: str, decimals: int) -> Row:
+    cells = [words(label)]
+    n_seeds = len(panel.design.seeds)
+    for metric in METRICS:
+        for arm in grid.arms:
+            cell = panel.cells[label, arm.name, metric]
+            n = cell.moments.n if cell.moments else 0
+            cells.append(
+                level(
+                    cell.moments.mean if cell.moments else None,
+                    sd=cell.moments.sd if cell.moments else None,
+                    decimals=decimals,
+                    remark=f"n={n}" if n < n_seeds else "",
+                    flagged=bool(cell.degenerate),
+                    jobs=cell.jobs,
+                )
+            )
+            if (label, arm.name, metric) in panel.comparisons:
+                comparison = panel.comparisons[label, arm.name, metric]
+                n = len(comparison.seeds)
+                cells.append(
+                    change(
+                        comparison.mean,
+                        decimals=decimals,
+                        remark=f"n={n}" if n < n_seeds else "",
+                        aside=won(comparison.tally),
+                        flagged=bool(comparison.degenerate_seeds),
+                        jobs=comparison.jobs,
+                    )
+                )
+    backbone = next(row for row in panel.design.rows if row.label == label)
+    return Row(key=backbone.key, cells=tuple(cells))
+
+
+def _summary_rows(grid: Grid, panel: Panel, decimals: int) -> Iterator[Row]:
+    """The paper's Mean and paired median, and what the pairs say."""
+    yield Row(key="mean", cells=tuple(_mean_cells(grid, panel, decimals)), ruled=True)
+    if grid.baseline is None:
+        return
+    medians, pairs, backbones = (
+        [words(label)] for label in ("Paired median Δ", "Pairs won", "Backbones won")
+    )
+    for metric in METRICS:
+        for arm in grid.arms:
+            if arm is grid.baseline:
+                for row in (medians, pairs, backbones):
+                    row.append(MISSING_CELL)
+                continue
+            summary = panel.summaries[arm.name, metric]
+            jobs = panel.jobs_of(arm.name, metric)
+            flagged = panel.flagged(arm.name, metric)
+            median = change(summary.paired_median, decimals=decimals, flagged=flagged, jobs=jobs)
+            # They stand under Δ, where the pairs' other numbers are.
+            medians += [MISSING_CELL, median]
+            pairs += [MISSING_CELL, tallied(summary.tally, jobs=jobs)]
+            backbones += [
+                MISSING_CELL,
+                count(summary.backbones_won, summary.backbones_compared, jobs=jobs),
+            ]
+    for key, row in (
+        ("paired_median", medians),
+        ("pairs_won", pairs),
+        ("backbones_won", backbones),
+    ):
+        yield Row(key=key, cells=tuple(row))
+
+
+def _mean_cells(grid: Grid, panel: Panel, decimals: int) -> Iterator[Cell]:
+    yield words("Mean")
+    for metric in METRICS:
+        for arm in grid.arms:
+            summary = panel.summaries[arm.name, metric]
+            own = [panel.cells[row, arm.name, metric] for row in panel.mean_rows]
+            yield level(
+                summary.mean.mean if summary.mean else None,
+                sd=summary.mean.sd if summary.mean else None,
+                decimals=decimals,
+                flagged=any(cell.degenerate for cell in own),
+                jobs=[job for cell in own for job in cell.jobs],
+            )
+            if grid.baseline and arm is not grid.baseline:
+                yield change(
+                    summary.delta,
+                    decimals=decimals,
+                    flagged=panel.flagged(arm.name, metric),
+                    jobs=panel.jobs_of(arm.name, metric),
+                )

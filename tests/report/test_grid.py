@@ -1,0 +1,287 @@
+"""Every arm on every backbone as numbers: the paper's three rows, and unequal or missing runs."""
+
+import statistics
+import tomllib
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+from prime_bench.recipe.expand import Arm, Trial
+from prime_bench.report.evidence import RecipeCells, gather, narrowed
+from prime_bench.report.grid import Grid, Panel
+from prime_bench.report.stats import METRICS
+from prime_bench.settings.dnn import DNNSettings
+from prime_bench.settings.plugin import DenseSettings
+from prime_bench.settings.prime import PrimeConfig
+from prime_bench.settings.training import TrainSpec
+from prime_bench.store.record import RunRecord
+
+SEEDS = (2021, 190034, 27011, 948432, 992817)
+PRINTED = tomllib.loads(Path(__file__).with_name("paper_main.toml").read_text(encoding="utf-8"))
+
+MakeRecord = Callable[..., RunRecord]
+
+
+def grid_of(records: Sequence[RunRecord], *, cells: RecipeCells | None = None) -> Grid:
+    return gather(records, cells=cells).grid(baseline="dense")
+
+
+def panel_of(grid: Grid, label: str) -> Panel:
+    return next(panel for panel in grid.panels if panel.design.label == label)
+
+
+def with_moments(mean: float, sd: float) -> list[float]:
+    """Five values of that mean and sample SD."""
+    return [mean + sd * step / 2.5**0.5 for step in (-2, -1, 0, 1, 2)]
+
+
+@pytest.fixture
+def paper_records(make_record: MakeRecord) -> list[RunRecord]:
+    records = []
+    for dataset, rows in PRINTED.items():
+        for backbone, cells in rows.items():
+            if backbone == "Mean":
+                continue
+            for index, arm in enumerate(("dense", "prime")):
+                aucs = with_moments(*cells[index])
+                losses = with_moments(*cells[index + 2])
+                records += [
+                    make_record(
+                        dataset=dataset,
+                        backbone=backbone,
+                        arm=arm,
+                        seed=seed,
+                        auc=auc,
+                        logloss=loss,
+                    )
+                    for seed, auc, loss in zip(SEEDS, aucs, losses, strict=True)
+                ]
+    return records
+
+
+@pytest.mark.parametrize("dataset", ["avazu", "criteo"])
+def test_mean_row_is_the_papers(paper_records: list[RunRecord], dataset: str) -> None:
+    panel = panel_of(grid_of(paper_records), dataset.capitalize())
+    *values, deltas = PRINTED[dataset]["Mean"]
+
+    assert len(panel.mean_rows) == 13
+    # Printed cells are rounded by up to 0.5e-4, and so is the printed row.
+    for (metric, arm), (mean, sd) in zip(
+        [(metric, arm) for metric in METRICS for arm in ("dense", "prime")], values, strict=True
+    ):
+        summary = panel.summaries[arm, metric].mean
+        assert summary is not None
+        assert summary.sd is not None
+        assert summary.mean == pytest.approx(mean, abs=1.0001e-4)
+        assert summary.sd == pytest.approx(sd, abs=1.0001e-4)
+    for metric, delta in zip(METRICS, deltas, strict=True):
+        assert panel.summaries["prime", metric].delta == pytest.approx(delta, abs=1.0001e-4)
+    assert panel.summaries["prime", "auc"].backbones_won == 11
+
+
+def test_cells_hold_mean_sd_and_delta_of_the_records(paper_records: list[RunRecord]) -> None:
+    panel = panel_of(grid_of(paper_records), "Criteo")
+    (_, _), (_, _), dense, prime, (_, delta) = PRINTED["criteo"]["AutoInt"]
+
+    cell = panel.cells["AutoInt", "dense", "logloss"].moments
+    assert cell is not None
+    assert (cell.mean, cell.sd) == (pytest.approx(dense[0]), pytest.approx(dense[1]))
+    assert panel.comparisons["AutoInt", "prime", "logloss"].mean == pytest.approx(
+        dense[0] - prime[0]
+    )
+    assert dense[0] - prime[0] == pytest.approx(delta, abs=1.0001e-4)
+
+
+def test_paired_median_is_no_difference_of_medians(make_record: MakeRecord) -> None:
+    dense, prime = (0.70, 0.72, 0.74), (0.73, 0.721, 0.741)
+    records = [
+        make_record(arm=arm, seed=seed, auc=auc, logloss=0.4)
+        for arm, values in (("dense", dense), ("prime", prime))
+        for seed, auc in enumerate(values)
+    ]
+    panel = grid_of(records).panels[0]
+
+    median = panel.summaries["prime", "auc"].paired_median
+    assert median == pytest.approx(0.001)
+    assert statistics.median(prime) - statistics.median(dense) == pytest.approx(0.010)
+    assert panel.comparisons["DNN", "prime", "auc"].median == pytest.approx(0.001)
+
+
+def test_wins_are_counted_before_rounding(make_record: MakeRecord) -> None:
+    shifts = (1e-6, -1e-6, 0.0, 2e-6, 3e-6)
+    records = [
+        make_record(arm=arm, seed=seed, auc=0.75 + shift * (arm == "prime"), logloss=0.4)
+        for arm in ("dense", "prime")
+        for seed, shift in enumerate(shifts)
+    ]
+    tally = grid_of(records).panels[0].comparisons["DNN", "prime", "auc"].tally
+
+    assert (tally.wins, tally.ties, tally.losses) == (3, 1, 1)
+
+
+def test_full_set_has_every_cell_and_names_what_is_not_compared(full_set: list[RunRecord]) -> None:
+    grid = grid_of(full_set)
+    avazu, criteo = panel_of(grid, "Avazu"), panel_of(grid, "Criteo")
+
+    assert [arm.name for arm in grid.arms] == ["dense", "prime", "residual_parameters"]
+    assert [arm.label for arm in grid.arms] == ["Dense", "PRIME", "Residual (params)"]
+    assert len(grid.records) == len(full_set) == 85
+    assert [row.label for row in avazu.design.rows] == ["DNN", "DCNv2", "Wide&Deep_x"]
+    assert len(avazu.cells) == len(criteo.cells) == 3 * 3 * 2
+    (dropped,) = avazu.dropped
+    assert (dropped.row.label, dropped.arm.name, dropped.unpaired.seed) == (
+        "DCNv2",
+        "prime",
+        948432,
+    )
+    assert dropped.unpaired.reason.startswith("different row order: ")
+    assert avazu.comparisons["DCNv2", "prime", "auc"].seeds == (
+        2021,
+        27011,
+        190034,
+        992817,
+    )
+    # The mispaired run stays in its own arm's mean.
+    cell = avazu.cells["DCNv2", "prime", "auc"].moments
+    assert cell is not None
+    assert cell.n == 5
+    assert {item.unpaired.kind for item in criteo.dropped} == {"missing"}
+    assert len(criteo.dropped) == 5
+    assert criteo.cells["Wide&Deep_x", "residual_parameters", "auc"].moments is None
+
+
+def test_mean_row_covers_the_same_backbones_for_every_arm(full_set: list[RunRecord]) -> None:
+    criteo = panel_of(grid_of(full_set), "Criteo")
+
+    assert criteo.mean_rows == ("DNN", "DCNv2")
+    for arm in ("dense", "prime", "residual_parameters"):
+        mean = criteo.summaries[arm, "auc"].mean
+        assert mean is not None
+        expected = [criteo.cells[row, arm, "auc"].moments for row in ("DNN", "DCNv2")]
+        assert mean.mean == pytest.approx(statistics.mean(cell.mean for cell in expected if cell))
+    assert len(criteo.summaries["prime", "auc"].differences) == 15
+    assert len(criteo.summaries["residual_parameters", "auc"].differences) == 10
+
+
+def test_an_arm_without_any_pair_does_not_empty_the_mean_row(make_record: MakeRecord) -> None:
+    records = [make_record(arm=arm, seed=1) for arm in ("dense", "prime")]
+    records.append(make_record(arm="residual_parameters", seed=2))
+    panel = grid_of(records).panels[0]
+
+    assert panel.mean_rows == ("DNN",)
+    assert panel.summaries["prime", "auc"].mean is not None
+    assert panel.summaries["residual_parameters", "auc"].delta is None
+
+
+def test_without_baseline_there_are_means_and_no_differences(make_record: MakeRecord) -> None:
+    grid = grid_of([make_record(arm="prime", seed=seed) for seed in (1, 2)])
+
+    assert grid.baseline is None
+    assert grid.panels[0].comparisons == {}
+    assert grid.panels[0].summaries["prime", "auc"].mean is not None
+
+
+def test_two_versions_of_the_data_are_never_mixed(make_record: MakeRecord) -> None:
+    records = [
+        make_record(arm="dense", fingerprint="12335e61" + "0" * 56),
+        make_record(arm="prime", fingerprint="00012345" + "0" * 56),
+    ]
+    grid = grid_of(records)
+
+    labels = [panel.design.label for panel in grid.panels]
+    assert labels == ["Avazu (data 00012345)", "Avazu (data 12335e61)"]
+    assert all(not panel.pairs for panel in grid.panels)
+
+
+def test_two_protocols_are_two_panels(make_record: MakeRecord) -> None:
+    records = [
+        make_record(training=TrainSpec(max_epochs=epochs), arm=arm)
+        for epochs in (1, 100)
+        for arm in ("dense", "prime")
+    ]
+
+    labels = [panel.design.label for panel in grid_of(records).panels]
+    assert labels == ["Avazu (max_epochs = 1)", "Avazu (max_epochs = 100)"]
+
+
+def test_settings_tell_arms_and_backbones_of_one_name_apart(make_record: MakeRecord) -> None:
+    small = PrimeConfig(rank=8).plain()
+    narrow = DNNSettings(hidden_units=(64,)).plain()
+    grid = grid_of(
+        [
+            make_record(),
+            make_record(arm="prime"),
+            make_record(arm="prime", plugin_settings=small),
+            make_record(backbone_settings=narrow),
+        ]
+    )
+
+    assert [arm.name for arm in grid.arms] == ["dense", "prime", "prime (rank = 8)"]
+    assert [row.label for row in grid.panels[0].design.rows] == [
+        "DNN (hidden_units = [400, 400, 400])",
+        "DNN (hidden_units = [64])",
+    ]
+
+
+def trials(arms: Sequence[Arm], *, seeds: Sequence[int] = (1, 2)) -> list[Trial]:
+    return [
+        Trial(
+            dataset="avazu",
+            backbone=backbone,
+            backbone_settings=settings,
+            arm=arm,
+            training=TrainSpec(),
+            seed=seed,
+        )
+        for seed in seeds
+        for backbone, settings in (("AFM", {}), ("DNN", DNNSettings().plain()))
+        for arm in arms
+    ]
+
+
+DENSE = Arm(name="dense", label="Dense", plugin="dense", settings=DenseSettings().plain())
+PRIME = Arm(name="ours", label="Ours", plugin="prime", settings=PrimeConfig().plain())
+
+
+def test_a_recipe_shows_exactly_its_cells(make_record: MakeRecord) -> None:
+    records = [
+        make_record(variant="v", seed=1),
+        make_record(variant="v", seed=1, arm="prime"),
+        make_record(variant="v", seed=3),
+        make_record(variant="another", seed=2),
+        make_record(variant="v", seed=2, arm="residual_parameters"),
+        make_record(variant="v", seed=2, training=TrainSpec(max_epochs=1)),
+        make_record(variant="v", seed=2, backbone="DCNv2"),
+        make_record(variant="v", seed=2, arm="prime", plugin_settings={"rank": 8}),
+    ]
+    cells = RecipeCells(title="A recipe", trials=trials([DENSE, PRIME]), variants={"avazu": "v"})
+    grid = grid_of(records, cells=cells)
+    (panel,) = grid.panels
+
+    assert [record.job_id for record in grid.records] == [
+        records[0].job_id,
+        records[1].job_id,
+    ]
+    assert [arm.label for arm in grid.arms] == ["Dense", "Ours"]
+    assert [row.label for row in panel.design.rows] == ["AFM", "DNN"]
+    assert panel.cells["DNN", "dense", "auc"].missing_seeds == (2,)
+    assert panel.cells["AFM", "dense", "auc"].missing_seeds == (1, 2)
+    assert panel.mean_rows == ("DNN",)
+
+
+def test_a_recipe_without_records_is_all_missing(make_record: MakeRecord) -> None:
+    cells = RecipeCells(title="", trials=trials([DENSE, PRIME]), variants={"avazu": "v"})
+    grid = grid_of([make_record(variant="another")], cells=cells)
+    (panel,) = grid.panels
+
+    assert grid.records == ()
+    assert panel.mean_rows == ()
+    assert all(cell.moments is None for cell in panel.cells.values())
+
+
+def test_narrowed_keeps_alternatives_of_a_key(full_set: list[RunRecord]) -> None:
+    found = narrowed(full_set, ["seed=2021", "seed=27011", "backbone=DNN", "dataset=avazu"])
+
+    assert len(found) == 2 * 3
+    assert {record.job.seed for record in found} == {2021, 27011}
