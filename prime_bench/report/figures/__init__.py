@@ -1,0 +1,1 @@
+"""Figures of a report: small values in, a matplotlib Figure out. Nothing else draws."""

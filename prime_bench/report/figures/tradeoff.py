@@ -1,0 +1,116 @@
+"""What an arm gains against what it adds: parameters on one axis, step time on the other."""
+
+from collections.abc import Callable, Sequence
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter
+
+from prime_bench.report.figures.evidence import CostPoint, in_order
+from prime_bench.report.figures.style import (
+    COLOURS,
+    INK,
+    MARKERS,
+    PAGE_IN,
+    few_ticks,
+    legend_above,
+    nothing_to_show,
+    say_n,
+    short,
+    sign_ticks,
+    styled,
+)
+
+_PANEL_POINTS = (195.0, 145.0)
+"""Size of a panel, for keeping names apart."""
+_LETTER_POINTS = 3.8
+
+
+@styled
+def draw_tradeoff(points: Sequence[CostPoint], *, baseline: str) -> Figure:
+    """Median paired difference of test AUC against added parameters, and against step time."""
+    if not points:
+        return nothing_to_show(PAGE_IN, "no pairs")
+    arms = in_order(point.arm for point in points)
+    figure = Figure(figsize=(PAGE_IN, 2.9))
+    left, right = figure.subplots(1, 2, sharey=True)
+    _scatter(left, points, arms=arms, x_of=lambda point: 100 * point.added_parameters)
+    _scatter(right, points, arms=arms, x_of=lambda point: point.step_time_ratio)
+    left.set_xlabel(f"Parameters added to {short(baseline)}")
+    left.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g} %"))
+    right.set_xlabel(f"Time of a training step, {short(baseline)} = 1")
+    right.axvline(1, color=INK, linewidth=0.6)
+    left.set_ylabel("Test AUC: median paired difference")
+    few_ticks(left, horizontal=False)
+    sign_ticks(left, horizontal=False)
+    if len(arms) > 1:
+        legend_above(figure, left.get_legend_handles_labels()[0])
+    pairs = sorted({point.n_pairs for point in points})
+    n = str(pairs[0]) if len(pairs) == 1 else f"{pairs[0]} to {pairs[-1]}"
+    untimed = sum(1 for point in points if point.step_time_ratio is None)
+    say_n(
+        figure,
+        f"{len(points)} points; each is the median over n = {n} pairs. Step time comes from whole "
+        "runs, not from a benchmark."
+        + (f" Without a time, since devices differ: {untimed}." if untimed else ""),
+    )
+    return figure
+
+
+def _scatter(
+    axes: Axes,
+    points: Sequence[CostPoint],
+    *,
+    arms: Sequence[str],
+    x_of: Callable[[CostPoint], float | None],
+) -> None:
+    for index, arm in enumerate(arms):
+        own = [point for point in points if point.arm == arm]
+        spots = [(x, point) for point in own if (x := x_of(point)) is not None]
+        axes.plot(
+            [x for x, _ in spots],
+            [point.difference for _, point in spots],
+            linestyle="",
+            marker=MARKERS[index % len(MARKERS)],
+            color=COLOURS[index % len(COLOURS)],
+            markeredgecolor=INK,
+            markeredgewidth=0.5,
+            markersize=4.5,
+            label=short(arm),
+        )
+    axes.axhline(0, color=INK, linewidth=0.6)
+    axes.grid()
+    axes.margins(x=0.16, y=0.1)
+    few_ticks(axes, horizontal=True)
+    # Names of one arm alone: of several they would lie on each other.
+    if len(arms) == 1:
+        _names(axes, [(x, point) for point in points if (x := x_of(point)) is not None])
+
+
+def _names(axes: Axes, spots: Sequence[tuple[float, CostPoint]]) -> None:
+    """Each backbone beside its point, at the first of four places where no other name lies."""
+    (left, right), (low, high) = axes.get_xlim(), axes.get_ylim()
+    taken: list[tuple[float, float, float]] = []
+    for x, point in sorted(spots, key=lambda spot: spot[1].difference):
+        name = short(point.backbone)
+        width = _LETTER_POINTS * len(name)
+        at_x = (x - left) / (right - left) * _PANEL_POINTS[0]
+        at_y = (point.difference - low) / (high - low) * _PANEL_POINTS[1]
+        places = [(4.0, 2.0), (-4.0 - width, 2.0), (4.0, -8.0), (-4.0 - width, -8.0)]
+        free = [
+            (dx, dy)
+            for dx, dy in places
+            if not any(
+                at_x + dx < right_end and left_end < at_x + dx + width and abs(at_y + dy - y) < 7
+                for left_end, right_end, y in taken
+            )
+        ]
+        dx, dy = (free or places)[0]
+        taken.append((at_x + dx, at_x + dx + width, at_y + dy))
+        axes.annotate(
+            name,
+            xy=(x, point.difference),
+            xytext=(dx, dy),
+            textcoords="offset points",
+            fontsize=6,
+        )
