@@ -80,7 +80,7 @@ def sign_test(differences: ArrayLike) -> float:
     """Exact two-sided p of the sign test; ties are left out."""
     count = tally(differences)
     n = count.wins + count.losses
-    return _two_sided(_sums([1] * n), count.wins)
+    return _two_sided(sign_sums([1] * n), count.wins)
 
 
 def wilcoxon(differences: ArrayLike) -> float:
@@ -97,7 +97,7 @@ def wilcoxon(differences: ArrayLike) -> float:
     # Twice the mean rank, below + (equal + 1) / 2, is a whole number: sums are then exact.
     doubled_ranks = 2 * below + equal + 1
     observed = int(np.sum(doubled_ranks[array > 0]))
-    return _two_sided(_sums([int(rank) for rank in doubled_ranks]), observed)
+    return _two_sided(sign_sums([int(rank) for rank in doubled_ranks]), observed)
 
 
 def hodges_lehmann(differences: ArrayLike) -> float:
@@ -107,12 +107,40 @@ def hodges_lehmann(differences: ArrayLike) -> float:
     return float(np.median((array[i] + array[j]) / 2))
 
 
+def probability_of_improvement(
+    metric: Metric, *, baseline: Sequence[float], arm: Sequence[float]
+) -> float | None:
+    """Chance that a run of the arm beats a run of the baseline, over all n x m couples of runs.
+
+    Ties count half; None without runs. Not over pairs: it answers for a seed drawn anew.
+    """
+    couples = [(x, y) for x in arm for y in baseline]
+    if not couples:
+        return None
+    differences = [x - y if metric == "auc" else y - x for x, y in couples]
+    count = tally(differences)
+    return (count.wins + count.ties / 2) / len(couples)
+
+
+def correlation(baseline: Sequence[float], arm: Sequence[float]) -> float | None:
+    """Pearson's r of the two arms' scores (n,) over seeds: what pairing gains.
+
+    None below three pairs, where it says nothing, and where one arm does not vary.
+    """
+    x, y = _vector(baseline), _vector(arm)
+    if len(x) < 3:
+        return None
+    x, y = x - np.mean(x), y - np.mean(y)
+    scale = math.sqrt(float(x @ x) * float(y @ y))
+    return float(x @ y) / scale if scale > 0 else None
+
+
 def chance_of_a_clean_sweep(pairs_per_cell: Sequence[int]) -> float:
     """Probability that at least one of independent cells is won in all its pairs by luck alone."""
     return 1 - math.prod(1 - 0.5**n_pairs for n_pairs in pairs_per_cell)
 
 
-def _sums(weights: list[int]) -> list[int]:
+def sign_sums(weights: list[int]) -> list[int]:
     """At index s: how many of the 2^m subsets of `weights` sum to s, as exact whole numbers."""
     ways = [1] + [0] * sum(weights)
     for weight in weights:

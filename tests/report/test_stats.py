@@ -116,3 +116,46 @@ def test_hodges_lehmann_is_the_median_of_walsh_averages(differences: list[float]
 
 def test_clean_sweep_somewhere_among_26_cells() -> None:
     assert stats.chance_of_a_clean_sweep([5] * 26) == pytest.approx(0.562, abs=5e-4)
+
+
+def test_five_pairs_against_all_32_signs() -> None:
+    differences = [0.0030, 0.0002, 0.0041, -0.0024, 0.0051]
+    ranks = scipy.stats.rankdata(np.abs(differences))
+    observed = abs(ranks[np.array(differences) > 0].sum() - 7.5)
+    worlds = [np.dot(signs, ranks) for signs in itertools.product([0, 1], repeat=5)]
+
+    assert len(worlds) == 32
+    share = sum(abs(world - 7.5) >= observed for world in worlds) / 32
+    assert stats.wilcoxon(differences) == share
+
+
+def test_with_ties_and_zeros_ours_is_all_signs_and_not_scipys_approximation() -> None:
+    differences = [0.0, 1.0, 1.0, 1.0, -1.0, 2.0]
+    every_sign = scipy.stats.PermutationMethod(n_resamples=np.inf)
+
+    exact = scipy.stats.wilcoxon(differences[1:], method=every_sign).pvalue
+    approximate = scipy.stats.wilcoxon(differences[1:], method="asymptotic").pvalue
+    assert stats.wilcoxon(differences) == pytest.approx(exact, abs=1e-15)
+    assert abs(approximate - exact) > 0.1
+
+
+def test_probability_of_improvement_counts_ties_half() -> None:
+    both = {"baseline": [0.70, 0.72], "arm": [0.72, 0.74]}
+
+    assert stats.probability_of_improvement("auc", **both) == (3 + 0.5) / 4
+    assert stats.probability_of_improvement("logloss", **both) == 0.5 / 4
+    assert stats.probability_of_improvement("auc", baseline=[], arm=[0.7]) is None
+
+
+@given(st.lists(st.floats(0, 1), min_size=3, max_size=6, unique=True), st.data())
+def test_correlation_is_pearsons(baseline: list[float], data: st.DataObject) -> None:
+    n = len(baseline)
+    arm = data.draw(st.lists(st.floats(0, 1), min_size=n, max_size=n, unique=True))
+    found = stats.correlation(baseline, arm)
+    if found is not None and np.ptp(baseline) > 1e-3 and np.ptp(arm) > 1e-3:
+        assert found == pytest.approx(np.corrcoef(baseline, arm)[0, 1], abs=1e-9)
+
+
+def test_correlation_says_nothing_of_two_pairs_or_of_a_constant() -> None:
+    assert stats.correlation([1.0, 2.0], [1.0, 2.0]) is None
+    assert stats.correlation([1.0, 1.0, 1.0], [1.0, 2.0, 3.0]) is None
