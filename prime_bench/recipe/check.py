@@ -113,17 +113,21 @@ def _probe(kind: Kind, table: Mapping[str, Any]) -> tuple[ProbeSettings | None, 
 
 def _misfits(arms: list[Arm], backbones: Resolved, probe: ProbeSettings | None) -> Iterator[Fault]:
     """Arms that cannot stand on a backbone, or cannot be measured there: better said now than by
-    each of their jobs.
+    each of their jobs. A job of all arms leaves out those that do not fit its backbone.
     """
     for arm in arms:
-        settings = find_plugin(arm.plugin).settings.parse(arm.settings, where=arm.name)
+        faults, settings, n_places = [], arm.parsed(), 0
         for name, per_dataset in backbones.items():
             for plain in per_dataset.values():
+                n_places += 1
                 backbone = find_backbone(name).settings.parse(plain, where=name)
                 if (why := settings.misfit(backbone)) is not None:
-                    yield Fault(("arms",), f"`{arm.name}` does not fit {name}: {why}")
+                    faults.append(Fault(("arms",), f"`{arm.name}` does not fit {name}: {why}"))
                 elif probe is not None and (why := probe.misfit(backbone, settings)) is not None:
-                    yield Fault(("arms",), f"`{arm.name}` on {name} cannot be measured: {why}")
+                    said = f"`{arm.name}` on {name} cannot be measured: {why}"
+                    faults.append(Fault(("arms",), said))
+        if probe is None or probe.unit == "arm" or len(faults) == n_places:
+            yield from faults
 
 
 def _arms(parsed: RecipeTable) -> tuple[list[Arm], list[Fault]]:

@@ -1,6 +1,6 @@
 """A recipe's grid: data sets x backbones x seeds x arms, each with resolved settings."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -9,6 +9,7 @@ from prime_bench.catalog import find_backbone, find_plugin
 from prime_bench.recipe.job import Job
 from prime_bench.recipe.schema import ReportTable
 from prime_bench.settings.kinds import PROBES, Kind
+from prime_bench.settings.plugin import ArmSettings
 from prime_bench.settings.training import TrainSpec
 
 ONLY_KEYS = ("dataset", "backbone", "arm", "seed")
@@ -22,6 +23,10 @@ class Arm:
     label: str
     plugin: str
     settings: dict[str, Any]
+
+    def parsed(self) -> ArmSettings:
+        """The settings as the plug-in's class has them."""
+        return find_plugin(self.plugin).settings.parse(self.settings, where=self.name)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,21 +102,13 @@ class Recipe:
 
     def trials(self, *, only: Sequence[str] = ()) -> list[Trial]:
         """The grid, seed by seed and the arms of a pair side by side, so that a cut leaves pairs.
-        Of a kind whose unit is the group, one trial stands for Dense and all other arms, which
-        are `arms` in its `probe`.
+        Of a kind whose unit is the group, one trial stands for Dense and all other arms that fit
+        the backbone, which are `arms` in its `probe`.
 
         `only` holds `key=value`; values of one key are alternatives. Raises UsageError.
         """
         wanted = _wanted(self, only)
         arms = [arm for arm in self.arms if arm.name in wanted.get("arm", [arm.name])]
-        probe = self.probe
-        if self.kind != "train" and PROBES[self.kind].unit == "group":
-            measured = [
-                {"plugin": arm.plugin, "settings": arm.settings}
-                for arm in arms
-                if arm.plugin != "dense"
-            ]
-            probe, arms = {**probe, "arms": measured}, [_together(arms)]
         return [
             Trial(
                 dataset=dataset,
@@ -126,7 +123,6 @@ class Recipe:
             for seed in self.seeds
             for dataset in self.datasets
             for backbone, per_dataset in self.backbones.items()
-            for arm in arms
             if all(
                 value in wanted.get(key, [value])
                 for key, value in (
@@ -135,7 +131,25 @@ class Recipe:
                     ("seed", str(seed)),
                 )
             )
+            for arm, probe in self._on(backbone, per_dataset[dataset], arms=arms)
         ]
+
+    def _on(
+        self, backbone: str, settings: Mapping[str, Any], *, arms: Sequence[Arm]
+    ) -> list[tuple[Arm, dict[str, Any]]]:
+        """What the jobs of a backbone are of, with the settings of their kind: an arm each, or
+        Dense with all others that fit.
+        """
+        if self.kind == "train" or PROBES[self.kind].unit == "arm":
+            return [(arm, self.probe) for arm in arms]
+        own = find_backbone(backbone).settings.parse(settings, where=backbone)
+        fitting = [arm for arm in arms if arm.parsed().misfit(own) is None]
+        measured = [
+            {"plugin": arm.plugin, "settings": arm.settings}
+            for arm in fitting
+            if arm.plugin != "dense"
+        ]
+        return [(_together(fitting), {**self.probe, "arms": measured})] if fitting else []
 
 
 def _together(arms: Sequence[Arm]) -> Arm:

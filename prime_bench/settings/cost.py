@@ -13,6 +13,10 @@ from prime_bench.settings.probe import ProbeSettings
 
 Form = Literal["eager", "graph", "compiled"]
 """How a forward pass is run: operation by operation, as a CUDA graph, by `torch.compile`."""
+ClockName = Literal["CUDA events", "wall clock"]
+MemoryLabel = Literal["max_memory_allocated", "resident growth", "not measured"]
+"""On CUDA what torch's allocator gave out at most; on the CPU by how much the resident memory of a
+process of its own grew at most, libraries' own pages included."""
 
 
 class CostSettings(ProbeSettings):
@@ -35,7 +39,7 @@ class CostSettings(ProbeSettings):
 
 
 class CostArm(Settings):
-    """An arm to be measured beside Dense."""
+    """An arm to be measured."""
 
     plugin: str
     settings: dict[str, Any]
@@ -52,7 +56,7 @@ class CostProbe(CostSettings):
     threads: pydantic.PositiveInt
     """Threads of one operation on the CPU."""
     arms: list[CostArm]
-    """What is measured beside Dense, which always is."""
+    """What is measured beside the job's own arm, which is Dense."""
 
 
 class InferenceCost(Settings):
@@ -91,10 +95,8 @@ class CostFindings(Settings):
     """What a measurement found."""
 
     kind: Literal["cost"] = "cost"
-    clock: Literal["CUDA events", "wall clock"]
-    memory: Literal["max_memory_allocated", "resident growth", "not measured"]
-    """On CUDA what torch's allocator gave out at most; on the CPU by how much the resident memory
-    of a process of its own grew at most, which libraries' own pages are part of."""
+    clock: ClockName
+    memory: MemoryLabel
     distinct_rows: int
     """Rows of the table that the batches were made of; smaller tables are read more than once."""
     arms: list[ArmCost]

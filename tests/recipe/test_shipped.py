@@ -9,11 +9,13 @@ from prime_bench.base.bundled import bundled_folder
 from prime_bench.catalog import BACKBONES
 from prime_bench.data.variant import resolve
 from prime_bench.recipe.load import load_recipe
+from prime_bench.settings.cost import CostSettings
 
 RECIPES = sorted(bundled_folder("recipes").glob("*.toml"))
 JOBS = {
     "apg": 30,  # 2 backbones x 3 arms x 5 seeds
     "controls": 180,  # 4 x 9 x 5
+    "cost": 26,  # 13 x 2 data sets, all arms in one
     "criteo_numeric": 375,  # 3 data sets x 5 x 5 x 5
     "dense_weight": 80,  # 4 x 4 x 5
     "gdcn_attachment": 50,  # 10 x 5
@@ -247,10 +249,28 @@ def test_what_main13_trains_is_not_trained_again(name, shared):
     assert {own[job].dataset for job in common} <= {"avazu", "criteo"}, "a report looks by name"
 
 
-@pytest.mark.parametrize("name", sorted(set(JOBS) - {"quick"}))
+@pytest.mark.parametrize("name", sorted(set(JOBS) - {"quick", "cost"}))
 def test_seeds_and_protocol_are_the_papers(name):
     assert _recipe(name)["seeds"] == MAIN13["seeds"]
     assert _recipe(name)["training"] == ADAM
+
+
+def test_costs_are_measured_by_the_papers_protocol_on_main13s_backbones():
+    recipe = _recipe("cost")
+    arms = {
+        (trial.dataset, trial.backbone): tuple(arm["plugin"] for arm in trial.probe["arms"])
+        for trial in load_recipe("cost").trials()
+    }
+
+    assert {key: recipe[key] for key in ("dataset", "training", "backbone")} == {
+        key: MAIN13[key] for key in ("dataset", "training", "backbone")
+    }
+    assert recipe["seeds"] == MAIN13["seeds"][:1]
+    assert recipe["probe"] == CostSettings().plain()
+    assert {on for on, plugins in arms.items() if "apg" in plugins} == {
+        (dataset, backbone) for dataset in recipe["dataset"] for backbone in ("FiBiNET", "DCNv2")
+    }
+    assert all(plugins[-1] == "prime" for plugins in arms.values())
 
 
 def test_controls_are_figure_4():

@@ -1,0 +1,64 @@
+"""An arm on a device, with its optimiser, and real rows to feed it."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from prime_bench.assemble import build_arm
+from prime_bench.base.streams import derive
+from prime_bench.data.schema import Schema
+from prime_bench.data.table import Split
+from prime_bench.plugins.attach import Arm
+from prime_bench.recipe.job import Job
+from prime_bench.settings.cost import CostArm
+from prime_bench.training.batches import Batch, row_order
+from prime_bench.training.optimizer import Optimizer, Penalty
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trainer:
+    """An arm and its optimiser."""
+
+    arm: Arm
+    optimizer: Optimizer
+
+
+def job_of(job: Job, arm: CostArm) -> Job:
+    """The job with that arm for its own."""
+    return job.model_copy(update={"plugin": arm.plugin, "plugin_settings": arm.settings})
+
+
+def trainer_of(job: Job, schema: Schema, *, device: torch.device) -> Trainer:
+    """The job's arm with its initial weights, in train mode, on `device`."""
+    arm = build_arm(job, schema).arm.to(device).train()
+    torch.manual_seed(derive(job.seed, "dropout"))
+    penalty = Penalty(
+        embedding=job.backbone_settings["embedding_l2"],
+        network=job.backbone_settings["network_l2"],
+    )
+    return Trainer(arm=arm, optimizer=Optimizer(arm, job.training, penalty=penalty))
+
+
+class Pool:
+    """N rows of a split on a device, in the order of the seed's first epoch; a split that has fewer
+    is read again from its start.
+    """
+
+    def __init__(self, split: Split, *, n_rows: int, seed: int, device: torch.device) -> None:
+        order = row_order(len(split), seed=seed, epoch=1).numpy()
+        rows = np.resize(order, n_rows)
+        self._columns = [
+            torch.from_numpy(array.take(rows, axis=0)).to(device)
+            for array in (split.ids, split.numerics, split.labels)
+        ]
+        self.distinct_rows = min(len(split), n_rows)
+        """Rows of the split that are here."""
+
+    def batches(self, *, batch_size: int, n: int) -> list[Batch]:
+        """`n` batches of B = `batch_size` <= N rows, from the pool's start again where it has
+        fewer.
+        """
+        parts = [torch.split(column, batch_size) for column in self._columns]
+        n_whole = len(self._columns[0]) // batch_size
+        return [Batch(*(part[number % n_whole] for part in parts)) for number in range(n)]

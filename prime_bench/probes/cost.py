@@ -1,0 +1,218 @@
+"""What the arms of a backbone cost: latency of inference and training, memory, parameters and
+multiply-accumulates.
+
+A job is of one backbone with all its arms, because only what runs in turn in one process can be
+compared: latencies are paired within a repetition. Weights are the initial ones; what a row costs
+does not depend on them. Rows are the table's own, shuffled, so that embeddings are read as in
+training.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from prime_bench.base.errors import UsageError
+from prime_bench.data.table import PreparedTable
+from prime_bench.probes.arms import Pool, Trainer, job_of, trainer_of
+from prime_bench.probes.forward import forms_on, forward_of
+from prime_bench.probes.memory import memory_label, peak_training_bytes
+from prime_bench.probes.timing import Step, clock_for, latencies_ms
+from prime_bench.recipe.budget import budget_of
+from prime_bench.recipe.job import Job, JobRequest
+from prime_bench.settings.cost import ArmCost, CostFindings, CostProbe, Form, InferenceCost
+from prime_bench.settings.shape import TableShape
+from prime_bench.training.batches import Batch
+from prime_bench.training.device import device_name
+
+# Enough for a median on a machine where single steps are disturbed.
+_FEWEST_STEPS = 5
+
+
+@dataclass(frozen=True, kw_only=True)
+class Phase:
+    """What is timed in one go: training steps, or forward passes of one form."""
+
+    form: Form | None
+    """None for training."""
+    batch_size: int
+    steps: int
+    warm_up_steps: int
+
+
+Times = dict[Phase, list[list[float]]]
+"""Of each phase: each repetition's milliseconds a step, an arm an entry."""
+
+
+def run(
+    request: JobRequest,
+    table: PreparedTable,
+    *,
+    device: torch.device,
+    on_event: Callable[[dict[str, Any]], None],
+) -> CostFindings:
+    """Measure on `device`. Raises UsageError where the job names another device, or threads."""
+    job = request.job
+    probe = CostProbe.parse(job.probe, where="probe")
+    _check_place(probe, device)
+    jobs = [job, *(job_of(job, arm) for arm in probe.arms)]
+    size = job.training.batch_size
+    phases = phases_of(
+        probe, batch_size=size, forms=forms_on(device, with_compiled=job.training.compile)
+    )
+    most = size * (probe.warm_up_steps + max(probe.inference_steps, probe.training_steps))
+    pool = Pool(
+        table.split("train"),
+        n_rows=max(most, *probe.other_batch_sizes),
+        seed=job.seed,
+        device=device,
+    )
+    trainers = [trainer_of(own, table.schema, device=device) for own in jobs]
+    times: Times = {phase: [] for phase in phases}
+    for repetition in range(probe.repetitions):
+        tell = _Progress(job.id, phases, repetition=repetition, tell=on_event)
+        for phase in phases:
+            times[phase].append(repeat(phase, trainers, pool=pool, device=device, turn=repetition))
+            tell.done(phase)
+    del trainers
+    distinct_rows = pool.distinct_rows
+    del pool
+    shape = table.schema.shape
+    return CostFindings(
+        clock=clock_for(device).name,
+        memory=memory_label(device),
+        distinct_rows=distinct_rows,
+        arms=[
+            _cost(
+                own,
+                [(phase, [arms[place] for arms in times[phase]]) for phase in phases],
+                shape=shape,
+                peak_bytes=peak_training_bytes(
+                    request.model_copy(update={"job": own}), table, device=device
+                ),
+            )
+            for place, own in enumerate(jobs)
+        ],
+    )
+
+
+def phases_of(probe: CostProbe, *, batch_size: int, forms: Sequence[Form]) -> list[Phase]:
+    """The protocol's phases, then forward passes at other batch sizes.
+
+    Those are not compiled: each size would be compiled anew.
+    """
+    protocol = [
+        Phase(
+            form=form,
+            batch_size=batch_size,
+            steps=probe.training_steps if form is None else probe.inference_steps,
+            warm_up_steps=probe.warm_up_steps,
+        )
+        for form in (*forms, None)
+    ]
+    others = []
+    for size in probe.other_batch_sizes:
+        fitting = probe.inference_steps * batch_size // size
+        steps = min(probe.inference_steps, max(_FEWEST_STEPS, fitting))
+        others += [
+            Phase(
+                form=form,
+                batch_size=size,
+                steps=steps,
+                warm_up_steps=min(steps, probe.warm_up_steps),
+            )
+            for form in forms
+            if form != "compiled" and size != batch_size
+        ]
+    return [*protocol, *others]
+
+
+def repeat(
+    phase: Phase, trainers: Sequence[Trainer], *, pool: Pool, device: torch.device, turn: int
+) -> list[float]:
+    """One repetition of a phase: milliseconds a step, an arm an entry."""
+    batches = pool.batches(batch_size=phase.batch_size, n=phase.warm_up_steps + phase.steps)
+    training = phase.form is None
+    for trainer in trainers:
+        trainer.arm.train(training)
+    with torch.inference_mode(not training):
+        return latencies_ms(
+            [_step(trainer, phase.form, batches) for trainer in trainers],
+            steps=phase.steps,
+            warm_up_steps=phase.warm_up_steps,
+            clock=clock_for(device),
+            turn=turn,
+        )
+
+
+def _step(trainer: Trainer, form: Form | None, batches: Sequence[Batch]) -> Step:
+    if form is None:
+        return lambda number: trainer.optimizer.step(batches[number])
+    forward = forward_of(trainer.arm, form, like=batches[0])
+    return lambda number: forward(batches[number])
+
+
+def _cost(
+    job: Job,
+    times: Sequence[tuple[Phase, list[float]]],
+    *,
+    shape: TableShape,
+    peak_bytes: int | None,
+) -> ArmCost:
+    """`times` are the arm's own, a repetition an entry."""
+    budget = budget_of(
+        job.backbone, job.backbone_settings, job.plugin, job.plugin_settings, shape=shape
+    )
+    return ArmCost(
+        plugin=job.plugin,
+        settings=job.plugin_settings,
+        parameters=budget.backbone_parameters + budget.plugin_parameters,
+        macs=budget.backbone_macs + budget.plugin_macs,
+        inference=[
+            InferenceCost(form=phase.form, batch_size=phase.batch_size, latencies_ms=found)
+            for phase, found in times
+            if phase.form is not None
+        ],
+        training_ms=next(found for phase, found in times if phase.form is None),
+        peak_memory_bytes=peak_bytes,
+    )
+
+
+def _check_place(probe: CostProbe, device: torch.device) -> None:
+    here = (device_name(device), torch.get_num_threads())
+    if here != (probe.device, probe.threads):
+        raise UsageError(
+            f"the job is to be measured on {probe.device} with {probe.threads} threads,"
+            f" this is {here[0]} with {here[1]}",
+            hint="measure with `prime-bench profile`, which asks for the device it is on",
+        )
+
+
+class _Progress:
+    """Tells how many rows of a repetition, which counts as an epoch, have been through an arm."""
+
+    def __init__(
+        self,
+        job_id: str,
+        phases: Sequence[Phase],
+        *,
+        repetition: int,
+        tell: Callable[[dict[str, Any]], None],
+    ) -> None:
+        self._tell = tell
+        self._event = {"event": "progress", "job_id": job_id, "epoch": repetition + 1}
+        self._rows_total = sum(map(_rows, phases))
+        self._rows, self._start = 0, time.perf_counter()
+
+    def done(self, phase: Phase) -> None:
+        """Count a phase."""
+        self._rows += _rows(phase)
+        seconds = time.perf_counter() - self._start
+        rate = {"rows": self._rows, "rows_total": self._rows_total}
+        self._tell({**self._event, **rate, "rows_per_s": self._rows / seconds})
+
+
+def _rows(phase: Phase) -> int:
+    return phase.batch_size * (phase.warm_up_steps + phase.steps)

@@ -1,0 +1,112 @@
+"""Peak memory of an arm's training: its weights, gradients, optimiser state and activations.
+
+As a process (`python -m prime_bench.probes.memory`) it reads a JSON JobRequest, whose job names the
+arm, on stdin and writes the peak in bytes on stdout. The CPU has no allocator to ask, so there an
+arm gets such a process to itself.
+"""
+
+import gc
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import torch
+
+from prime_bench.base.errors import EnvironmentFault
+from prime_bench.data.schema import Schema
+from prime_bench.data.table import PreparedTable
+from prime_bench.probes.arms import Pool, trainer_of
+from prime_bench.recipe.job import Job, JobRequest
+from prime_bench.settings.cost import MemoryLabel
+from prime_bench.training.batches import Batch
+from prime_bench.training.device import fix_arithmetic, resolve_device
+
+# Adam's state is there after the first step, and compiled code after the second.
+_STEPS = 5
+_STATUS = Path("/proc/self/status")
+_BYTES_A_KIB = 1024
+
+
+def memory_label(device: torch.device) -> MemoryLabel:
+    """How memory is measured on a device."""
+    if device.type == "cuda":
+        return "max_memory_allocated"
+    return "resident growth" if _STATUS.is_file() else "not measured"
+
+
+def peak_training_bytes(
+    request: JobRequest, table: PreparedTable, *, device: torch.device
+) -> int | None:
+    """Peak of a few training steps of the job's arm, the batches not counted; None where it cannot
+    be measured.
+    """
+    label = memory_label(device)
+    if label == "max_memory_allocated":
+        return _allocated(request.job, table, device=device)
+    return _grown_in_a_process(request) if label == "resident growth" else None
+
+
+def _allocated(job: Job, table: PreparedTable, *, device: torch.device) -> int:
+    batches = _batches(job, table, device=device)
+    gc.collect()
+    torch.cuda.synchronize(device)
+    torch.cuda.reset_peak_memory_stats(device)
+    before = torch.cuda.memory_allocated(device)
+    _train(job, table.schema, batches, device=device)
+    return torch.cuda.max_memory_allocated(device) - before
+
+
+def _grown_in_a_process(request: JobRequest) -> int:
+    done = subprocess.run(
+        [sys.executable, "-m", "prime_bench.probes.memory"],
+        input=json.dumps(request.plain()),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode != 0:
+        raise EnvironmentFault(
+            f"the process that measures memory ended with code {done.returncode}\n"
+            f"{done.stderr.strip()}"
+        )
+    return int(done.stdout)
+
+
+def _batches(job: Job, table: PreparedTable, *, device: torch.device) -> list[Batch]:
+    size = job.training.batch_size
+    pool = Pool(table.split("train"), n_rows=_STEPS * size, seed=job.seed, device=device)
+    return pool.batches(batch_size=size, n=_STEPS)
+
+
+def _train(job: Job, schema: Schema, batches: list[Batch], *, device: torch.device) -> None:
+    trainer = trainer_of(job, schema, device=device)
+    for batch in batches:
+        trainer.optimizer.step(batch)
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
+def _resident_bytes(key: str) -> int:
+    """`VmRSS`, the resident memory now, or `VmHWM`, the most that it ever was."""
+    found = re.search(rf"^{key}:\s+(\d+) kB$", _STATUS.read_text(encoding="ascii"), re.MULTILINE)
+    if found is None:
+        raise EnvironmentFault(f"{_STATUS}: no {key}")
+    return int(found[1]) * _BYTES_A_KIB
+
+
+def main() -> None:
+    """Answer one request."""
+    request = JobRequest.parse(json.loads(sys.stdin.read()), where="request")
+    fix_arithmetic(threads=request.threads or 1)
+    device = resolve_device(request.device)
+    table = PreparedTable.open(request.table)
+    batches = _batches(request.job, table, device=device)
+    before = _resident_bytes("VmRSS")
+    _train(request.job, table.schema, batches, device=device)
+    print(_resident_bytes("VmHWM") - before)
+
+
+if __name__ == "__main__":
+    main()

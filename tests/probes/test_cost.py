@@ -1,0 +1,279 @@
+"""The measurement of cost: what is timed, on which rows, and that its record comes back whole."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+
+from prime_bench.base.errors import EnvironmentFault, UsageError
+from prime_bench.catalog import BACKBONES, PLUGINS
+from prime_bench.data.manifest import Manifest, SplitCounts
+from prime_bench.data.schema import Field, Schema
+from prime_bench.data.table import PreparedTable
+from prime_bench.plugins.counter import count
+from prime_bench.probes import cost, memory
+from prime_bench.probes.arms import Pool, job_of, trainer_of
+from prime_bench.probes.cost import phases_of
+from prime_bench.probes.forward import forms_on, forward_of
+from prime_bench.recipe.job import Job, JobRequest
+from prime_bench.settings.cost import CostArm, CostFindings, CostProbe
+from prime_bench.settings.training import TrainSpec
+from prime_bench.store.runs import Runs
+from prime_bench.training.batches import row_order
+from prime_bench.training.device import device_name
+from prime_bench.worker import run_job
+
+CPU = torch.device("cpu")
+SIZES = (9, 14, 6)
+ROWS = {"train": 150, "valid": 20, "test": 20}
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("data") / "tiny-12345678"
+    folder.mkdir()
+    random = np.random.default_rng(3)
+    for name, n in ROWS.items():
+        ids = np.stack([random.integers(1, size, n) for size in SIZES], axis=1).astype(np.int32)
+        np.save(folder / f"{name}.ids.npy", ids)
+        np.save(folder / f"{name}.numerics.npy", random.normal(size=(n, 1)).astype(np.float32))
+        np.save(folder / f"{name}.labels.npy", (np.arange(n) % 3 == 0).astype(np.uint8))
+    fields = [
+        Field(name=f"c{i}", kind="categorical", vocabulary_size=v) for i, v in enumerate(SIZES)
+    ]
+    schema = Schema(fields=[*fields, Field(name="n0", kind="numeric")])
+    (folder / "schema.json").write_text(json.dumps(schema.plain()))
+    Manifest(
+        dataset="tiny",
+        settings={},
+        variant="variant",
+        fingerprint="f" * 64,
+        verified=False,
+        notes=[],
+        rows=SplitCounts(**ROWS),
+        positives=SplitCounts(**{name: n // 3 for name, n in ROWS.items()}),
+        n_fields=4,
+        vocabulary_total=sum(SIZES),
+        inputs=[],
+        outputs={},
+        versions={},
+    ).write(folder)
+    return PreparedTable.open(folder)
+
+
+@pytest.fixture
+def make_request(table, tmp_path):
+    def make(**probe):
+        backbone = {"embedding_dim": 4, "hidden_units": [16, 8], "net_dropout": 0.1}
+        prime = {"bags": 2, "experts_per_bag": 3, "rank": 2}
+        settings = {
+            "warm_up_steps": 2,
+            "inference_steps": 12,
+            "training_steps": 5,
+            "repetitions": 2,
+            "other_batch_sizes": [1, 64],
+            "device": device_name(CPU),
+            "threads": 1,
+            "arms": [
+                {
+                    "plugin": "prime",
+                    "settings": PLUGINS["prime"].settings.parse(prime, where="").plain(),
+                }
+            ],
+            **probe,
+        }
+        job = Job(
+            kind="cost",
+            fingerprint="f" * 64,
+            backbone="DNN",
+            backbone_settings=BACKBONES["DNN"].settings.parse(backbone, where="").plain(),
+            plugin="dense",
+            plugin_settings={},
+            training=TrainSpec(batch_size=32),
+            seed=2021,
+            probe=CostProbe.parse(settings, where="probe").plain(),
+        )
+        return JobRequest(
+            job=job,
+            dataset="tiny",
+            arm="dense+prime",
+            table=str(table.path),
+            runs=str(tmp_path / "runs"),
+            device="cpu",
+            threads=1,
+        )
+
+    return make
+
+
+@pytest.fixture
+def _no_child(monkeypatch):
+    """Memory without the seconds of a process an arm."""
+    monkeypatch.setattr(cost, "peak_training_bytes", lambda *_, **__: 1000)
+
+
+@pytest.mark.usefixtures("_no_child")
+def test_a_record_of_all_arms_comes_back_as_it_was(make_request, tmp_path):
+    request, events = make_request(), []
+
+    record = run_job(request, events.append)
+    found = record.findings
+    assert Runs(tmp_path / "runs").find(request.job.id) == record
+    assert CostFindings.parse(found.plain(), where="") == found
+    assert [arm.plugin for arm in found.arms] == ["dense", "prime"]
+    assert (found.clock, found.distinct_rows) == ("wall clock", 150)
+    for arm in found.arms:
+        timed = [(c.form, c.batch_size, len(c.latencies_ms)) for c in arm.inference]
+        assert timed == [("eager", 32, 2), ("eager", 1, 2), ("eager", 64, 2)]
+        assert len(arm.training_ms) == 2
+        assert min([*arm.training_ms, *arm.inference_ms(batch_size=1)]) > 0
+        with pytest.raises(KeyError):
+            arm.inference_ms(batch_size=2)
+    assert {event["event"] for event in events} == {"progress"}
+    last = events[-1]
+    assert (last["epoch"], last["rows"]) == (2, last["rows_total"])
+
+
+@pytest.mark.usefixtures("_no_child")
+def test_parameters_and_products_are_those_of_the_model_that_was_timed(make_request, table):
+    request = make_request()
+
+    findings = cost.run(request, table, device=CPU, on_event=lambda _: None)
+    rows = table.split("train")
+    for own, arm in zip(
+        [request.job, job_of(request.job, CostProbe.parse(request.job.probe, where="").arms[0])],
+        findings.arms,
+        strict=True,
+    ):
+        model = trainer_of(own, table.schema, device=CPU).arm
+        counted = count(
+            model,
+            lambda n: (torch.from_numpy(rows.ids[:n].copy()), torch.tensor(rows.numerics[:n])),
+        )
+        assert (arm.parameters, arm.macs) == (counted.parameters, counted.macs)
+
+
+@pytest.mark.usefixtures("_no_child")
+def test_arms_are_timed_in_turn_in_the_modes_of_their_phases(make_request, table, monkeypatch):
+    journal = []
+
+    def spy(arms, *, steps, warm_up_steps, clock, turn):
+        assert clock.name == "wall clock"
+        for arm in arms:
+            arm(0)
+        journal.append((len(arms), steps, warm_up_steps, turn, torch.is_inference_mode_enabled()))
+        return [1.0 + place for place in range(len(arms))]
+
+    monkeypatch.setattr(cost, "latencies_ms", spy)
+    findings = cost.run(make_request(), table, device=CPU, on_event=lambda _: None)
+    # The protocol's forward passes and training steps, then the sizes 1 and 64, twice.
+    each = [(12, 2, True), (5, 2, False), (12, 2, True), (6, 2, True)]
+    assert journal == [(2, n, w, turn, mode) for turn in (0, 1) for n, w, mode in each]
+    assert [arm.training_ms for arm in findings.arms] == [[1.0, 1.0], [2.0, 2.0]]
+
+
+def test_other_batch_sizes_keep_the_rows_within_those_of_the_protocol():
+    probe = CostProbe(device="x", threads=1, arms=[])
+
+    phases = phases_of(probe, batch_size=4096, forms=("eager", "graph", "compiled"))
+    assert [(p.form, p.steps, p.warm_up_steps) for p in phases if p.batch_size == 4096] == [
+        ("eager", 100, 20),
+        ("graph", 100, 20),
+        ("compiled", 100, 20),
+        (None, 50, 20),
+    ]
+    steps = {p.batch_size: p.steps for p in phases if p.form == "graph"}
+    assert steps == dict.fromkeys((1, 4, 16, 64, 256, 1024, 4096), 100) | {16384: 25, 65536: 6}
+    assert {p.warm_up_steps for p in phases if p.batch_size == 65536} == {6}
+    assert not [p for p in phases if p.form == "compiled" and p.batch_size != 4096]
+
+
+def test_rows_are_the_tables_own_in_the_order_of_the_first_epoch(table):
+    pool = Pool(table.split("train"), n_rows=320, seed=7, device=CPU)
+
+    batches = pool.batches(batch_size=64, n=7)
+    order = row_order(150, seed=7, epoch=1).numpy()
+    wanted = table.split("train").ids[np.concatenate([order, order, order[:20]])]
+    assert pool.distinct_rows == 150
+    for number, batch in enumerate(batches):
+        start = 64 * (number % 5)
+        np.testing.assert_array_equal(batch.ids.numpy(), wanted[start : start + 64])
+        assert len(batch.labels) == len(batch.numerics) == 64
+
+
+def test_a_forward_pass_is_the_arms_own_and_leaves_no_trace_of_training(make_request, table):
+    request = make_request()
+    arm = job_of(request.job, CostProbe.parse(request.job.probe, where="").arms[0])
+    trainer = trainer_of(arm, table.schema, device=CPU)
+    pool = Pool(table.split("train"), n_rows=32, seed=1, device=CPU)
+    batch = pool.batches(batch_size=32, n=1)[0]
+    trainer.arm.eval()
+    before = {name: value.clone() for name, value in trainer.arm.state_dict().items()}
+
+    with torch.inference_mode():
+        found = forward_of(trainer.arm, "eager", like=batch)(batch)
+    assert torch.equal(found, trainer.arm(batch.ids, batch.numerics))
+    assert trainer.arm.plugin.take_routing() is None
+    after = trainer.arm.state_dict()
+    assert all(torch.equal(value, after[name]) for name, value in before.items())
+
+
+def test_forms_of_a_device():
+    assert forms_on(CPU, with_compiled=False) == ("eager",)
+    assert forms_on(CPU, with_compiled=True) == ("eager", "compiled")
+    assert forms_on(torch.device("cuda"), with_compiled=True) == ("eager", "graph", "compiled")
+
+
+@pytest.mark.parametrize("other", [{"device": "another card"}, {"threads": 3}])
+def test_another_place_than_the_jobs_is_refused(make_request, table, other):
+    torch.set_num_threads(1)
+    with pytest.raises(UsageError, match="is to be measured on") as caught:
+        cost.run(make_request(**other), table, device=CPU, on_event=lambda _: None)
+    assert "prime-bench profile" in caught.value.hint
+
+
+def test_the_list_of_arms_and_the_place_are_part_of_the_id(make_request):
+    ids = {
+        make_request(**probe).job.id
+        for probe in ({}, {"arms": []}, {"device": "another"}, {"threads": 2}, {"repetitions": 3})
+    }
+    assert len(ids) == 5
+
+
+class TestMemory:
+    def test_a_process_of_its_own_sees_at_least_weights_and_adams_state(self, make_request, table):
+        request = make_request()
+        wide = {**request.job.backbone_settings, "hidden_units": [2000, 2000]}
+        job = request.job.model_copy(update={"backbone_settings": wide})
+
+        peak = memory.peak_training_bytes(
+            request.model_copy(update={"job": job}), table, device=CPU
+        )
+        weights = sum(
+            p.numel() * 4 for p in trainer_of(job, table.schema, device=CPU).arm.parameters()
+        )
+        # Weight, gradient and two moments of Adam; far from twice as much again.
+        assert 4 * weights <= peak < 10 * weights
+
+    def test_a_process_that_fails_is_an_error_with_its_last_words(self, make_request, table):
+        request = make_request().model_copy(update={"table": "/nowhere"})
+
+        with pytest.raises(EnvironmentFault, match="no prepared table"):
+            memory.peak_training_bytes(request, table, device=CPU)
+
+    def test_where_nothing_can_be_read_nothing_is_claimed(
+        self, make_request, table, monkeypatch, tmp_path
+    ):
+        monkeypatch.setattr(memory, "_STATUS", tmp_path / "none")
+
+        assert memory.memory_label(CPU) == "not measured"
+        assert memory.peak_training_bytes(make_request(), table, device=CPU) is None
+
+
+def test_an_arm_takes_the_place_of_the_jobs_own(make_request):
+    job = make_request().job
+    arm = CostArm(plugin="prime", settings={"rank": 2})
+
+    assert (job_of(job, arm).plugin, job_of(job, arm).plugin_settings) == ("prime", {"rank": 2})
+    assert job_of(job, arm).seed == job.seed

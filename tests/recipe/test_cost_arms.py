@@ -1,0 +1,55 @@
+"""A recipe of costs: each backbone is measured with the arms that fit it."""
+
+import pytest
+
+from prime_bench.base.errors import UsageError
+from prime_bench.recipe.load import load_recipe
+
+RECIPE = """
+schema = 1
+title = "Costs"
+kind = "cost"
+seeds = [1]
+arms = ["dense", "apg", "prime"]
+[dataset.avazu]
+[backbone.DNN]
+[backbone.DCNv2]
+parallel_dnn_hidden_units = [8]
+"""
+
+
+def arms_of(trial):
+    return [arm["plugin"] for arm in trial.probe["arms"]]
+
+
+@pytest.fixture
+def load(tmp_path):
+    def load(text):
+        path = tmp_path / "costs.toml"
+        path.write_text(text)
+        return load_recipe(path)
+
+    return load
+
+
+def test_an_arm_is_left_out_where_it_does_not_fit(load):
+    trials = load(RECIPE).trials()
+
+    assert [(trial.backbone, trial.arm.name, arms_of(trial)) for trial in trials] == [
+        ("DNN", "dense+prime", ["prime"]),
+        ("DCNv2", "dense+apg+prime", ["apg", "prime"]),
+    ]
+
+
+def test_a_backbone_that_none_of_the_wanted_arms_fits_is_not_measured(load):
+    trials = load(RECIPE).trials(only=["arm=apg"])
+
+    assert [(trial.backbone, trial.arm.name) for trial in trials] == [("DCNv2", "apg")]
+
+
+def test_an_arm_that_fits_no_backbone_is_refused(load):
+    with pytest.raises(UsageError, match="arms: `apg` does not fit DNN"):
+        load(RECIPE.partition("[backbone.DCNv2]")[0])
+    # Of other kinds, each arm must fit everywhere.
+    with pytest.raises(UsageError, match="arms: `apg` does not fit DNN"):
+        load(RECIPE.replace('kind = "cost"\n', ""))
