@@ -3,18 +3,26 @@
 As a process (`python -m prime_bench.worker`) it reads a JSON JobRequest a line on stdin and writes
 a JSON event a line on stdout, of the job that its `job_id` names:
 
-    progress   epoch, rows, rows_total, rows_per_s     at most two a second
-    epoch      a validation: the keys of a line of history.jsonl
-    done       wall_s; of a training run also valid, test (auc, logloss) and degenerate
-    skipped    another process has the job or has done it
-    failed     error (one line); failure.json has the rest
+    resumed      epoch: the last one that an earlier process has finished
+    afresh       why: what speaks against the saved state of an earlier process
+    progress     epoch, rows, rows_total, rows_per_s     at most two a second
+    epoch        a validation: the keys of a line of history.jsonl
+    done         wall_s; of a training run also valid, test (auc, logloss) and degenerate
+    skipped      another process has the job or has done it
+    failed       error (one line); failure.json has the rest
+    interrupted  stopped on SIGTERM with its state saved
+    fault        error, hint, exit_code: no job can be done here, for want of the device
 
-A job's last event is one of the latter three. The process ends when stdin does, and at once when
-nobody reads its events any more.
+A job's last event is one of the latter five. The process ends when stdin does, and at once when
+nobody reads its events any more. On SIGTERM it stops after the validation of the running epoch, or
+after the job where that is no training run, and ends with exit code 0; a job that has just come to
+its scores is done. After `fault` it ends with that exit code. Killed at any moment, it leaves a
+job that the next process goes on with from its last validation.
 """
 
 import contextlib
 import functools
+import gc
 import importlib
 import json
 import os
@@ -25,38 +33,21 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import torch
 
-from prime_bench.assemble import Assembled, build_arm
 from prime_bench.base.errors import DataError, EnvironmentFault, UsageError
 from prime_bench.base.numerics import NUMERICS
-from prime_bench.data.schema import Schema
 from prime_bench.data.table import PreparedTable
-from prime_bench.recipe.budget import Budget, budget_of
-from prime_bench.recipe.job import Job, JobRequest
+from prime_bench.recipe.job import JobRequest
 from prime_bench.settings.kinds import Kind
-from prime_bench.store.record import (
-    Environment,
-    Findings,
-    Pairing,
-    ProbeRecord,
-    Result,
-    RunRecord,
-    Validation,
-)
+from prime_bench.store.record import Environment, Findings, ProbeRecord, RunRecord
 from prime_bench.store.runs import Runs
-from prime_bench.training.batches import Rows, joins_last_row
-from prime_bench.training.checkpoint import save_weights
-from prime_bench.training.device import fix_arithmetic, resolve_device
-from prime_bench.training.evaluation import check_labels, degeneracy, predict, score
-from prime_bench.training.folder import CHECKPOINT, CONFIG, ENVIRONMENT, TEST, JobFolder, one_line
-from prime_bench.training.loop import Progress, TrainingSplits, TrainResult, train
-from prime_bench.training.optimizer import Penalty
+from prime_bench.training.device import NoDevice, fix_arithmetic, resolve_device
+from prime_bench.training.folder import CONFIG, ENVIRONMENT, JobFolder, one_line
+from prime_bench.training.job import Event, JobInterrupted, TrainingJob
 from prime_bench.training.provenance import environment
 
-Event = dict[str, Any]
 Record = RunRecord | ProbeRecord
 _PROBES: dict[Kind, str] = {
     "gradients": "prime_bench.probes.gradients",
@@ -73,12 +64,20 @@ class JobTaken(Exception):
     """Another process has the job, or has done it meanwhile."""
 
 
-def run_job(request: JobRequest, on_event: Callable[[Event], None]) -> Record:
+def run_job(
+    request: JobRequest,
+    on_event: Callable[[Event], None],
+    *,
+    interrupted: Callable[[], bool] = lambda: False,
+) -> Record:
     """Do the job, write its folder, and return the record that is now on disk.
 
-    Raises JobTaken where there is nothing to do, and whatever went wrong otherwise, after it has
-    been written to the job's failure.json.
+    A training run goes on from where an earlier process was stopped, and stops where `interrupted`
+    says so. Raises JobTaken where there is nothing to do, JobInterrupted, NoDevice, and whatever
+    else went wrong after it has been written to the job's failure.json.
     """
+    # Not the job's fault: it comes before the job is touched.
+    device = resolve_device(request.device)
     runs, job_id = Runs(Path(request.runs)), request.job.id
     with runs.claim(job_id) as mine:
         if not mine or runs.done(job_id):
@@ -86,22 +85,31 @@ def run_job(request: JobRequest, on_event: Callable[[Event], None]) -> Record:
         folder = JobFolder(runs.path(job_id))
         folder.empty()
         try:
-            record = _do(request, folder, on_event)
+            record = _do(request, folder, device, on_event=on_event, interrupted=interrupted)
             runs.put(record)
+        except JobInterrupted:
+            raise
         except Exception as error:
             # A full disk may be the very reason; the error itself is what has to get out.
             with contextlib.suppress(EnvironmentFault, OSError):
                 folder.fail(error)
             raise
+        folder.drop_state()
     return record
 
 
-def _do(request: JobRequest, folder: JobFolder, on_event: Callable[[Event], None]) -> Record:
+def _do(
+    request: JobRequest,
+    folder: JobFolder,
+    device: torch.device,
+    *,
+    on_event: Callable[[Event], None],
+    interrupted: Callable[[], bool],
+) -> Record:
     start, job = time.perf_counter(), request.job
     folder.write(CONFIG, {"job_id": job.id, **request.plain()})
     if job.numerics != NUMERICS:
         raise UsageError(f"the job wants numerics {job.numerics}, this version has {NUMERICS}")
-    device = resolve_device(request.device)
     fix_arithmetic(threads=request.threads or _default_threads())
     surroundings = environment(device)
     folder.write(ENVIRONMENT, surroundings.plain())
@@ -110,50 +118,16 @@ def _do(request: JobRequest, folder: JobFolder, on_event: Callable[[Event], None
         probe = importlib.import_module(_PROBES[job.kind])
         findings = probe.run(request, table, device=device, on_event=on_event)
         return _probe_record(request, table, findings, surroundings, start=start)
-    check_labels("test", table.split("test").labels)
-    assembled = build_arm(job, table.schema)
-    budget = _budget(job, table.schema, assembled)
-    folder.log(f"{request.dataset}, {job.backbone}, {request.arm}, seed {job.seed}: {budget}")
-
-    def tell(event: Progress | Validation) -> None:
-        if isinstance(event, Progress):
-            on_event({"event": "progress", "job_id": job.id, **vars(event)})
-        else:
-            folder.add_validation(event)
-            folder.log(f"epoch {event.epoch}: {event}")
-            on_event({"event": "epoch", "job_id": job.id, **event.plain()})
-
-    trained = train(
-        assembled.arm,
-        TrainingSplits(train=table.split("train"), valid=table.split("valid")),
-        job.training,
-        penalty=Penalty(
-            embedding=job.backbone_settings["embedding_l2"],
-            network=job.backbone_settings["network_l2"],
-        ),
-        seed=job.seed,
+    training = TrainingJob(
+        request=request,
+        folder=folder,
+        table=table,
         device=device,
-        on_event=tell,
-    )
-    save_weights(folder.path / CHECKPOINT, trained.weights)
-    result = _evaluate(job, assembled, table, trained, device=device)
-    folder.write(TEST, {"rows": table.manifest.rows.test, **result.test.plain()})
-    folder.log(f"done: {result}")
-    return RunRecord(
-        job_id=job.id,
-        job=job,
-        dataset=request.dataset,
-        arm=request.arm,
-        data_variant=table.manifest.variant,
-        data_verified=table.manifest.verified,
-        data_notes=table.manifest.notes,
-        pairing=Pairing(initial_weights=assembled.initial_weights, row_order=trained.row_order),
-        budget=budget,
-        result=result,
-        history=trained.history,
         environment=surroundings,
-        wall_s=time.perf_counter() - start,
+        on_event=on_event,
+        interrupted=interrupted,
     )
+    return training.run()
 
 
 def _probe_record(
@@ -177,46 +151,6 @@ def _probe_record(
         environment=surroundings,
         wall_s=time.perf_counter() - start,
     )
-
-
-def _evaluate(
-    job: Job,
-    assembled: Assembled,
-    table: PreparedTable,
-    trained: TrainResult,
-    *,
-    device: torch.device,
-) -> Result:
-    """Score the validation and, this once, the test split with the weights that training left."""
-    found, scores = {}, {}
-    for name in ("valid", "test"):
-        rows = Rows(table.split(name), device=device)
-        found[name] = predict(assembled.arm, rows, batch_size=job.training.batch_size)
-        scores[name] = score(rows.labels, found[name])
-    lost = [str(v.epoch) for v in trained.history if v.valid_auc is None]
-    faults = [f"predictions were not finite after epochs {', '.join(lost)}"] if lost else []
-    fault = degeneracy(found, scores)
-    joined = joins_last_row(table.manifest.rows.train, job.training.batch_size)
-    return Result(
-        best_epoch=trained.best_epoch,
-        epochs=len(trained.history),
-        stopped=trained.stopped,
-        valid=scores["valid"],
-        test=scores["test"],
-        degenerate="; ".join([*faults, *([fault] if fault else [])]) or None,
-        notes=["the last training row of an epoch joined the batch before it"] if joined else [],
-    )
-
-
-def _budget(job: Job, schema: Schema, assembled: Assembled) -> Budget:
-    """The settings' formulas, which must agree with the parameters that were built."""
-    budget = budget_of(
-        job.backbone, job.backbone_settings, job.plugin, job.plugin_settings, shape=schema.shape
-    )
-    built = sum(p.numel() for p in assembled.arm.parameters() if p.requires_grad)
-    if built != budget.backbone_parameters + budget.plugin_parameters:
-        raise RuntimeError(f"{job.backbone}, {job.plugin}: {budget}, but {built} parameters built")
-    return budget
 
 
 def _table(path: str, *, fingerprint: str) -> PreparedTable:
@@ -278,15 +212,35 @@ def _end_with_parent(events: int, parent: int) -> None:
     os._exit(0)
 
 
-def _answer(line: str, events: _Events) -> None:
+class _Stop:
+    """SIGTERM: end at once where there is no job, else as soon as the job allows."""
+
+    def __init__(self) -> None:
+        self.asked, self.at_work = False, False
+        signal.signal(signal.SIGTERM, self._ask)
+
+    def _ask(self, number: int, frame: object) -> None:  # noqa: ARG002  # as signal calls it
+        self.asked = True
+        if not self.at_work:
+            os._exit(0)
+
+
+def _answer(line: str, events: _Events, *, interrupted: Callable[[], bool]) -> None:
     """Do the job of one line and send its last event."""
     job_id: str | None = None
     try:
         request = JobRequest.parse(json.loads(line), where="request")
         job_id = request.job.id
-        record = run_job(request, events.send)
+        record = run_job(request, events.send, interrupted=interrupted)
     except JobTaken:
         events.send({"event": "skipped", "job_id": job_id})
+    except JobInterrupted:
+        events.send({"event": "interrupted", "job_id": job_id})
+    except NoDevice as fault:
+        words = {"error": fault.message, "hint": fault.hint, "exit_code": fault.exit_code}
+        events.send({"event": "fault", "job_id": job_id, **words})
+        print(fault.message, file=sys.stderr, flush=True)
+        os._exit(fault.exit_code)
     except Exception as error:  # noqa: BLE001  # A failed job is a status; the next one may do well.
         _end_if_device_is_lost(error)
         events.send({"event": "failed", "job_id": job_id, "error": one_line(error)})
@@ -310,18 +264,30 @@ def _end_if_device_is_lost(error: Exception) -> None:
         os._exit(_EXIT_DEVICE)
 
 
+def _give_memory_back() -> None:
+    """What a job has left behind on the device, above all one that failed for want of memory."""
+    gc.collect()
+    if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+        torch.cuda.empty_cache()
+
+
 def main() -> None:
     """Answer requests until stdin ends."""
     # Ctrl-C in a terminal reaches the whole process group: end quietly, as by any other kill.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
-    events = _Events()
+    events, stop = _Events(), _Stop()
     watch = threading.Thread(
         target=_end_with_parent, args=(events.descriptor, os.getppid()), daemon=True
     )
     watch.start()
     for line in sys.stdin:
+        stop.at_work = True
         if line.strip():
-            _answer(line, events)
+            _answer(line, events, interrupted=lambda: stop.asked)
+            _give_memory_back()
+        stop.at_work = False
+        if stop.asked:
+            break
 
 
 if __name__ == "__main__":

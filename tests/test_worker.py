@@ -12,17 +12,20 @@ import numpy as np
 import pytest
 import torch
 
-from prime_bench import worker
+from prime_bench.assemble import build_arm
 from prime_bench.base.errors import DataError, EnvironmentFault, UsageError
 from prime_bench.catalog import BACKBONES, PLUGINS
 from prime_bench.data.manifest import Manifest, SplitCounts
 from prime_bench.data.schema import Field, Schema
+from prime_bench.data.table import PreparedTable
 from prime_bench.recipe.job import Job, JobRequest
 from prime_bench.settings.training import TrainSpec
 from prime_bench.store.record import Environment
 from prime_bench.store.runs import Runs
+from prime_bench.training import job as training_job
 from prime_bench.training.batches import row_order, row_order_digest
 from prime_bench.training.checkpoint import load_weights
+from prime_bench.training.device import NoDevice
 from prime_bench.training.loop import train
 from prime_bench.training.metrics import auc
 from prime_bench.training.optimizer import Penalty
@@ -145,8 +148,8 @@ class TestRunJob:
     def test_the_scores_are_those_of_the_checkpoint(self, make_request, table):
         request = make_request()
         record = run_job(request, lambda _: None)
-        opened = worker.PreparedTable.open(table)
-        arm = worker.build_arm(request.job, opened.schema).arm
+        opened = PreparedTable.open(table)
+        arm = build_arm(request.job, opened.schema).arm
         arm.load_state_dict(load_weights(folder_of(request) / "checkpoint.safetensors"))
         arm.eval()
         for name in ("valid", "test"):
@@ -185,7 +188,7 @@ class TestRunJob:
             seen.append(penalty)
             return train(*arguments, penalty=penalty, **named)
 
-        monkeypatch.setattr(worker, "train", watched)
+        monkeypatch.setattr(training_job, "train", watched)
         run_job(request.model_copy(update={"job": job}), lambda _: None)
         assert seen == [Penalty(embedding=0.01, network=0.02)]
 
@@ -283,13 +286,17 @@ class TestFailures:
     @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
     @pytest.mark.parametrize("device", ["cuda", "cuda:3"])
     def test_a_device_that_is_not_there(self, make_request, device):
+        """It is no failure of the job, which nobody has touched."""
         request = make_request().model_copy(update={"device": device})
-        self.fail(request, EnvironmentFault, f"device {device} is not there")
+        with pytest.raises(NoDevice, match=f"device {device} is not there"):
+            run_job(request, lambda _: None)
+        assert not folder_of(request).exists()
 
     @pytest.mark.parametrize("device", ["gpu", "cpu:0", "cuda:", "cuda:x"])
     def test_a_device_that_is_none(self, make_request, device):
         request = make_request().model_copy(update={"device": device})
-        self.fail(request, UsageError, f"no device `{device}`")
+        with pytest.raises(UsageError, match=f"no device `{device}`"):
+            run_job(request, lambda _: None)
 
     def test_other_numerics(self, make_request):
         request = make_request()
@@ -308,7 +315,7 @@ class TestFailures:
             raise ZeroDivisionError
 
         with monkeypatch.context() as patch:
-            patch.setattr(worker, "build_arm", broken)
+            patch.setattr(training_job, "build_arm", broken)
             failure, _ = self.fail(request, ZeroDivisionError, None)
         assert failure["error"] == "ZeroDivisionError"
         run_job(request, lambda _: None)
@@ -384,13 +391,14 @@ class TestProcess:
         noise = (
             "import os, sys\n"
             "from prime_bench import worker\n"
-            "build = worker.build_arm\n"
+            "from prime_bench.training import job\n"
+            "build = job.build_arm\n"
             "def noisy(*arguments):\n"
             "    print('a stray print')\n"
             "    os.write(1, b'a stray write\\n')\n"
             "    os.system('echo a stray child')\n"
             "    return build(*arguments)\n"
-            "worker.build_arm = noisy\n"
+            "job.build_arm = noisy\n"
             "worker.main()\n"
         )
         events, code, stderr = ask(

@@ -70,6 +70,8 @@ class JobRequest(Settings):
     """`auto`, `cpu`, `cuda` or `cuda:<index>`."""
     threads: int | None = None
     """Threads of one operation on the CPU; None leaves torch's own choice."""
+    keep_predictions: bool = False
+    """Whether the job leaves its predictions in its folder."""
 
 
 def check_device(name: str) -> None:

@@ -1,8 +1,9 @@
 """The folder of runs: one folder a job, and claims. A job is done when its record exists."""
 
 import contextlib
+import itertools
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,10 @@ from prime_bench.store.record import RECORD_SCHEMA, ProbeRecord, RunRecord
 
 RECORD = "record.json"
 FAILURE = "failure.json"
+STATE = "resume.state"
+"""What an interrupted job goes on from; a finished one has none."""
 _CLAIMS = ".claims"
+_REPLACED = ".replaced"
 
 
 class Runs:
@@ -95,6 +99,30 @@ class Runs:
             return None
         except (OSError, ValueError, KeyError, TypeError):
             return f"{file}: not readable"
+
+    def fail(self, job_id: str, error: str) -> None:
+        """Note why a worker that has died failed its job, unless the worker itself could say so."""
+        with self.claim(job_id, wait_s=0) as mine:
+            file = self.path(job_id) / FAILURE
+            if mine and not self.done(job_id) and not file.exists():
+                write_whole(file, json.dumps({"error": error}) + "\n")
+
+    def put_aside(self, job_id: str) -> None:
+        """Move the folder of a done job to `.replaced/`, so that the job can be done again."""
+        with self.claim(job_id) as mine:
+            if mine and self.done(job_id):
+                taken = (self.folder / _REPLACED / f"{job_id}-{i}" for i in itertools.count(1))
+                place = next(path for path in taken if not path.exists())
+                with writing(place):
+                    place.parent.mkdir(exist_ok=True)
+                    self.path(job_id).rename(place)
+
+    def sweep(self, job_ids: Iterable[str]) -> None:
+        """Remove lock files of done jobs: a worker that is killed at its very end leaves one."""
+        for job_id in job_ids:
+            if self.done(job_id):
+                with writing(self.folder):
+                    self._claim_file(job_id).unlink(missing_ok=True)
 
     def started(self, job_id: str) -> bool:
         """Whether the job has a folder."""

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from prime_bench.base.errors import DataError
 from prime_bench.base.files import write_whole
+from prime_bench.training.provenance import unlike
 
 # Raised whenever `Training.state_dict` has other keys.
 _FORMAT = 1
@@ -38,7 +39,7 @@ class StateUnfit(Exception):
     """A saved state that no run may go on from; the text says why, in a line."""
 
 
-def save_state(path: Path, state: Mapping[str, Any], *, conditions: Mapping[str, Any]) -> None:
+def save_state(path: Path, state: Mapping[str, Any], *, conditions: Mapping[str, str]) -> None:
     """Write a run's state, whole, with the conditions under which it may go on.
 
     A line with a digest of the rest, then what `torch.save` writes. Raises EnvironmentFault where
@@ -53,7 +54,7 @@ def save_state(path: Path, state: Mapping[str, Any], *, conditions: Mapping[str,
     write_whole(path, content)
 
 
-def load_state(path: Path, *, conditions: Mapping[str, Any]) -> dict[str, Any] | None:
+def load_state(path: Path, *, conditions: Mapping[str, str]) -> dict[str, Any] | None:
     """The state in `path`, on the CPU; None where there is no file.
 
     Raises StateUnfit for a broken file and for one that was written under other conditions.
@@ -74,13 +75,8 @@ def load_state(path: Path, *, conditions: Mapping[str, Any]) -> dict[str, Any] |
         raise StateUnfit(f"{path.name} cannot be read: {error}".splitlines()[0]) from error
     if found != _FORMAT:
         raise StateUnfit(f"{path.name} has the format {found}, this version writes {_FORMAT}")
-    unlike = [
-        f"{name} was {kept.get(name)} and is {conditions.get(name)}"
-        for name in sorted({*kept, *conditions})
-        if kept.get(name) != conditions.get(name)
-    ]
-    if unlike:
-        raise StateUnfit("; ".join(unlike))
+    if differences := unlike(kept, conditions):
+        raise StateUnfit("; ".join(differences))
     state: dict[str, Any] = whole["state"]
     return state
 

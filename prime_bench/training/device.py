@@ -11,10 +11,14 @@ from prime_bench.recipe.job import check_device
 _CPU_INFO = Path("/proc/cpuinfo")
 
 
+class NoDevice(EnvironmentFault):
+    """The device is not there, for this job or any other."""
+
+
 def resolve_device(name: str) -> torch.device:
     """`auto` (cuda where there is one), `cpu`, `cuda` or `cuda:<index>`.
 
-    Raises UsageError for another text, EnvironmentFault for a device that is not there.
+    Raises UsageError for another text, NoDevice for a device that is not there.
     """
     check_device(name)
     n_devices = torch.cuda.device_count() if torch.cuda.is_available() else 0
@@ -22,7 +26,7 @@ def resolve_device(name: str) -> torch.device:
         return torch.device("cpu")
     number = int(name.partition(":")[2] or 0)
     if number >= n_devices:
-        raise EnvironmentFault(
+        raise NoDevice(
             f"device {name} is not there: torch {torch.__version__} sees {n_devices} CUDA devices",
             hint="use `auto` or `cpu`, or install a torch build for this machine's driver",
         )

@@ -2,22 +2,23 @@
 
 import json
 import traceback
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from prime_bench.base.files import write_whole, writing
 from prime_bench.store.record import Validation
-from prime_bench.store.runs import FAILURE
+from prime_bench.store.runs import FAILURE, STATE
 
 CONFIG = "config.json"
 ENVIRONMENT = "environment.json"
 HISTORY = "history.jsonl"
 CHECKPOINT = "checkpoint.safetensors"
 TEST = "test.json"
+PREDICTIONS = "predictions.npz"
 LOG = "log.txt"
-_OURS = (CONFIG, ENVIRONMENT, HISTORY, CHECKPOINT, TEST, LOG, FAILURE, "predictions.npz", ".part-*")
+_OURS = (CONFIG, ENVIRONMENT, HISTORY, CHECKPOINT, TEST, FAILURE, PREDICTIONS, ".part-*")
 
 
 class JobFolder:
@@ -27,7 +28,9 @@ class JobFolder:
         self.path = path
 
     def empty(self) -> None:
-        """Make the folder, or take out what an earlier, unfinished try has left in it."""
+        """Make the folder, or take out what an earlier, unfinished try has left in it: all but the
+        log and the state that it can be gone on from.
+        """
         with writing(self.path):
             self.path.mkdir(parents=True, exist_ok=True)
             for pattern in _OURS:
@@ -37,6 +40,21 @@ class JobFolder:
     def write(self, name: str, table: Mapping[str, Any]) -> None:
         """Write a JSON file, whole."""
         write_whole(self.path / name, json.dumps(table, indent=2, allow_nan=False) + "\n")
+
+    @property
+    def state(self) -> Path:
+        """The file with the state that a run goes on from."""
+        return self.path / STATE
+
+    def drop_state(self) -> None:
+        """Take the state out: nobody is to go on from it."""
+        with writing(self.state):
+            self.state.unlink(missing_ok=True)
+
+    def write_history(self, lines: Sequence[Mapping[str, Any]]) -> None:
+        """Begin the history with these validations."""
+        text = "".join(json.dumps(line, allow_nan=False) + "\n" for line in lines)
+        write_whole(self.path / HISTORY, text)
 
     def add_validation(self, validation: Validation) -> None:
         """Append a line to the history; a run that is killed keeps the lines it has written."""

@@ -5,6 +5,7 @@ import importlib.metadata
 import os
 import platform
 import subprocess
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -34,6 +35,26 @@ def environment(device: torch.device) -> Environment:
         threads=torch.get_num_threads(),
         started=datetime.now(UTC).isoformat(timespec="seconds"),
     )
+
+
+def conditions(environment: Environment) -> dict[str, str]:
+    """What two processes must share for one job to have the same bits in both, by name."""
+    return {
+        "device": environment.device,
+        "number of threads": str(environment.threads),
+        "Python": environment.python,
+        "prime-bench": environment.package_version,
+        **environment.versions,
+    }
+
+
+def unlike(then: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
+    """Which conditions differ, each in a few words; empty where none does."""
+    return [
+        f"{name} was {then.get(name)}, is {now.get(name)}"
+        for name in sorted({*then, *now})
+        if then.get(name) != now.get(name)
+    ]
 
 
 @functools.cache

@@ -1,0 +1,217 @@
+"""A training run as a job: model, epochs from the first or from where an earlier process was
+stopped, scores of the best weights, and the record of it all.
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from prime_bench.assemble import Assembled, build_arm
+from prime_bench.data.table import PreparedTable
+from prime_bench.recipe.budget import Budget, budget_of
+from prime_bench.recipe.job import Job, JobRequest
+from prime_bench.store.record import Environment, Pairing, Result, RunRecord, Validation
+from prime_bench.training.batches import Rows, joins_last_row
+from prime_bench.training.checkpoint import StateUnfit, load_state, save_state, save_weights
+from prime_bench.training.evaluation import check_labels, degeneracy, predict, score
+from prime_bench.training.folder import CHECKPOINT, PREDICTIONS, TEST, JobFolder
+from prime_bench.training.loop import Progress, StateMisfit, TrainingSplits, TrainResult, train
+from prime_bench.training.memory import device_bytes, is_out_of_memory, need_of
+from prime_bench.training.optimizer import Penalty
+from prime_bench.training.predictions import SPLITS, save_predictions
+from prime_bench.training.provenance import conditions
+
+Event = dict[str, Any]
+
+
+class JobInterrupted(Exception):
+    """The job was asked to stop; the next process that has it goes on from its last validation."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingJob:
+    """A job with all that it needs; `run` does it."""
+
+    request: JobRequest
+    folder: JobFolder
+    table: PreparedTable
+    device: torch.device
+    environment: Environment
+    on_event: Callable[[Event], None]
+    interrupted: Callable[[], bool]
+    """Asked before the first epoch and after each: whether to stop there."""
+
+    def run(self) -> RunRecord:
+        """Train, score, and return the record, which is not written yet.
+
+        Raises JobInterrupted, DataError, UsageError, and EnvironmentFault, for want of memory too.
+        """
+        start, job, schema = time.perf_counter(), self._job, self.table.schema
+        check_labels("test", self.table.split("test").labels)
+        budget = budget_of(
+            job.backbone, job.backbone_settings, job.plugin, job.plugin_settings, shape=schema.shape
+        )
+        need = need_of(
+            budget,
+            schema.shape,
+            embedding_dim=job.backbone_settings["embedding_dim"],
+            batch_size=job.training.batch_size,
+        )
+        name = f"{self.request.dataset}, {job.backbone}, {self.request.arm}, seed {job.seed}"
+        self.folder.log(f"{name}: {budget}")
+        if need.bytes > device_bytes(self.device):
+            raise need.fault(self.device)
+        try:
+            assembled, trained = self._trained(budget)
+            save_weights(self.folder.path / CHECKPOINT, trained.weights)
+            result = self._evaluated(assembled, trained)
+        except (MemoryError, RuntimeError) as error:
+            if not is_out_of_memory(error):
+                raise
+            raise need.fault(self.device) from error
+        self.folder.write(TEST, {"rows": self.table.manifest.rows.test, **result.test.plain()})
+        self.folder.log(f"done: {result}")
+        wall_s = trained.earlier_s + time.perf_counter() - start
+        return self._record(assembled, budget, trained, result, wall_s=wall_s)
+
+    @property
+    def _job(self) -> Job:
+        return self.request.job
+
+    @property
+    def _conditions(self) -> dict[str, str]:
+        """What a process that goes on from this one's state must share with it."""
+        return {"job": self._job.id, **conditions(self.environment)}
+
+    def _trained(self, budget: Budget) -> tuple[Assembled, TrainResult]:
+        """Train, from a saved state if there is one that fits."""
+        state = None
+        try:
+            state = load_state(self.folder.state, conditions=self._conditions)
+            return self._train(budget, state)
+        except (StateUnfit, StateMisfit) as unfit:
+            self._say(
+                "afresh", f"from epoch 1 and not from the saved state: {unfit}", why=str(unfit)
+            )
+            self.folder.drop_state()
+        return self._train(budget, None)
+
+    def _train(self, budget: Budget, state: dict[str, Any] | None) -> tuple[Assembled, TrainResult]:
+        job = self._job
+        assembled = build_arm(job, self.table.schema)
+        _check_budget(job, budget, assembled)
+        if state is not None:
+            done = len(state["history"])
+            self._say("resumed", f"from the state after epoch {done}", epoch=done)
+        self.folder.write_history(state["history"] if state else [])
+        self._stop_if_asked()
+        trained = train(
+            assembled.arm,
+            TrainingSplits(train=self.table.split("train"), valid=self.table.split("valid")),
+            job.training,
+            penalty=Penalty(
+                embedding=job.backbone_settings["embedding_l2"],
+                network=job.backbone_settings["network_l2"],
+            ),
+            seed=job.seed,
+            device=self.device,
+            on_event=self._tell,
+            state=state,
+            checkpoint=self._keep,
+        )
+        return assembled, trained
+
+    def _tell(self, event: Progress | Validation) -> None:
+        if isinstance(event, Progress):
+            self.on_event({"event": "progress", "job_id": self._job.id, **vars(event)})
+        else:
+            self.folder.add_validation(event)
+            self.folder.log(f"epoch {event.epoch}: {event}")
+            self.on_event({"event": "epoch", "job_id": self._job.id, **event.plain()})
+
+    def _keep(self, state: dict[str, Any]) -> None:
+        save_state(self.folder.state, state, conditions=self._conditions)
+        self._stop_if_asked()
+
+    def _stop_if_asked(self) -> None:
+        if self.interrupted():
+            self.folder.log("stopped as asked")
+            raise JobInterrupted(self._job.id)
+
+    def _say(self, event: str, text: str, **more: object) -> None:
+        self.folder.log(text)
+        self.on_event({"event": event, "job_id": self._job.id, **more})
+
+    def _evaluated(self, assembled: Assembled, trained: TrainResult) -> Result:
+        """Score the validation and, this once, the test split with the best weights."""
+        batch_size = self._job.training.batch_size
+        found, scores, labels = {}, {}, {}
+        for name in SPLITS:
+            rows = Rows(self.table.split(name), device=self.device)
+            labels[name] = rows.labels
+            found[name] = predict(assembled.arm, rows, batch_size=batch_size)
+            scores[name] = score(rows.labels, found[name])
+        if self.request.keep_predictions:
+            save_predictions(self.folder.path / PREDICTIONS, found, labels)
+        faults = [*_lost(trained.history), degeneracy(found, scores)]
+        joined = joins_last_row(self.table.manifest.rows.train, batch_size)
+        return Result(
+            best_epoch=trained.best_epoch,
+            epochs=len(trained.history),
+            stopped=trained.stopped,
+            valid=scores["valid"],
+            test=scores["test"],
+            degenerate="; ".join(fault for fault in faults if fault) or None,
+            notes=["the last training row of an epoch joined the batch before it"]
+            if joined
+            else [],
+        )
+
+    def _record(
+        self,
+        assembled: Assembled,
+        budget: Budget,
+        trained: TrainResult,
+        result: Result,
+        *,
+        wall_s: float,
+    ) -> RunRecord:
+        return RunRecord(
+            job_id=self._job.id,
+            job=self._job,
+            dataset=self.request.dataset,
+            arm=self.request.arm,
+            data_variant=self.table.manifest.variant,
+            data_verified=self.table.manifest.verified,
+            data_notes=self.table.manifest.notes,
+            pairing=Pairing(initial_weights=assembled.initial_weights, row_order=trained.row_order),
+            budget=budget,
+            result=result,
+            history=trained.history,
+            environment=self.environment,
+            wall_s=wall_s,
+        )
+
+
+def _check_budget(job: Job, budget: Budget, assembled: Assembled) -> None:
+    """The settings' formulas must agree with the parameters that were built."""
+    built = sum(p.numel() for p in assembled.arm.parameters() if p.requires_grad)
+    if built != budget.backbone_parameters + budget.plugin_parameters:
+        raise RuntimeError(f"{job.backbone}, {job.plugin}: {budget}, but {built} parameters built")
+
+
+def _lost(history: list[Validation]) -> list[str]:
+    """What was not finite on the way, in words."""
+    predictions = [str(v.epoch) for v in history if v.valid_auc is None]
+    losses = [str(v.epoch) for v in history if v.train_loss is None and v.valid_auc is not None]
+    return [
+        f"{what} not finite {when} {', '.join(epochs)}"
+        for what, when, epochs in (
+            ("predictions were", "after epochs", predictions),
+            ("the training loss was", "in epochs", losses),
+        )
+        if epochs
+    ]
