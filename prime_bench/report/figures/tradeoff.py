@@ -1,5 +1,6 @@
 """What an arm gains against what it adds: parameters on one axis, step time on the other."""
 
+import itertools
 from collections.abc import Callable, Sequence
 
 from matplotlib.axes import Axes
@@ -41,7 +42,7 @@ def draw_tradeoff(points: Sequence[CostPoint], *, baseline: str) -> Figure:
     right.set_xlabel(f"Time of a training step, {short(baseline)} = 1")
     right.axvline(1, color=INK, linewidth=0.6)
     left.set_ylabel("Test AUC: median paired difference")
-    few_ticks(left, horizontal=False)
+    few_ticks(left, horizontal=False, at_most=7)
     sign_ticks(left, horizontal=False)
     if len(arms) > 1:
         legend_above(figure, left.get_legend_handles_labels()[0])
@@ -51,7 +52,7 @@ def draw_tradeoff(points: Sequence[CostPoint], *, baseline: str) -> Figure:
     say_n(
         figure,
         f"{len(points)} points; each is the median over n = {n} pairs. Step time comes from whole "
-        "runs, not from a benchmark."
+        "runs with their validations, not from a benchmark."
         + (f" Without a time, since devices differ: {untimed}." if untimed else ""),
     )
     return figure
@@ -90,12 +91,19 @@ def _scatter(
 def _names(axes: Axes, spots: Sequence[tuple[float, CostPoint]]) -> None:
     """Each backbone beside its point, at the first of four places where no other name lies."""
     (left, right), (low, high) = axes.get_xlim(), axes.get_ylim()
-    taken: list[tuple[float, float, float]] = []
+
+    def spot_of(x: float, point: CostPoint) -> tuple[float, float]:
+        return (
+            (x - left) / (right - left) * _PANEL_POINTS[0],
+            (point.difference - low) / (high - low) * _PANEL_POINTS[1],
+        )
+
+    # Left end, right end and height of what a name must not lie on: the points, then names.
+    taken = [(at_x - 3, at_x + 3, at_y - 2) for at_x, at_y in itertools.starmap(spot_of, spots)]
     for x, point in sorted(spots, key=lambda spot: spot[1].difference):
         name = short(point.backbone)
         width = _LETTER_POINTS * len(name)
-        at_x = (x - left) / (right - left) * _PANEL_POINTS[0]
-        at_y = (point.difference - low) / (high - low) * _PANEL_POINTS[1]
+        at_x, at_y = spot_of(x, point)
         places = [(4.0, 2.0), (-4.0 - width, 2.0), (4.0, -8.0), (-4.0 - width, -8.0)]
         free = [
             (dx, dy)
