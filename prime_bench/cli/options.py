@@ -38,3 +38,15 @@ changes = click.option(
     help="Override a key of the recipe, such as training.max_epochs=1; it makes other jobs.",
 )
 as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+device = click.option(
+    "--device",
+    default="auto",
+    show_default=True,
+    help="`cpu`, `cuda` (all there are), or a list such as `cuda:0,cuda:1`; `auto` is cuda where "
+    "there is one.",
+)
+retrain = click.option(
+    "--retrain",
+    type=click.Choice(["stale"]),
+    help="Do jobs again whose pairs stand on another kind of device; old records are kept aside.",
+)

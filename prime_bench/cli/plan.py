@@ -1,5 +1,6 @@
 """`prime-bench plan`: what a recipe's jobs are and in which state."""
 
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -8,7 +9,9 @@ import click
 from prime_bench.cli import options
 
 if TYPE_CHECKING:
+    from prime_bench.schedule.estimate import Estimate, Pace, PaceKey, Total
     from prime_bench.schedule.plan import Plan
+    from prime_bench.schedule.stale import DeviceKind
 
 PLAN_SCHEMA = 1
 
@@ -17,6 +20,14 @@ PLAN_SCHEMA = 1
 @click.argument("recipe")
 @options.only
 @options.changes
+@options.device
+@options.retrain
+@click.option(
+    "--measure",
+    "measured",
+    is_flag=True,
+    help="Train ten seconds for each data set and backbone to estimate the time.",
+)
 @options.data_dir
 @options.runs_dir
 @options.as_json
@@ -24,13 +35,45 @@ def plan(
     recipe: str,
     only: tuple[str, ...],
     changes: tuple[str, ...],
+    device: str,
+    retrain: str | None,
+    measured: bool,
     data_dir: Path,
     runs_dir: Path,
     as_json: bool,
 ) -> None:
-    """List the jobs of RECIPE, a file or the name of a bundled recipe, and why each would run."""
-    made = load_plan(recipe, only=only, changes=changes, data_dir=data_dir, runs_dir=runs_dir)
-    print_plan(made, as_json=as_json)
+    """List the jobs of RECIPE, a file or the name of a bundled recipe, and why each would run.
+
+    `--device` says where they would run: it tells which records could not pair, and whose times
+    count for the estimate.
+    """
+    from prime_bench.schedule.devices import cores, find_devices
+    from prime_bench.schedule.estimate import estimates_of
+    from prime_bench.schedule.measure import measure
+    from prime_bench.store.runs import Runs
+
+    here = find_devices(device)[0]
+    made = load_plan(
+        recipe,
+        only=only,
+        changes=changes,
+        data_dir=data_dir,
+        runs_dir=runs_dir,
+        device_kind=here.kind,
+        retrain=retrain,
+    )
+    paces: dict[PaceKey, Pace] = {}
+    if measured:
+        paces, faults = measure(
+            made,
+            device=here,
+            threads=cores(),
+            on_start=lambda planned: click.echo(f"measuring {planned.trial}", err=True),
+        )
+        for fault in faults:
+            click.echo(fault, err=True)
+    estimates = estimates_of(made, runs=Runs(runs_dir), device_kind=here.kind, measured=paces)
+    print_plan(made, estimates, runs_dir=runs_dir, as_json=as_json)
 
 
 def load_plan(
@@ -40,25 +83,39 @@ def load_plan(
     changes: tuple[str, ...],
     data_dir: Path,
     runs_dir: Path,
+    device_kind: "DeviceKind" = "cpu",
+    retrain: str | None = None,
 ) -> "Plan":
     """Read the recipe and look at data and records."""
     from prime_bench.recipe.load import load_recipe
     from prime_bench.schedule.plan import make_plan
     from prime_bench.store.runs import Runs
 
-    loaded = load_recipe(recipe, changes=changes)
-    return make_plan(loaded, data_dir=data_dir, runs=Runs(runs_dir), only=only)
+    return make_plan(
+        load_recipe(recipe, changes=changes),
+        data_dir=data_dir,
+        runs=Runs(runs_dir),
+        only=only,
+        device_kind=device_kind,
+        retrain_stale=retrain == "stale",
+    )
 
 
-def print_plan(made: "Plan", *, as_json: bool = False) -> None:
+def print_plan(
+    made: "Plan",
+    estimates: "Mapping[str, Estimate]",
+    *,
+    runs_dir: Path,
+    as_json: bool = False,
+) -> None:
     """The plan as a table, or as one JSON object with the jobs under "jobs"."""
     import json
 
-    from tabulate import tabulate
-
     from prime_bench.recipe.budget import added_text
     from prime_bench.schedule.budgets import added_budgets
+    from prime_bench.schedule.estimate import total_of
 
+    total, added = total_of(estimates.values(), folder=runs_dir), added_budgets(made)
     if as_json:
         content = {
             "schema": PLAN_SCHEMA,
@@ -66,33 +123,102 @@ def print_plan(made: "Plan", *, as_json: bool = False) -> None:
             "title": made.recipe.title,
             "counts": made.counts,
             "prepare": made.prepare_commands,
-            "jobs": [planned.plain() for planned in made.jobs],
+            "total": total.plain(),
+            "added": {
+                dataset: {
+                    arm: {
+                        backbone: {
+                            "parameters": budget.plugin_parameters,
+                            "macs_per_row": budget.plugin_macs,
+                        }
+                        for backbone, budget in budgets.items()
+                    }
+                    for arm, budgets in arms.items()
+                }
+                for dataset, arms in added.items()
+            },
+            "jobs": [
+                planned.plain() | (found.plain() if found else {})
+                for planned in made.jobs
+                for found in [estimates.get(planned.job_id or "")]
+            ],
         }
         click.echo(json.dumps(content, indent=2))
         return
-    header = ["job", "dataset", "backbone", "arm", "seed", "state", "why"]
-    rows = [
-        [
-            planned.job.id if planned.job else "-",
-            planned.trial.dataset,
-            planned.trial.backbone,
-            planned.trial.arm.name,
-            planned.trial.seed,
-            planned.state,
-            planned.why,
-        ]
-        for planned in made.jobs
-    ]
-    click.echo(tabulate(rows, headers=header, tablefmt="plain", disable_numparse=True))
+    _print_table(made, estimates)
     click.echo(f"\n{made.recipe.title}\n{summary(made)}")
-    for dataset, arms in added_budgets(made).items():
-        parts = "; ".join(f"{arm} {added_text(budgets)}" for arm, budgets in arms.items())
+    for line in _outlook(total):
+        click.echo(line)
+    for dataset, arms in added.items():
+        parts = "; ".join(f"{arm} {added_text([*b.values()])}" for arm, b in arms.items())
         click.echo(f"{dataset}: parameters, and multiply-accumulates a row, added: {parts}")
+
+
+def _print_table(made: "Plan", estimates: "Mapping[str, Estimate]") -> None:
+    from tabulate import tabulate
+
+    from prime_bench.schedule.estimate import Estimate
+
+    header = ["job", "dataset", "backbone", "arm", "seed", "state", "time", "memory", "why"]
+    rows = []
+    for planned in made.jobs:
+        estimate = estimates.get(planned.job_id or "", Estimate())
+        rows.append(
+            [
+                planned.job_id or "-",
+                planned.trial.dataset,
+                planned.trial.backbone,
+                planned.trial.arm.name,
+                planned.trial.seed,
+                planned.state,
+                "-" if estimate.wall_s is None else duration(estimate.wall_s),
+                "-" if estimate.memory_bytes is None else size(estimate.memory_bytes),
+                planned.why,
+            ]
+        )
+    click.echo(tabulate(rows, headers=header, tablefmt="plain", disable_numparse=True))
+
+
+def _outlook(total: "Total") -> Iterator[str]:
+    """Lines on time, memory and disk; none where nothing is to run."""
+    from prime_bench.schedule.estimate import MEMORY_NOTE
+
+    if not total.jobs:
+        return
+    if total.known_jobs:
+        yield (
+            f"time: about {duration(total.wall_s)} for {total.known_jobs} jobs one after another "
+            f"({'; '.join(total.sources)})"
+        )
+    if total.known_jobs < total.jobs:
+        yield (
+            f"time: unknown for {total.jobs - total.known_jobs} jobs, since nothing like them has "
+            "run; `plan --measure` trains ten seconds for each backbone"
+        )
+    if total.memory_bytes:
+        yield f"{MEMORY_NOTE}: at most {size(total.memory_bytes)} a job"
+    yield f"disk: {size(total.disk_bytes)} of checkpoints, {size(total.disk_free_bytes)} are free"
 
 
 def summary(made: "Plan") -> str:
     """One line of counts, then what to prepare."""
     counts = ", ".join(f"{number} {state}" for state, number in made.counts.items())
     lines = [f"{len(made.jobs)} jobs: {counts}"]
+    stale = sum(planned.state == "stale" for planned in made.jobs)
+    again = sum(planned.state == "stale" for planned in made.to_run)
+    if again < stale:
+        lines.append(f"stale: `--retrain stale` does {stale - again} jobs again")
     lines += [f"to prepare: {command}" for command in made.prepare_commands]
     return "\n".join(lines)
+
+
+def duration(seconds: float) -> str:
+    """In the unit that suits: `8 s`, `12 min`, `3.5 h`."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
+
+def size(n_bytes: float) -> str:
+    """In MB or GB."""
+    return f"{n_bytes / 1e6:.0f} MB" if n_bytes < 1e9 else f"{n_bytes / 1e9:.1f} GB"

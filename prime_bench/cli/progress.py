@@ -53,10 +53,9 @@ class Progress:
         self._bars.advance(self._all)
         if job_id in self._at_work:
             self._bars.remove_task(self._at_work.pop(job_id))
-        state = "skipped" if outcome.skipped else "done" if outcome.error is None else "failed"
         if not self._bars.disable:
             name = self._names.get(job_id, job_id)
-            self._bars.console.print(f"{state}: {name}", highlight=False)
+            self._bars.console.print(f"{outcome.state}: {name}", highlight=False)
 
     def __enter__(self) -> Self:
         self._bars.start()

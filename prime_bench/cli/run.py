@@ -1,13 +1,25 @@
-"""`prime-bench run`: train every job of a recipe that has no record."""
+"""`prime-bench run`: do every job of a recipe that has no record."""
 
+import contextlib
 import os
+import signal
+from collections.abc import Iterator
 from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING
 
 import click
 
 from prime_bench.cli import options
 
-EXIT_SOME_FAILED = 1
+if TYPE_CHECKING:
+    from prime_bench.schedule.backend import Backend
+    from prime_bench.schedule.plan import Plan
+    from prime_bench.schedule.run import Tally
+    from prime_bench.schedule.stale import DeviceKind
+
+EXIT_SOME_FAILED, EXIT_INTERRUPTED = 1, 130
+_STOPPING = b"\nstopping: running jobs go on to the end of their epoch; once more ends them now\n"
 
 
 @click.command()
@@ -15,18 +27,50 @@ EXIT_SOME_FAILED = 1
 @options.only
 @options.changes
 @click.option("--dry-run", is_flag=True, help="Print the plan and do nothing.")
-@click.option(
-    "--device",
-    default="auto",
-    show_default=True,
-    help="`cpu`, `cuda` or `cuda:INDEX`; `auto` is cuda where there is one.",
-)
+@options.device
 @click.option(
     "--slots",
     type=click.IntRange(min=1),
     default=1,
     show_default=True,
-    help="Jobs at once, each in a process of its own; they share the cores.",
+    help="Jobs at once on each device, each in a process of its own.",
+)
+@click.option(
+    "--threads-per-job",
+    "threads",
+    type=click.IntRange(min=1),
+    help="CPU threads of a job; by default the slots share the cores.  [ray: 1]",
+)
+@click.option(
+    "--retries",
+    type=click.IntRange(min=0),
+    default=0,
+    show_default=True,
+    help="Further tries of a job that fails.",
+)
+@click.option("--fail-fast", is_flag=True, help="Start no job after one has failed.")
+@click.option("--max-hours", type=click.FloatRange(min=0), help="Start no job after that time.")
+@click.option(
+    "--job-timeout",
+    "job_timeout_s",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="SECONDS",
+    help="End a job that takes longer; it counts as failed.",
+)
+@options.retrain
+@click.option("--compile", "compiled", is_flag=True, help="Short for --set training.compile=true.")
+@click.option(
+    "--engine",
+    type=click.Choice(["local", "ray"]),
+    default="local",
+    show_default=True,
+    help="Child processes here, or tasks of a Ray cluster.",
+)
+@click.option(
+    "--address",
+    default="auto",
+    show_default=True,
+    help="Of the Ray cluster: HOST:PORT, or `auto` for the one that runs on this machine.",
 )
 @options.data_dir
 @options.runs_dir
@@ -39,55 +83,146 @@ def run(
     dry_run: bool,
     device: str,
     slots: int,
+    threads: int | None,
+    retries: int,
+    fail_fast: bool,
+    max_hours: float | None,
+    job_timeout_s: float | None,
+    retrain: str | None,
+    compiled: bool,
+    engine: str,
+    address: str,
     data_dir: Path,
     runs_dir: Path,
 ) -> None:
-    """Train every job of RECIPE, a file or the name of a bundled recipe, that has no record."""
-    from prime_bench.cli.plan import load_plan, print_plan, summary
+    """Do every job of RECIPE, a file or the name of a bundled recipe, that has no record."""
+    from prime_bench.cli.plan import load_plan, print_plan
     from prime_bench.cli.progress import Progress
-    from prime_bench.recipe.job import check_device
-    from prime_bench.schedule.local import LocalBackend
+    from prime_bench.schedule.estimate import estimates_of
+    from prime_bench.schedule.queue import Limits
     from prime_bench.schedule.run import run_plan
     from prime_bench.store.runs import Runs
 
-    check_device(device)
-    made = load_plan(recipe, only=only, changes=changes, data_dir=data_dir, runs_dir=runs_dir)
+    backend, kind, threads = _engine(
+        engine,
+        device=device,
+        slots=slots,
+        threads=threads,
+        job_timeout_s=job_timeout_s,
+        address=address,
+    )
+    made = load_plan(
+        recipe,
+        only=only,
+        changes=(*changes, *(["training.compile=true"] if compiled else [])),
+        data_dir=data_dir,
+        runs_dir=runs_dir,
+        device_kind=kind,
+        retrain=retrain,
+    )
     if dry_run:
-        print_plan(made)
+        estimates = estimates_of(made, runs=Runs(runs_dir), device_kind=kind)
+        print_plan(made, estimates, runs_dir=runs_dir)
         return
-    with Progress(made) as progress:
+    max_s = None if max_hours is None else max_hours * 3600
+    with Progress(made) as progress, _stopping_gently(backend) as asked:
         tally = run_plan(
             made,
-            LocalBackend(slots=slots),
-            data_dir=data_dir,
+            backend,
             runs=Runs(runs_dir),
-            device=device,
-            threads=_threads(slots),
+            threads=threads,
+            limits=Limits(retries=retries, fail_fast=fail_fast, max_s=max_s),
             on_event=progress.event,
             on_outcome=progress.outcome,
         )
+    _say(recipe, made, tally, runs_dir=runs_dir)
+    if asked:
+        ctx.exit(EXIT_INTERRUPTED)
+    ctx.exit(EXIT_SOME_FAILED if tally.failed or tally.not_run else 0)
+
+
+def _engine(
+    name: str,
+    *,
+    device: str,
+    slots: int,
+    threads: int | None,
+    job_timeout_s: float | None,
+    address: str,
+) -> "tuple[Backend, DeviceKind, int]":
+    """The engine, the kind of its devices, and the CPU threads of one of its jobs.
+
+    Raises UsageError for a wrong `device`, EnvironmentFault for one or a cluster that is not there.
+    """
+    from prime_bench.schedule.devices import cores, find_devices
+    from prime_bench.schedule.local import LocalBackend
+
+    if name == "ray":
+        from prime_bench.schedule.cluster import RayBackend
+
+        cluster = RayBackend(
+            address=address,
+            device=device,
+            slots=slots,
+            threads=threads or 1,
+            job_timeout_s=job_timeout_s,
+        )
+        return cluster, cluster.device_kind, threads or 1
+    devices = find_devices(device)
+    local = LocalBackend(devices=devices, slots=slots, job_timeout_s=job_timeout_s)
+    share = max(1, cores() // (slots * len(devices)))
+    return local, devices[0].kind, threads or share
+
+
+@contextlib.contextmanager
+def _stopping_gently(backend: "Backend") -> Iterator[list[int]]:
+    """The first Ctrl-C or SIGTERM asks the engine to stop at the next checkpoints, a second one
+    interrupts. Yields what came: a list that is empty until then.
+    """
+    came: list[int] = []
+    signals = (signal.SIGINT, signal.SIGTERM)
+    before = {number: signal.getsignal(number) for number in signals}
+
+    def ask(number: int, _frame: FrameType | None) -> None:
+        if came:
+            raise KeyboardInterrupt
+        came.append(number)
+        # Not through Python's stderr, in whose middle the signal may have come.
+        os.write(2, _STOPPING)
+        backend.stop()
+
+    for number in signals:
+        signal.signal(number, ask)
+    try:
+        yield came
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _say(recipe: str, made: "Plan", tally: "Tally", *, runs_dir: Path) -> None:
+    """The run's last words: a line of counts, then a line for each job that has no record."""
+    from prime_bench.cli.plan import summary
+
     before = made.counts.get("done", 0)
-    click.echo(
-        f"{recipe}: {tally.done} jobs done, {before} had a record, {len(tally.failed)} failed"
-        + (f", {tally.skipped} left to another process" if tally.skipped else "")
-    )
-    for outcome in tally.failed:
-        folder = runs_dir / outcome.request.job.id
+    words = [
+        f"{tally.done} jobs done",
+        f"{before} had a record",
+        f"{len(tally.failed)} failed",
+        *([f"{len(tally.not_run)} not run"] if tally.not_run else []),
+        *([f"{tally.skipped} left to another process"] if tally.skipped else []),
+        *([f"{tally.interrupted} interrupted"] if tally.interrupted else []),
+        *([f"{tally.left} not started"] if tally.left else []),
+    ]
+    click.echo(f"{recipe}: {', '.join(words)}")
+    for outcome in (*tally.failed, *tally.not_run):
         request = outcome.request
         click.echo(
-            f"failed: {request.dataset} {request.job.backbone} {request.arm} "
-            f"seed {request.job.seed}: {outcome.error} ({folder})",
+            f"{outcome.state}: {request.dataset} {request.job.backbone} {request.arm} "
+            f"seed {request.job.seed}: {outcome.why} ({runs_dir / request.job.id})",
             err=True,
         )
+    if tally.interrupted or tally.left:
+        click.echo("the same command goes on where this one was", err=True)
     if made.prepare_commands:
         click.echo(summary(made), err=True)
-    ctx.exit(EXIT_SOME_FAILED if tally.failed else 0)
-
-
-def _threads(slots: int) -> int | None:
-    """Cores a job; None for a job that has the machine to itself, where torch knows best."""
-    if slots == 1:
-        return None
-    # Not every system can say which of the cores this process may use.
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return max(1, (cores or 1) // slots)

@@ -1,8 +1,9 @@
 """The plan: every job of a recipe, its state, and why it would run."""
 
+import functools
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -11,9 +12,11 @@ from prime_bench.data.manifest import Manifest
 from prime_bench.data.variant import DataVariant, resolve
 from prime_bench.recipe.expand import Recipe, Trial
 from prime_bench.recipe.job import Job
+from prime_bench.schedule.stale import DeviceKind, outdated, stale_halves
+from prime_bench.store.record import ProbeRecord, RunRecord
 from prime_bench.store.runs import Runs
 
-State = Literal["done", "failed", "interrupted", "running", "pending", "needs data"]
+State = Literal["done", "failed", "interrupted", "running", "pending", "needs data", "stale"]
 TO_RUN: tuple[State, ...] = ("failed", "interrupted", "pending")
 
 
@@ -27,32 +30,54 @@ class Planned:
     variant: DataVariant
     job: Job | None
     """None where the data are not prepared."""
+    needs: tuple[str, ...] = ()
+    """Ids of the jobs that have to be done before it, which stand before it in the plan."""
+    record: RunRecord | ProbeRecord | None = None
+    """Of a job that is done, or stale for its device."""
+
+    @functools.cached_property
+    def job_id(self) -> str | None:
+        """None where the data are not prepared."""
+        return None if self.job is None else self.job.id
 
     def plain(self) -> dict[str, object]:
         """As JSON, for `--json`."""
         return {
-            "job_id": self.job.id if self.job else None,
+            "job_id": self.job_id,
+            "kind": self.trial.kind,
             "dataset": self.trial.dataset,
             "backbone": self.trial.backbone,
             "arm": self.trial.arm.name,
             "seed": self.trial.seed,
             "state": self.state,
             "why": self.why,
+            "needs": list(self.needs),
         }
 
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """All jobs in the order in which they run: seed by seed, the arms of a pair side by side."""
+    """All jobs in the order in which they run: seed by seed, the arms of a pair side by side, and
+    before a job the one that it needs.
+    """
 
     recipe: Recipe
     jobs: list[Planned]
     data_dir: Path
+    manifests: Mapping[str, Manifest | None]
+    """Data set -> its prepared table's manifest; None where it is not prepared."""
+    retrain_stale: bool = False
+    """Whether stale jobs that have a record are done again."""
 
-    @property
+    @functools.cached_property
     def to_run(self) -> list[Planned]:
         """The jobs that `run` would do now."""
-        return [planned for planned in self.jobs if planned.state in TO_RUN]
+        return [planned for planned in self.jobs if self._is_to_run(planned)]
+
+    def _is_to_run(self, planned: Planned) -> bool:
+        # Nothing is lost by doing a job whose record is an older version's: it has another id.
+        again = self.retrain_stale or planned.record is None
+        return planned.state in TO_RUN or (planned.state == "stale" and again)
 
     @property
     def counts(self) -> dict[str, int]:
@@ -66,24 +91,35 @@ class Plan:
         return list(dict.fromkeys(planned.variant.prepare_command() for planned in missing))
 
 
-def make_plan(recipe: Recipe, *, data_dir: Path, runs: Runs, only: Sequence[str] = ()) -> Plan:
+def make_plan(
+    recipe: Recipe,
+    *,
+    data_dir: Path,
+    runs: Runs,
+    only: Sequence[str] = (),
+    device_kind: DeviceKind = "cpu",
+    retrain_stale: bool = False,
+) -> Plan:
     """Look at the prepared data and the records and say what each job's state is.
 
+    `device_kind` is that of the device on which the jobs would run.
     Raises UsageError for a data set or key that no card has, DataError for a broken record.
     """
-    trials = recipe.trials(only=only)
     variants = variants_of(recipe)
     manifests = {name: variant.manifest(data_dir) for name, variant in variants.items()}
-    jobs = []
-    seen: set[str] = set()
-    for trial in trials:
-        variant = variants[trial.dataset]
-        planned = _planned(trial, variant, manifest=manifests[trial.dataset], runs=runs)
-        if planned.job is None or planned.job.id not in seen:
-            jobs.append(planned)
-        if planned.job is not None:
-            seen.add(planned.job.id)
-    return Plan(recipe=recipe, jobs=jobs, data_dir=data_dir)
+    jobs: dict[object, Planned] = {}
+    for trial in _with_needed(recipe.trials(only=only)):
+        variant, manifest = variants[trial.dataset], manifests[trial.dataset]
+        planned = _planned(trial, variant, manifest=manifest, runs=runs)
+        # Without an id, trials of unprepared data are told apart by what they say.
+        jobs.setdefault(planned.job_id or str(trial), planned)
+    return Plan(
+        recipe=recipe,
+        jobs=_waiting_for_needs(_with_stale(list(jobs.values()), runs=runs, here=device_kind)),
+        data_dir=data_dir,
+        manifests=manifests,
+        retrain_stale=retrain_stale,
+    )
 
 
 def variants_of(recipe: Recipe) -> Mapping[str, DataVariant]:
@@ -100,6 +136,14 @@ def variants_of(recipe: Recipe) -> Mapping[str, DataVariant]:
     return variants
 
 
+def _with_needed(trials: Iterable[Trial]) -> Iterator[Trial]:
+    """Each trial, and before it the one that it needs."""
+    for trial in trials:
+        if trial.trained is not None:
+            yield trial.trained
+        yield trial
+
+
 def _planned(
     trial: Trial, variant: DataVariant, *, manifest: Manifest | None, runs: Runs
 ) -> Planned:
@@ -107,14 +151,21 @@ def _planned(
         why = variant.prepare_command()
         return Planned(trial=trial, state="needs data", why=why, variant=variant, job=None)
     job = trial.bind(manifest.fingerprint)
+    record = runs.find(job.id)
     state, why = job_state(job, runs)
-    return Planned(trial=trial, state=state, why=why, variant=variant, job=job)
+    needs = () if trial.trained is None else (job.trained.id,)
+    return Planned(
+        trial=trial, state=state, why=why, variant=variant, job=job, needs=needs, record=record
+    )
 
 
 def job_state(job: Job, runs: Runs) -> tuple[State, str]:
-    """A job's state from what its folder holds, and the reason in a line."""
+    """A job's state from what its folder holds, and the reason in a line.
+
+    Whether a done job is stale shows only beside its pairs.
+    """
     job_id = job.id
-    if runs.find(job_id) is not None:
+    if runs.done(job_id):
         return "done", "has a record"
     if runs.claimed(job_id):
         return "running", "another process has claimed it"
@@ -124,6 +175,34 @@ def job_state(job: Job, runs: Runs) -> tuple[State, str]:
     if runs.started(job_id):
         return "interrupted", "was started and has no record"
     return "pending", "has no record"
+
+
+def _with_stale(jobs: list[Planned], *, runs: Runs, here: DeviceKind) -> list[Planned]:
+    """The same jobs, those called stale that cannot pair."""
+    records = [planned.record for planned in jobs if isinstance(planned.record, RunRecord)]
+    to_run = [planned.job for planned in jobs if planned.job and planned.state in TO_RUN]
+    elsewhere = stale_halves(records, to_run, here=here)
+    marked = []
+    for planned in jobs:
+        if planned.job_id in elsewhere:
+            marked.append(replace(planned, state="stale", why=elsewhere[planned.job_id]))
+        elif planned.job and planned.state == "pending" and (old := outdated(planned.job, runs)):
+            why = f"its record has numerics {old}, this version has {planned.job.numerics}"
+            marked.append(replace(planned, state="stale", why=why))
+        else:
+            marked.append(planned)
+    return marked
+
+
+def _waiting_for_needs(jobs: list[Planned]) -> list[Planned]:
+    """The same jobs; of one that waits for another the reason says so."""
+    done = {planned.job_id for planned in jobs if planned.state in ("done", "stale")}
+    return [
+        replace(planned, why=f"{planned.why}, and the job {planned.needs[0]} comes before it")
+        if planned.state in TO_RUN and not done.issuperset(planned.needs)
+        else planned
+        for planned in jobs
+    ]
 
 
 def check_runnable(plan: Plan) -> None:

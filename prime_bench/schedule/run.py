@@ -1,14 +1,14 @@
-"""Do what a plan says: requests for its jobs, an engine to run them, and a tally."""
+"""Do what a plan says: a queue of its jobs, an engine to run them, and a tally."""
 
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from prime_bench.base.files import making
 from prime_bench.recipe.job import JobRequest
 from prime_bench.schedule.backend import Backend, Event, Outcome
 from prime_bench.schedule.plan import Plan, check_runnable
+from prime_bench.schedule.queue import Limits, Queue, Work
 from prime_bench.store.runs import Runs
 
 
@@ -18,32 +18,41 @@ class Tally:
 
     done: int = 0
     skipped: int = 0
+    interrupted: int = 0
     failed: list[Outcome] = field(default_factory=list)
+    not_run: list[Outcome] = field(default_factory=list)
+    """Jobs whose needs failed."""
+    left: int = 0
+    """Jobs that were not started."""
 
     def add(self, outcome: Outcome) -> None:
         """Count one outcome."""
-        if outcome.error is not None:
-            self.failed.append(outcome)
-        elif outcome.skipped:
-            self.skipped += 1
-        else:
-            self.done += 1
+        match outcome.state:
+            case "done":
+                self.done += 1
+            case "skipped":
+                self.skipped += 1
+            case "interrupted":
+                self.interrupted += 1
+            case "failed":
+                self.failed.append(outcome)
+            case "not run":
+                self.not_run.append(outcome)
 
 
 def run_plan(
     plan: Plan,
     backend: Backend,
     *,
-    data_dir: Path,
     runs: Runs,
-    device: str,
-    threads: int | None = None,
+    threads: int,
+    limits: Limits | None = None,
     on_event: Callable[[Event], None],
     on_outcome: Callable[[Outcome], None],
 ) -> Tally:
     """Run every job of the plan that has no record; a failed job does not stop the others.
 
-    `threads` is the number for one operation on the CPU; None leaves it to torch.
+    `threads` is the number for one operation on the CPU, in every job.
     Raises DataError where no job has its data, EnvironmentFault where `runs` cannot be written.
     """
     check_runnable(plan)
@@ -52,24 +61,33 @@ def run_plan(
         # One message now, and not one for each job later.
         tempfile.TemporaryFile(dir=runs.folder).close()
     tally = Tally()
-    requests = _requests(plan, data_dir=data_dir, runs=runs, device=device, threads=threads)
-    for outcome in backend.run(requests, on_event=on_event):
+    queue = Queue(_works(plan, runs=runs, threads=threads), runs=runs, limits=limits)
+
+    def take(outcome: Outcome) -> None:
         tally.add(outcome)
         on_outcome(outcome)
+
+    for outcome in backend.run(queue, on_event=on_event):
+        take(outcome)
+    if queue.stopped:
+        tally.left = len(queue.left)
+    else:
+        for work in queue.left:
+            why = f"needs the job {work.needs[0]}, which has no record"
+            take(Outcome(request=work.request, state="not run", why=why))
+    runs.sweep(planned.job_id for planned in plan.jobs if planned.job_id)
     return tally
 
 
-def _requests(
-    plan: Plan, *, data_dir: Path, runs: Runs, device: str, threads: int | None
-) -> Iterator[JobRequest]:
+def _works(plan: Plan, *, runs: Runs, threads: int) -> Iterator[Work]:
     for planned in plan.to_run:
         if planned.job is not None:
-            yield JobRequest(
+            request = JobRequest(
                 job=planned.job,
                 dataset=planned.trial.dataset,
                 arm=planned.trial.arm.name,
-                table=str(planned.variant.folder(data_dir)),
+                table=str(planned.variant.folder(plan.data_dir)),
                 runs=str(runs.folder),
-                device=device,
                 threads=threads,
             )
+            yield Work(request=request, needs=planned.needs, replaces=planned.record is not None)

@@ -25,13 +25,23 @@ def test_the_table_has_a_line_a_job_and_ends_with_what_to_do(capsys):
     out, err = capsys.readouterr()
     assert err == ""
     lines = out.splitlines()
-    assert lines[0].split() == ["job", "dataset", "backbone", "arm", "seed", "state", "why"]
+    assert lines[0].split() == [
+        "job",
+        "dataset",
+        "backbone",
+        "arm",
+        "seed",
+        "state",
+        "time",
+        "memory",
+        "why",
+    ]
     trials = load_recipe("quick").trials()
     assert len(trials) == 18
     for line, trial in zip(lines[1:19], trials, strict=True):
         expected = ["-", trial.dataset, trial.backbone, trial.arm.name, str(trial.seed)]
         assert line.split()[:5] == expected
-        assert line.endswith(f"needs data  {COMMAND}")
+        assert line.split(maxsplit=9)[5:] == ["needs", "data", "-", "-", COMMAND]
     assert lines[19:] == [
         "",
         load_recipe("quick").title,
@@ -56,12 +66,14 @@ def test_json_is_one_object_with_the_jobs(capsys):
     assert len(content["jobs"]) == 6
     assert content["jobs"][1] == {
         "job_id": None,
+        "kind": "train",
         "dataset": "criteo",
         "backbone": "DNN",
         "arm": "prime",
         "seed": 2021,
         "state": "needs data",
         "why": "prime-bench prepare criteo --numeric log1p",
+        "needs": [],
     }
 
 
@@ -96,7 +108,7 @@ def test_ids_survive_the_table(capsys, monkeypatch):
     assert _plan("quick", "--set", "dataset.synthetic.rows=100") == 0
     out = capsys.readouterr().out
     assert out.splitlines()[1].startswith("0012335000000e61  ")
-    assert "pending  has no record" in out
+    assert "has no record" in out
 
 
 def test_the_command_that_a_plan_gives_makes_the_data_it_wants(capsys):

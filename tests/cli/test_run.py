@@ -36,11 +36,15 @@ def engine(monkeypatch):
 
     def engine(*errors):
         class Engine:
-            def __init__(self, *, slots):
-                self.slots = slots
+            def __init__(self, **_options):
+                pass
 
-            def run(self, requests, *, on_event):
-                for request, error in zip(requests, errors, strict=True):
+            def stop(self):
+                raise AssertionError("nobody asked it to stop")
+
+            def run(self, queue, *, on_event):
+                for error in errors:
+                    request = queue.take()
                     event = {"job_id": request.job.id, "epoch": 1}
                     on_event(
                         {
@@ -55,10 +59,9 @@ def engine(monkeypatch):
                     on_event({"event": "epoch", "valid_auc": 0.5, **event})
                     if error == "interrupt":
                         raise KeyboardInterrupt
-                    skipped = error == "skipped"
-                    yield Outcome(
-                        request=request, error=None if skipped else error, skipped=skipped
-                    )
+                    state = {None: "done", "skipped": "skipped"}.get(error, "failed")
+                    yield from queue.settle(Outcome(request=request, state=state, why=error or ""))
+                assert queue.take(wait=False) is None
 
         monkeypatch.setattr("prime_bench.schedule.local.LocalBackend", Engine)
 

@@ -10,6 +10,7 @@ from prime_bench.data.manifest import Manifest, SplitCounts
 from prime_bench.data.variant import resolve
 from prime_bench.recipe.job import Job, JobRequest
 from prime_bench.recipe.load import load_recipe
+from prime_bench.schedule.queue import Limits, Queue, Work
 from prime_bench.settings.dnn import DNNSettings
 from prime_bench.settings.training import TrainSpec
 from prime_bench.store.record import RunRecord
@@ -41,7 +42,8 @@ if parts.get("start") == "close":
 print(f"worker {os.getpid()}", file=sys.stderr)
 for line in sys.stdin:
     request = json.loads(line)
-    job_id = digest({k: v for k, v in request["job"].items() if v or k != "code"})[:16]
+    job = {k: v for k, v in request["job"].items() if v or k not in ("code", "probe")}
+    job_id = digest(job)[:16]
     part = parts[str(request["job"]["seed"])]
 
     def say(event, **keys):
@@ -186,3 +188,14 @@ def request_of(runs):
         )
 
     return request_of
+
+
+@pytest.fixture
+def queue_of(runs):
+    """A queue of requests that need nothing."""
+
+    def queue_of(*requests, **limits):
+        works = [Work(request=request) for request in requests]
+        return Queue(works, runs=runs, limits=Limits(**limits))
+
+    return queue_of

@@ -29,7 +29,7 @@ def _gone(pid, *, within_s=15.0):
 
 
 @pytest.fixture
-def play(worker, request_of):
+def play(worker, request_of, queue_of):
     """Run the jobs 1, 2, ... with these parts: outcomes, and the worker that each job had."""
 
     def play(*parts):
@@ -38,7 +38,8 @@ def play(worker, request_of):
         requests = [request_of(number) for number in range(1, len(parts) + 1)]
         outcomes = list(
             LocalBackend(command=command).run(
-                requests, on_event=lambda event: "pid" in event and pids.append(event["pid"])
+                queue_of(*requests),
+                on_event=lambda event: "pid" in event and pids.append(event["pid"]),
             )
         )
         assert [outcome.request for outcome in outcomes] == requests
@@ -51,7 +52,7 @@ def play(worker, request_of):
 def test_one_worker_does_all_jobs(play, runs):
     outcomes, pids = play("done", "done", "done")
 
-    assert [(outcome.error, outcome.skipped) for outcome in outcomes] == [(None, False)] * 3
+    assert [outcome.state for outcome in outcomes] == ["done"] * 3
     assert all(runs.done(outcome.request.job.id) for outcome in outcomes)
     assert len(pids) == 3
     assert len(set(pids)) == 1
@@ -60,17 +61,14 @@ def test_one_worker_does_all_jobs(play, runs):
 def test_a_job_that_fails_leaves_the_worker_and_the_others_alone(play):
     outcomes, pids = play("done", "failed", "done")
 
-    assert [outcome.error for outcome in outcomes] == [None, "RuntimeError: out of luck", None]
+    assert [outcome.why for outcome in outcomes] == ["", "RuntimeError: out of luck", ""]
     assert len(set(pids)) == 1
 
 
 def test_a_job_that_another_process_has_is_skipped(play):
     outcomes, _ = play("skipped", "done")
 
-    assert [(outcome.error, outcome.skipped) for outcome in outcomes] == [
-        (None, True),
-        (None, False),
-    ]
+    assert [outcome.state for outcome in outcomes] == ["skipped", "done"]
 
 
 @pytest.mark.parametrize(
@@ -83,14 +81,14 @@ def test_a_job_that_another_process_has_is_skipped(play):
 def test_a_worker_that_dies_costs_one_job_and_is_replaced(play, part, error):
     outcomes, pids = play("done", part, "done", "done")
 
-    assert [outcome.error for outcome in outcomes] == [None, error, None, None]
+    assert [outcome.why for outcome in outcomes] == ["", error, "", ""]
     assert pids[0] == pids[1] != pids[2] == pids[3]
 
 
 def test_a_job_is_done_only_with_a_record(play):
     outcomes, _ = play("empty", "done")
 
-    assert [outcome.error for outcome in outcomes] == ["the worker left no record", None]
+    assert [outcome.why for outcome in outcomes] == ["the worker left no record", ""]
 
 
 @pytest.mark.parametrize(
@@ -102,9 +100,9 @@ def test_garbage_ends_the_job_and_its_worker(play, line):
     outcomes, pids = play(line.hex(), "done")
 
     said = line.decode("utf-8", "replace")
-    assert [outcome.error for outcome in outcomes] == [
+    assert [outcome.why for outcome in outcomes] == [
         f"the worker said no event, but: {said}",
-        None,
+        "",
     ]
     assert pids[0] != pids[1]
 
@@ -112,35 +110,35 @@ def test_garbage_ends_the_job_and_its_worker(play, line):
 def test_a_long_line_of_garbage_is_cut(play):
     outcomes, _ = play((b"x" * 10_000).hex())
 
-    assert len(outcomes[0].error) < 300
+    assert len(outcomes[0].why) < 300
 
 
-def test_a_worker_that_does_not_start_fails_each_job(worker, request_of):
+def test_a_worker_that_does_not_start_fails_each_job(worker, request_of, queue_of):
     backend = LocalBackend(command=worker(start="exit"))
 
-    outcomes = list(backend.run([request_of(1), request_of(2)], on_event=print))
+    outcomes = list(backend.run(queue_of(request_of(1), request_of(2)), on_event=print))
 
     expected = "the worker ended with exit code 1: no such library"
-    assert [outcome.error for outcome in outcomes] == [expected] * 2
+    assert [outcome.why for outcome in outcomes] == [expected] * 2
 
 
-def test_a_worker_that_closes_its_output_is_ended(worker, request_of, monkeypatch):
-    monkeypatch.setattr("prime_bench.schedule.local._PATIENCE_S", 0.2)
+def test_a_worker_that_closes_its_output_is_ended(worker, request_of, monkeypatch, queue_of):
+    monkeypatch.setattr("prime_bench.schedule.child._PATIENCE_S", 0.2)
     backend = LocalBackend(command=worker(start="close"))
 
-    (outcome,) = backend.run([request_of(1)], on_event=print)
+    (outcome,) = backend.run(queue_of(request_of(1)), on_event=print)
 
-    assert "closed its output" in outcome.error
+    assert "closed its output" in outcome.why
 
 
-def test_many_deaths_do_not_use_up_the_descriptors(worker, request_of):
+def test_many_deaths_do_not_use_up_the_descriptors(worker, request_of, queue_of):
     numbers = range(1, 9)
     command = worker(**{str(number): "ended" for number in numbers})
     counts = []
 
     list(
         LocalBackend(command=command).run(
-            [request_of(number) for number in numbers],
+            queue_of(*(request_of(number) for number in numbers)),
             on_event=lambda _event: counts.append(len(list(Path("/proc/self/fd").iterdir()))),
         )
     )
@@ -150,13 +148,13 @@ def test_many_deaths_do_not_use_up_the_descriptors(worker, request_of):
     assert max(counts) - min(counts) < 12
 
 
-def test_no_worker_is_started_for_no_job():
+def test_no_worker_is_started_for_no_job(queue_of):
     backend = LocalBackend(command=("/nowhere/no-such-command",))
 
-    assert list(backend.run([], on_event=print)) == []
+    assert list(backend.run(queue_of(), on_event=print)) == []
 
 
-def _started(worker, request_of, pids):
+def _started(worker, request_of, queue_of, pids):
     """An engine in the middle of its second job, whose worker says what it does without end."""
     backend = LocalBackend(command=worker(**{"1": "done", "2": "endless"}))
 
@@ -166,13 +164,13 @@ def _started(worker, request_of, pids):
         if len(pids) == 2:
             raise KeyboardInterrupt
 
-    return backend.run([request_of(1), request_of(2)], on_event=note)
+    return backend.run(queue_of(request_of(1), request_of(2)), on_event=note)
 
 
-def test_an_interrupt_ends_the_worker(worker, request_of):
+def test_an_interrupt_ends_the_worker(worker, request_of, queue_of):
     pids = []
-    outcomes = _started(worker, request_of, pids)
-    assert next(outcomes).error is None
+    outcomes = _started(worker, request_of, queue_of, pids)
+    assert next(outcomes).state == "done"
 
     start = time.monotonic()
     with pytest.raises(KeyboardInterrupt):
@@ -181,35 +179,35 @@ def test_an_interrupt_ends_the_worker(worker, request_of):
     assert _gone(pids[0])
 
 
-def test_an_engine_that_is_closed_between_jobs_ends_its_worker(worker, request_of):
+def test_an_engine_that_is_closed_between_jobs_ends_its_worker(worker, request_of, queue_of):
     pids = []
-    outcomes = _started(worker, request_of, pids)
+    outcomes = _started(worker, request_of, queue_of, pids)
     next(outcomes)
 
     outcomes.close()
     assert _gone(pids[0])
 
 
-def test_slots_share_the_jobs(worker, request_of):
+def test_slots_share_the_jobs(worker, request_of, queue_of):
     numbers = list(range(1, 9))
     backend = LocalBackend(slots=2, command=worker(**{str(number): "done" for number in numbers}))
     pids = []
 
     outcomes = list(
         backend.run(
-            [request_of(number) for number in numbers],
+            queue_of(*(request_of(number) for number in numbers)),
             on_event=lambda event: "pid" in event and pids.append(event["pid"]),
         )
     )
 
     assert sorted(outcome.request.job.seed for outcome in outcomes) == numbers
-    assert all(outcome.error is None for outcome in outcomes)
+    assert all(outcome.state == "done" for outcome in outcomes)
     assert len(pids) == len(numbers)
     assert len(set(pids)) <= 2
     assert all(_gone(pid) for pid in pids)
 
 
-def test_slots_work_at_the_same_time_and_an_interrupt_ends_them_all(worker, request_of):
+def test_slots_work_at_the_same_time_and_an_interrupt_ends_them_all(worker, request_of, queue_of):
     backend = LocalBackend(slots=2, command=worker(**{"1": "endless", "2": "endless"}))
     pids = set()
 
@@ -220,26 +218,30 @@ def test_slots_work_at_the_same_time_and_an_interrupt_ends_them_all(worker, requ
 
     start = time.monotonic()
     with pytest.raises(KeyboardInterrupt):
-        list(backend.run([request_of(1), request_of(2)], on_event=note))
+        list(backend.run(queue_of(request_of(1), request_of(2)), on_event=note))
     assert time.monotonic() - start < 10, "they were waited for and not killed"
     assert all(_gone(pid) for pid in pids)
 
 
-def test_a_worker_that_cannot_be_started_at_all_is_an_error(request_of):
+def test_a_worker_that_cannot_be_started_at_all_is_an_error(request_of, queue_of):
     backend = LocalBackend(slots=2, command=("/nowhere/no-such-command",))
 
     with pytest.raises(FileNotFoundError):
-        list(backend.run([request_of(1)], on_event=print))
+        list(backend.run(queue_of(request_of(1)), on_event=print))
 
 
 PARENT = """
 import json, sys
+from pathlib import Path
 from prime_bench.recipe.job import JobRequest
 from prime_bench.schedule.local import LocalBackend
+from prime_bench.schedule.queue import Queue, Work
+from prime_bench.store.runs import Runs
 
 request = JobRequest.parse(json.loads(sys.argv[1]), where="")
+queue = Queue([Work(request=request)], runs=Runs(Path(request.runs)))
 events = lambda event: "pid" in event and print(event["pid"], flush=True)
-list(LocalBackend(command=json.loads(sys.argv[2])).run([request], on_event=events))
+list(LocalBackend(command=json.loads(sys.argv[2])).run(queue, on_event=events))
 """
 
 

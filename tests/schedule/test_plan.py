@@ -182,10 +182,12 @@ def test_a_plan_says_in_json_what_it_says_in_words(plan, prepare):
 
     assert planned.plain() == {
         "job_id": planned.job.id,
+        "kind": "train",
         "dataset": "synthetic",
         "backbone": "DNN",
         "arm": "dense",
         "seed": 7,
         "state": "pending",
         "why": "has no record",
+        "needs": [],
     }

@@ -18,12 +18,14 @@ class _Engine:
     def __init__(self, *errors):
         self.errors, self.requests = list(errors), []
 
-    def run(self, requests, *, on_event):
-        for request, error in zip(requests, self.errors, strict=True):
+    def run(self, queue, *, on_event):
+        for error in self.errors:
+            request = queue.take()
             self.requests.append(request)
             on_event({"event": "progress", "job_id": request.job.id})
-            skipped = error == "skipped"
-            yield Outcome(request=request, error=None if skipped else error, skipped=skipped)
+            state = {None: "done", "skipped": "skipped"}.get(error, "failed")
+            yield from queue.settle(Outcome(request=request, state=state, why=error or ""))
+        assert queue.take(wait=False) is None
 
 
 @pytest.fixture
@@ -34,9 +36,8 @@ def run(recipe, data_dir, runs):
         tally = run_plan(
             plan,
             engine,
-            data_dir=data_dir,
             runs=runs,
-            device="cpu",
+            threads=2,
             on_event=events.append,
             on_outcome=outcomes.append,
         )
@@ -52,7 +53,7 @@ def test_every_outcome_is_counted(run, prepare):
     tally = run(_Engine(None, "out of luck", "skipped", None))
 
     assert (tally.done, tally.skipped) == (2, 1)
-    assert [outcome.error for outcome in tally.failed] == ["out of luck"]
+    assert [outcome.why for outcome in tally.failed] == ["out of luck"]
 
 
 def test_a_request_holds_the_job_its_labels_and_folders(run, recipe, prepare, data_dir, runs):
@@ -68,7 +69,7 @@ def test_a_request_holds_the_job_its_labels_and_folders(run, recipe, prepare, da
         assert request.dataset == "synthetic"
         assert request.table == str(resolve("synthetic", KEYS).folder(data_dir))
         assert request.runs == str(runs.folder)
-        assert request.device == "cpu"
+        assert request.threads == 2
 
 
 def test_finished_jobs_are_not_handed_out_again(run, recipe, prepare, finish):

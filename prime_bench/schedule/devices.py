@@ -1,0 +1,107 @@
+"""Devices of this machine: which ones `--device` means, and how a child process is given one."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from prime_bench.base.errors import EnvironmentFault, UsageError
+from prime_bench.recipe.job import check_device
+
+_VISIBLE = "CUDA_VISIBLE_DEVICES"
+_ASK = """
+import json, torch
+n = torch.cuda.device_count() if torch.cuda.is_available() else 0
+print(json.dumps([torch.__version__, n]))
+"""
+# NVIDIA's driver, the same below Windows, AMD's: without one of them torch sees no device.
+_DRIVERS = (Path("/dev/nvidiactl"), Path("/dev/dxg"), Path("/dev/kfd"))
+_ADVICE = "use `auto` or `cpu`, or install a torch build for this machine's driver"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Device:
+    """A device for jobs: its name inside a child process that has these environment variables."""
+
+    name: str
+    variables: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def kind(self) -> Literal["cpu", "cuda"]:
+        """What pairs must share."""
+        return "cpu" if self.name == "cpu" else "cuda"
+
+
+CPU = Device(name="cpu")
+
+
+def check_devices(text: str) -> list[str]:
+    """The parts of `--device`: `auto`, `cpu`, `cuda` (all of them) or `cuda:0,cuda:1`.
+
+    Raises UsageError; the devices need not be there.
+    """
+    names = [name.strip() for name in text.split(",")]
+    for name in names:
+        check_device(name)
+    if len(names) > 1 and not all(name.startswith("cuda:") for name in names):
+        raise UsageError(f"--device {text}: only cuda:INDEX can stand in a list")
+    if len(set(names)) < len(names):
+        raise UsageError(f"--device {text}: a device is named twice")
+    return names
+
+
+def find_devices(text: str) -> list[Device]:
+    """The devices that `text` means on this machine.
+
+    Raises UsageError for another text, EnvironmentFault for a device that is not there.
+    """
+    names = check_devices(text)
+    if names == ["cpu"] or (names == ["auto"] and not _has_driver()):
+        return [CPU]
+    version, n_devices = _seen_by_torch()
+    if names == ["auto"] and n_devices == 0:
+        return [CPU]
+    if names in (["auto"], ["cuda"]):
+        numbers: Sequence[int] = range(max(n_devices, 1))
+    else:
+        numbers = [int(name.partition(":")[2]) for name in names]
+    missing = [number for number in numbers if number >= n_devices]
+    if missing:
+        raise EnvironmentFault(
+            f"device {text} is not there: torch {version} sees {n_devices} CUDA devices",
+            hint=_ADVICE,
+        )
+    return [_cuda(number) for number in numbers]
+
+
+def cores() -> int:
+    """Cores that this process may use."""
+    # Not every system can say which.
+    count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return count or 1
+
+
+def _cuda(number: int) -> Device:
+    """One CUDA device, the only one that its process sees, so that nothing lands on another."""
+    visible = [part for part in os.environ.get(_VISIBLE, "").split(",") if part]
+    return Device(name="cuda:0", variables={_VISIBLE: visible[number] if visible else str(number)})
+
+
+def _has_driver() -> bool:
+    return any(path.exists() for path in _DRIVERS)
+
+
+def _seen_by_torch() -> tuple[str, int]:
+    """torch's version and the number of CUDA devices, asked in a process of its own: its fault
+    would be ours, and its import takes seconds.
+    """
+    done = subprocess.run([sys.executable, "-c", _ASK], capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        last = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
+        raise EnvironmentFault(f"torch cannot say which devices there are: {last}")
+    version, n_devices = json.loads(done.stdout.strip().splitlines()[-1])
+    return str(version), int(n_devices)

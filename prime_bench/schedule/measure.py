@@ -1,0 +1,112 @@
+"""The pace of a backbone, measured: a worker trains for some seconds and is ended."""
+
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from prime_bench.recipe.job import JobRequest
+from prime_bench.schedule.backend import Event
+from prime_bench.schedule.budgets import budgets_of, cell_of
+from prime_bench.schedule.child import COMMAND, Child
+from prime_bench.schedule.devices import Device
+from prime_bench.schedule.estimate import Pace, PaceKey
+from prime_bench.schedule.plan import Plan, Planned
+
+SECONDS = 10.0
+
+
+@dataclass
+class _Stopwatch:
+    """Rows and times of a worker's progress, from its first word of it on."""
+
+    end: Callable[[], None]
+    """Called when enough was seen."""
+    seconds: float
+    seen: list[tuple[float, int]] = field(default_factory=list)
+    """When, and which row since the job's start."""
+    rows_total: int = 0
+
+    def __call__(self, event: Event) -> None:
+        if event["event"] != "progress":
+            return
+        self.rows_total = event["rows_total"]
+        rows = (event["epoch"] - 1) * self.rows_total + event["rows"]
+        self.seen.append((time.monotonic(), rows))
+        if self.seen[-1][0] - self.seen[0][0] >= self.seconds:
+            self.end()
+
+    @property
+    def epoch_s(self) -> float | None:
+        """None where there was no progress between two moments."""
+        if len(self.seen) < 2:
+            return None
+        (start, first), (stop, last) = self.seen[0], self.seen[-1]
+        return None if last == first else self.rows_total * (stop - start) / (last - first)
+
+
+def measure(
+    plan: Plan,
+    *,
+    device: Device,
+    threads: int,
+    seconds: float = SECONDS,
+    command: tuple[str, ...] = COMMAND,
+    on_start: Callable[[Planned], None],
+) -> tuple[dict[PaceKey, Pace], list[str]]:
+    """Train the first arm of each data set and backbone for `seconds`; nothing is kept of it.
+
+    Gives the paces, and a line for each that could not be measured.
+    """
+    budgets, found, faults = budgets_of(plan), {}, []
+    seen = set()
+    for planned in plan.to_run:
+        job, place = planned.job, (planned.trial.dataset, planned.trial.backbone)
+        if job is None or job.kind != "train" or place in seen:
+            continue
+        seen.add(place)
+        on_start(planned)
+        epoch_s, why = _epoch_s(
+            planned, plan, device=device, threads=threads, seconds=seconds, command=command
+        )
+        if epoch_s is None:
+            faults.append(f"{planned.trial}: not measured: {why}")
+            continue
+        budget = budgets[cell_of(planned)]
+        found[job.fingerprint, job.backbone, job.plugin] = Pace(
+            epoch_s=epoch_s,
+            macs=budget.backbone_macs + budget.plugin_macs,
+            source=f"measured for {seconds:g} s on {device.kind}",
+        )
+    return found, faults
+
+
+def _epoch_s(
+    planned: Planned,
+    plan: Plan,
+    *,
+    device: Device,
+    threads: int,
+    seconds: float,
+    command: tuple[str, ...],
+) -> tuple[float | None, str]:
+    if planned.job is None:
+        raise RuntimeError("a job without data cannot be measured")
+    with (
+        tempfile.TemporaryDirectory(prefix="prime-bench-") as folder,
+        Child(command, variables=device.variables) as child,
+    ):
+        watch = _Stopwatch(end=child.kill, seconds=seconds)
+        outcome = child.do(
+            JobRequest(
+                job=planned.job,
+                dataset=planned.trial.dataset,
+                arm=planned.trial.arm.name,
+                table=str(planned.variant.folder(plan.data_dir)),
+                runs=folder,
+                device=device.name,
+                threads=threads,
+            ),
+            on_event=watch,
+        )
+    return watch.epoch_s, outcome.why or "it was over at once"
