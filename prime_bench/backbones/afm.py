@@ -11,9 +11,9 @@ keeps the attention's parameters, which nothing reads; here there are none.
 """
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
+from prime_bench.backbones.dropout import dropout
 from prime_bench.backbones.embedding import FieldEmbedding
 from prime_bench.backbones.initial import reset_linears
 from prime_bench.backbones.interface import Backbone, identity_sites
@@ -62,11 +62,12 @@ class AFM(Backbone):
         hidden, head = self.attention.get_submodule("0"), self.attention.get_submodule("2")
         weight, bias = hidden.get_parameter("weight"), hidden.get_parameter("bias")
         scores = pair_scores(embeddings, weight, bias, head.get_parameter("weight"))  # (B, P)
-        weights = F.dropout(torch.softmax(scores, dim=1), self._dropout_weights, self.training)
+        weights = torch.softmax(scores, dim=1)
+        weights = dropout(weights, self._dropout_weights, training=self.training)
         matrix = pair_matrix(weights, self.upper, embeddings.shape[1])  # (B, P) -> (B, F, F)
         # sum_{i<j} a_ij E_i * E_j = sum_i E_i * (A E)_i: no tensor of (B, P, k).
         pooled = (embeddings * torch.bmm(matrix, embeddings)).sum(dim=1)
-        return F.dropout(pooled, self._dropout_sum, self.training)
+        return dropout(pooled, self._dropout_sum, training=self.training)
 
     def embedding_parameters(self) -> list[nn.Parameter]:
         """Both tables and the numeric fields' weights."""

@@ -16,6 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from prime_bench.backbones.dropout import dropout
 from prime_bench.settings.autoint import AutoIntSettings
 
 
@@ -40,7 +41,8 @@ class SelfAttention(nn.Module):
         """Attend from each field to all."""
         query, key, value = (self._heads(project(x)) for project in (self.W_q, self.W_k, self.W_v))
         scores = query @ key.transpose(2, 3) / self._scale  # (B, heads, F, F)
-        weights = F.dropout(torch.softmax(scores, dim=-1), self._dropout, self.training)
+        weights = torch.softmax(scores, dim=-1)
+        weights = dropout(weights, self._dropout, training=self.training)
         y = (weights @ value).transpose(1, 2).flatten(2)  # (B, heads, F, a / heads) -> (B, F, a)
         if self._residual:
             y = y + (x if self.W_res is None else self.W_res(x))

@@ -9,6 +9,7 @@ and one nn.Linear(1, k) a numeric one.
 """
 
 import itertools
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -21,12 +22,25 @@ PAD = 0
 INITIAL_STD = 1e-4  # FuxiCTR's embedding_initializer, nn.init.normal_(std=1e-4)
 
 
+@dataclass(frozen=True)
+class LookedUp:
+    """Rows of a table that were looked up before the forward pass."""
+
+    ids: Tensor
+    """(B, C), the very tensor that forward will be given."""
+    rows: Tensor
+    """(B, C, k)."""
+
+
 class FieldEmbedding(nn.Module):
     """ids (B, C) int32 or int64, numerics (B, K) -> (B, F, k), in schema order.
 
     `table` (V, k) holds the fields' tables one after another, `offsets` (C,) says where each
     begins, `numeric_weight` is (K, k); a kind without fields has None. Row PAD of each field is
     zero and stays zero: it gets no gradient.
+
+    While `looked_up` is set, forward takes the rows of its ids from there, and backward ends at
+    them: a training step that knows what to do with their gradient needs none of all V rows.
     """
 
     offsets: Tensor
@@ -36,6 +50,7 @@ class FieldEmbedding(nn.Module):
     def __init__(self, schema: Schema, width: int) -> None:
         super().__init__()
         self.schema = schema
+        self.looked_up: LookedUp | None = None
         shape = schema.shape
         ends = list(itertools.accumulate(shape.vocabulary_sizes))
         self._runs = [
@@ -54,7 +69,12 @@ class FieldEmbedding(nn.Module):
         """Look the categories up and scale the numeric fields' vectors."""
         parts: dict[str, Tensor] = {}
         if self.table is not None:
-            parts["categorical"] = _rows(self.table, ids + self.offsets)  # (B, C, k)
+            held = self.looked_up
+            parts["categorical"] = (
+                held.rows
+                if held is not None and held.ids is ids
+                else _rows(self.table, ids + self.offsets)
+            )  # (B, C, k)
         if self.numeric_weight is not None:
             parts["numeric"] = (
                 numerics.unsqueeze(-1) * self.numeric_weight

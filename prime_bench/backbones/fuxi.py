@@ -16,6 +16,7 @@ from typing import Any
 
 from torch import nn
 
+from prime_bench.backbones.dropout import Dropout
 from prime_bench.base.errors import EnvironmentFault
 
 _PREPROCESS = "fuxictr.preprocess"
@@ -71,8 +72,8 @@ def mlp(
 ) -> nn.Module:
     """FuxiCTR's MLP, (B, width_in) -> (B, width_out), or (B, widths[-1]) without an output layer.
 
-    Per hidden layer Linear, BatchNorm1d if `batch_norm`, ReLU, Dropout if `dropout` > 0; the output
-    layer is a bare Linear. All of them lie in its nn.Sequential `mlp`.
+    Per hidden layer Linear, BatchNorm1d if `batch_norm`, ReLU, our Dropout if `dropout` > 0; the
+    output layer is a bare Linear. All of them lie in its nn.Sequential `mlp`.
     """
     block: nn.Module = _layers.MLP_Block(
         input_dim=width_in,
@@ -81,6 +82,10 @@ def mlp(
         dropout_rates=float(dropout),
         batch_norm=batch_norm,
     )
+    layers = block.get_submodule("mlp")
+    for name, layer in list(layers.named_children()):
+        if type(layer) is nn.Dropout:
+            setattr(layers, name, Dropout(layer.p))
     return block
 
 

@@ -19,6 +19,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from prime_bench.backbones import fuxi
+from prime_bench.backbones.dropout import Dropout
 from prime_bench.backbones.embedding import FieldEmbedding
 from prime_bench.backbones.initial import linear_paths, parameter_paths, reset_linears
 from prime_bench.backbones.interface import Backbone, identity_sites
@@ -54,7 +55,7 @@ class MaskBlock(nn.Module):
             hidden.append(nn.LayerNorm(width_out))
         hidden.append(nn.ReLU())
         if settings.net_dropout > 0:
-            hidden.append(nn.Dropout(settings.net_dropout))
+            hidden.append(Dropout(settings.net_dropout))
         self.hidden_layer = nn.Sequential(*hidden)
 
 

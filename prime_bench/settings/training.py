@@ -28,3 +28,6 @@ class TrainSpec(Settings):
     """Global norm to which the gradient is clipped, after the L2 term is in it (fidelity 12)."""
     loss: Literal["probability", "logit"] = "probability"
     """BCE of the float32 probability with logs clamped at -100, as FuxiCTR, or of the logit."""
+    compile: bool = False
+    """Whether torch.compile makes the step's kernels: faster, and other in the last bits. On a CPU
+    it needs a C++ compiler."""

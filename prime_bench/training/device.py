@@ -34,7 +34,13 @@ def resolve_device(name: str) -> torch.device:
 
 
 def fix_arithmetic(*, threads: int) -> None:
-    """Full float32 products (no TF32), cuDNN's deterministic kernels, `threads` CPU threads."""
+    """Full float32 products (no TF32), cuDNN's deterministic kernels, `threads` CPU threads, and
+    subnormal numbers as zeros on the CPU.
+
+    To be called before torch's threads are there: they take the last over from the caller when they
+    are made.
+    """
+    torch.set_flush_denormal(True)
     torch.set_num_threads(threads)
     torch.set_float32_matmul_precision("highest")
     torch.backends.cudnn.allow_tf32 = False

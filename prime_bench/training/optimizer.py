@@ -1,21 +1,32 @@
 """One optimiser step by FuxiCTR's rules (fidelity 12, 13): BCE, dense L2 inside the clipped
 gradient, Adam.
 
-FuxiCTR adds (l2/2) ||W||^2 of every table to the loss; its gradient l2 W is added here to `.grad`
-directly, which is the same number without the walk over the tables in the forward pass. Adam's
-`weight_decay` would not be: it comes after the clip.
+    G = gradient of the loss + l2 W for every parameter under a penalty, all rows of a table
+    W <- Adam with min(1, max_norm / (|G| + 1e-6)) G,    |G| over all parameters together
+
+FuxiCTR adds (l2/2) ||W||^2 of every table to the loss; l2 W is its gradient. Adam's `weight_decay`
+would not be the same: it comes after the clip. Tables go by a way of their own (`table`), all else
+through torch's fused Adam.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
+from prime_bench.backbones.embedding import FieldEmbedding
 from prime_bench.plugins.attach import Arm
 from prime_bench.settings.training import TrainSpec
+from prime_bench.training.adam import BETAS, EPSILON
 from prime_bench.training.batches import Batch
+from prime_bench.training.compiling import compiled, require_compiler
+from prime_bench.training.loss import batch_loss
+from prime_bench.training.table import TrainedTable
+from prime_bench.training.table_pass import compiled_pass, in_blocks
+
+_NORM_MARGIN = 1e-6  # torch's clip_grad_norm_ has it
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,25 +38,43 @@ class Penalty:
 
 
 class Optimizer:
-    """Steps a model's parameters. Nothing here waits for the device."""
+    """Steps a model's parameters. Nothing here waits for the device.
+
+    With `spec.compile` the batches that have as many rows as the first one run compiled; others,
+    such as the last one of an epoch, do not. Raises EnvironmentFault where nothing can be compiled.
+    """
 
     def __init__(self, model: Arm, spec: TrainSpec, *, penalty: Penalty) -> None:
-        self._model = model
-        self._loss = spec.loss
-        self._max_norm = spec.max_gradient_norm
-        self._parameters = [p for p in model.parameters() if p.requires_grad]
-        self._penalties = [
-            (factor, [p for p in group if p.requires_grad])
-            for factor, group in (
-                (penalty.embedding, model.embedding_parameters()),
-                (penalty.network, model.network_parameters()),
-            )
-            if factor > 0
+        self._model, self._loss, self._max_norm = model, spec.loss, spec.max_gradient_norm
+        device = next(model.parameters()).device
+        self._compiled, table_pass = self._losses, in_blocks
+        if spec.compile:
+            require_compiler(device)
+            self._compiled = compiled(self._losses, device=device)
+            table_pass = compiled_pass(device)
+        self._compiled_rows: int | None = None
+        factor = {id(p): penalty.embedding for p in model.embedding_parameters()}
+        factor |= {id(p): penalty.network for p in model.network_parameters()}
+        self._tables = [
+            TrainedTable(module, l2=factor[id(module.table)], table_pass=table_pass)
+            for module in model.modules()
+            if isinstance(module, FieldEmbedding)
+            and module.table is not None
+            and module.table.requires_grad
         ]
+        tables = {id(table.parameter) for table in self._tables}
+        self._others = [p for p in model.parameters() if p.requires_grad and id(p) not in tables]
+        self._penalties = [(factor[id(p)], p) for p in self._others if factor[id(p)] > 0]
         self.steps = 0
         """Steps so far."""
-        # Fused Adam is one pass over a table of tens of millions of numbers in place of a dozen.
-        self._adam = torch.optim.Adam(self._parameters, lr=spec.learning_rate, fused=True)
+        # A group of its own, because there may be nothing but tables.
+        self._adam = torch.optim.Adam(
+            [{"params": self._others}],
+            lr=spec.learning_rate,
+            betas=BETAS,
+            eps=EPSILON,
+            fused=True,
+        )
 
     @property
     def learning_rate(self) -> float:
@@ -60,21 +89,22 @@ class Optimizer:
         """Update on one batch, in train mode; its mean cross-entropy, without L2 and a plug-in's
         auxiliary loss, stays on the device.
         """
-        loss = batch_loss(self._model, batch, kind=self._loss)
-        auxiliary = self._model.auxiliary_loss()
         self._adam.zero_grad(set_to_none=True)
+        for table in self._tables:
+            table.look_up(batch.ids)
+        loss, auxiliary = self._chosen(batch)(batch)
         torch.autograd.backward(loss if auxiliary is None else loss + auxiliary)
         self._add_penalties()
-        nn.utils.clip_grad_norm_(self._parameters, self._max_norm)
-        self._adam.step()
         self.steps += 1
-        return loss.detach()
+        self._update(self._clip())
+        return loss.detach().clone()  # the memory of a CUDA graph is used again in the next step
 
     def state_dict(self) -> dict[str, Any]:
         """All that the next step depends on beside weights, buffers and torch's global generators:
         tensors and numbers, for `torch.save`. The tensors are the optimizer's own, no copies.
         """
-        return {"steps": self.steps, "adam": self._adam.state_dict()}
+        tables = [table.state_dict() for table in self._tables]
+        return {"steps": self.steps, "adam": self._adam.state_dict(), "tables": tables}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on as the optimizer that gave `state` would; the model has its weights already.
@@ -83,27 +113,43 @@ class Optimizer:
         """
         self.steps = state["steps"]
         self._adam.load_state_dict(dict(state["adam"]))
+        for table, own in zip(self._tables, state["tables"], strict=True):
+            table.load_state_dict(own)
+
+    def _chosen(self, batch: Batch) -> Callable[[Batch], tuple[Tensor, Tensor | None]]:
+        """The losses, compiled for a batch of the first one's size."""
+        if self._compiled_rows is None:
+            self._compiled_rows = len(batch.labels)
+        return self._compiled if len(batch.labels) == self._compiled_rows else self._losses
+
+    def _losses(self, batch: Batch) -> tuple[Tensor, Tensor | None]:
+        """The batch's cross-entropy, and what the plug-in adds."""
+        loss = batch_loss(self._model, batch, kind=self._loss)
+        return loss, self._model.auxiliary_loss()
 
     def _add_penalties(self) -> None:
-        for factor, group in self._penalties:
-            for parameter in group:
-                if parameter.grad is None:
-                    parameter.grad = torch.zeros_like(parameter)
+        for _, parameter in self._penalties:
+            if parameter.grad is None:
+                parameter.grad = torch.zeros_like(parameter)
+        for factor in {factor for factor, _ in self._penalties}:
+            group = [p for other, p in self._penalties if other == factor]
             gradients = [p.grad for p in group if p.grad is not None]
             torch._foreach_add_(gradients, [p.detach() for p in group], alpha=factor)
 
+    def _clip(self) -> Tensor:
+        """min(1, max_norm / (|G| + 1e-6)), a float64 scalar; NaN where a gradient is."""
+        gradients = [p.grad for p in self._others if p.grad is not None]
+        squares = [table.collect() for table in self._tables]
+        if gradients:
+            squares += [norm.double().square() for norm in torch._foreach_norm(gradients)]
+        # A sum of differences can be a rounding error below 0.
+        norm = torch.stack(squares).sum().clamp(min=0).sqrt()
+        return (self._max_norm / (norm + _NORM_MARGIN)).clamp(max=1.0)
 
-def batch_loss(model: Arm, batch: Batch, *, kind: Literal["probability", "logit"]) -> Tensor:
-    """Mean BCE of a batch; `kind` is TrainSpec.loss."""
-    if kind == "logit":
-        log_p, log_not_p = model.log_probabilities(batch.ids, batch.numerics)
-        return -torch.where(batch.labels.bool(), log_p, log_not_p).mean()
-    p = model(batch.ids, batch.numerics)
-    # FuxiCTR's loss, on purpose: BCE of the float32 probability, logs clamped at -100. A saturated
-    # sigmoid stops its own gradient, and that is part of what the paper's Dense runs on raw Criteo
-    # numerics show.
-    # On NaN the kernel raises, or aborts the CUDA context. Hiding a NaN from it hides nothing:
-    # on the way back its row still turns every weight into NaN, and the next validation sees it.
-    return nn.functional.binary_cross_entropy(
-        torch.nan_to_num(p, nan=0.5), batch.labels.to(p.dtype)
-    )
+    def _update(self, clip: Tensor) -> None:
+        gradients = [p.grad for p in self._others if p.grad is not None]
+        for table in self._tables:
+            table.update(clip, step=self.steps, learning_rate=self.learning_rate)
+        if gradients:
+            torch._foreach_mul_(gradients, clip.to(gradients[0].dtype))
+            self._adam.step()

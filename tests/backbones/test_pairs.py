@@ -7,10 +7,10 @@ import itertools
 import numpy as np
 import pytest
 import torch
-import torch.nn.functional as F
 
 from prime_bench.assemble import build_backbone
 from prime_bench.backbones import pair_attention
+from prime_bench.backbones.dropout import dropout
 from prime_bench.backbones.linear import LinearTerm
 from prime_bench.backbones.pair_attention import pair_scores
 from prime_bench.backbones.products import (
@@ -230,7 +230,10 @@ def test_afm_drops_weights_after_the_softmax_and_the_weighted_sum(schema, batch)
     torch.manual_seed(3)
     found = model.train()(*batch).detach()
     torch.manual_seed(3)
-    masks = [F.dropout(torch.ones(N, n).double(), p) for n, p in ((len(PAIRS), 0.3), (K, 0.4))]
+    masks = [
+        dropout(torch.ones(N, n).double(), p, training=True)
+        for n, p in ((len(PAIRS), 0.3), (K, 0.4))
+    ]
     assert all(0 < (mask == 0).double().mean() < 0.7 for mask in masks)
     oracle.masks = tuple(mask.numpy() for mask in masks)
     np.testing.assert_allclose(found, oracle.logits("AFM"), rtol=1e-10, atol=1e-10)

@@ -24,7 +24,9 @@ BUILT_ON = {
     "backbones": {"base", "settings", "data"},
     "plugins": {"base", "settings", "backbones"},
     "assemble": {"base", "settings", "catalog", "recipe", "data", "backbones", "plugins"},
-    "training": {"base", "settings", "recipe", "store", "data", "assemble", "plugins"},
+    "training": {
+        *("base", "settings", "recipe", "store", "data", "assemble", "backbones", "plugins"),
+    },
     "probes": {
         *("base", "settings", "recipe", "store", "data", "assemble", "backbones", "plugins"),
         "training",

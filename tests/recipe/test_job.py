@@ -26,22 +26,22 @@ PINNED = {
     "plugin_settings": PrimeConfig().plain(),
     "training": TrainSpec().plain(),
     "seed": 2021,
-    "numerics": 1,
+    "numerics": 2,
 }
 PINNED_TEXT = (
     '{"backbone":"DNN","backbone_settings":{"batch_norm":false,"embedding_dim":10,'
     '"embedding_l2":0.0,"hidden_units":[400,400,400],"net_dropout":0.0,"network_l2":0.0},'
     '"fingerprint":"0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef",'
-    '"kind":"train","numerics":1,"plugin":"prime","plugin_settings":{"auxiliary_weight":0.0,'
+    '"kind":"train","numerics":2,"plugin":"prime","plugin_settings":{"auxiliary_weight":0.0,'
     '"bags":4,"dense_weight":0.5,"detach_router":false,"expert_input":"embedding",'
     '"experts_per_bag":8,"layer_norm":true,"load_bias_bound":2.0,"load_bias_step":0.001,'
     '"load_ema":0.99,"output":"probability","rank":16,"router_input":"embedding",'
     '"routing":"learned","temperature":1.0},"seed":2021,"training":{"batch_size":4096,'
-    '"learning_rate":0.001,"learning_rate_factor":0.1,"learning_rate_floor":1e-06,'
+    '"compile":false,"learning_rate":0.001,"learning_rate_factor":0.1,"learning_rate_floor":1e-06,'
     '"loss":"probability","max_epochs":100,"max_gradient_norm":10.0,"min_delta":1e-06,'
     '"patience":2}}'
 )
-PINNED_ID = "3ed69234f596d176"
+PINNED_ID = "11ba2a32d52dbc7d"
 OTHER = {  # another value for each setting there is
     "embedding_dim": 16,
     "embedding_l2": 0.5,
@@ -78,6 +78,7 @@ OTHER = {  # another value for each setting there is
     "learning_rate_floor": 0.0,
     "max_gradient_norm": 1.0,
     "loss": "logit",
+    "compile": True,
 }
 STACKED = DCNv2Settings.parse({"model_structure": "stacked_parallel"}, where="")
 SETTINGS = {
@@ -118,7 +119,7 @@ def test_a_job_has_the_numerics_of_the_code_unless_it_is_read():
         ("backbone", "DCNv2"),
         ("plugin", "x"),
         ("seed", 1),
-        ("numerics", 2),
+        ("numerics", 1),
     ],
 )
 def test_every_field_of_a_job_counts(key, value):

@@ -153,4 +153,5 @@ def test_the_papers_values_are_the_defaults():
         "learning_rate_floor": 1e-6,
         "max_gradient_norm": 10.0,
         "loss": "probability",
+        "compile": False,
     }
