@@ -41,6 +41,7 @@ class DCN(Backbone):
         reset_linears(self)
         self.top_layers = linear_paths(self, "dnn") if widths else []
         self.top_parameters = parameter_paths(self, "dnn") if widths else []
+        self.shared_head = tuple(parameter_paths(self, "fc")) if widths else ()
 
     def forward(self, ids: Tensor, numerics: Tensor) -> Tensor:
         """Ids (B, C) and values (B, K) -> logits (B,)."""

@@ -49,6 +49,8 @@ class DCNv2(Backbone):
         self.top_parameters = parameter_paths(self, self._top) if self._top else []
         if settings.model_structure == "stacked":
             self.top_parameters += parameter_paths(self, "fc")
+        elif self._top:
+            self.shared_head = tuple(parameter_paths(self, "fc"))
 
     def forward(self, ids: Tensor, numerics: Tensor) -> Tensor:
         """Ids (B, C) and values (B, K) -> logits (B,)."""

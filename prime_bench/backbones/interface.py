@@ -26,6 +26,10 @@ class Backbone(nn.Module):
     top_parameters: list[str]
     """Names of all parameters of the shared Top-NN, for the gradient diagnosis (fidelity 36)."""
 
+    shared_head: tuple[str, ...] = ()
+    """Names of the output layer's parameters where another path shares it with the Top-NN, so that
+    they are not among `top_parameters`."""
+
     @abstractmethod
     def forward(self, ids: Tensor, numerics: Tensor) -> Tensor:
         """Ids (B, C) int, each field's from 0, and values (B, K) float32 -> logits (B,)."""

@@ -17,10 +17,10 @@ import polars as pl
 
 from prime_bench.base.errors import UsageError
 from prime_bench.base.files import write_whole
+from prime_bench.data.manifest import VOCABULARY_FOLDER
 from prime_bench.data.publish import replacing, sole_writer
 from prime_bench.data.schema import Schema
 from prime_bench.data.table import SPLIT_NAMES, PreparedTable, Split
-from prime_bench.data.vocabulary import FOLDER
 
 _GROUP_ROWS = 1 << 18
 LABEL = "label"
@@ -78,7 +78,7 @@ def feature_map(schema: Schema, *, dataset_id: str) -> dict[str, Any]:
 
 def _vocabulary(table: PreparedTable, field: str) -> dict[str, int]:
     """FuxiCTR's: each value's id, with its names for the first and the last."""
-    content = (table.path / FOLDER / f"{field}.txt").read_text(encoding="utf-8")
+    content = (table.path / VOCABULARY_FOLDER / f"{field}.txt").read_text(encoding="utf-8")
     values = content.split("\n")[:-1]
     ids = {value: i for i, value in enumerate(values, start=1)}
     # A value of such a name loses it, as in FuxiCTR.

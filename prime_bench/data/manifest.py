@@ -12,6 +12,7 @@ from prime_bench.settings.model import Settings
 
 MANIFEST_NAME = "manifest.json"
 SCHEMA_NAME = "schema.json"
+VOCABULARY_FOLDER = "vocabulary"
 MANIFEST_SCHEMA: Final = 1
 _ADVICE = "prepare the table again, which replaces it, or remove its folder"
 

@@ -7,8 +7,8 @@ import numpy as np
 
 from prime_bench.base.errors import DataError, UserError
 from prime_bench.base.files import sha256_of
-from prime_bench.data.manifest import SCHEMA_NAME, Manifest
-from prime_bench.data.schema import Schema
+from prime_bench.data.manifest import SCHEMA_NAME, VOCABULARY_FOLDER, Manifest
+from prime_bench.data.schema import Field, Schema
 from prime_bench.data.variant import resolve
 
 SPLIT_NAMES = ("train", "valid", "test")
@@ -63,6 +63,17 @@ class PreparedTable:
             numerics=self._map(f"{name}.numerics.npy", np.float32, (n_rows, shape.n_numeric)),
             labels=self._map(f"{name}.labels.npy", np.uint8, (n_rows,)),
         )
+
+    def values(self, field: Field) -> list[str]:
+        """What each id of a categorical field stands for, (V,). Raises DataError."""
+        path = self.path / VOCABULARY_FOLDER / f"{field.name}.txt"
+        try:
+            lines = path.read_bytes().decode("utf-8", "replace").split("\n")
+        except OSError as error:
+            raise DataError(
+                f"{path}: cannot be read: {error}", hint=_how_to_prepare(self.path)
+            ) from error
+        return ["(padding)", *lines[:-1], "(out of vocabulary)"]
 
     def check_contents(self) -> None:
         """Read every file and compare it with the digest in the manifest: seconds a gigabyte.

@@ -12,9 +12,8 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
+from prime_bench.data.manifest import VOCABULARY_FOLDER
 from prime_bench.data.packed import in_text_order, unpack
-
-FOLDER = "vocabulary"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,7 +29,7 @@ class Vocabulary:
 
     def write(self, folder: Path, field: str) -> dict[str, str]:
         """Write the field's file below `folder`; its name in the table and its SHA-256."""
-        name = f"{FOLDER}/{field}.txt"
+        name = f"{VOCABULARY_FOLDER}/{field}.txt"
         path = folder / name
         path.parent.mkdir(exist_ok=True)
         with path.open("wb") as file:

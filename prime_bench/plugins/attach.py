@@ -71,6 +71,15 @@ class Arm(nn.Module):
             return F.logsigmoid(logit), F.logsigmoid(-logit)
         return self.plugin.log_probabilities(*self._run(ids, numerics))
 
+    def routing(self, ids: Tensor, numerics: Tensor) -> Tensor | None:
+        """Ids (B, C), values (B, K) -> the plug-in's weights of its experts (B, G, M); None
+        without routers.
+        """
+        if self.plugin is None:
+            return None
+        z, _, router_input = self._run(ids, numerics)
+        return self.plugin.routing(z, router_input)
+
     def auxiliary_loss(self) -> Tensor | None:
         """What the plug-in adds to the loss of the batch that was last trained on, or None."""
         return None if self.plugin is None else self.plugin.auxiliary_loss()

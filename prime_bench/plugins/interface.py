@@ -45,6 +45,12 @@ class Plugin(nn.Module):
     def load_stream_state(self, state: Mapping[str, Any]) -> None:
         """Go on as the plug-in that gave `state` would."""
 
+    def routing(self, z: Tensor, router_input: Tensor | None = None) -> Tensor | None:  # noqa: ARG002
+        """The rows' weights of each bag's experts (B, G, M), as an evaluation uses them; None
+        without routers.
+        """
+        return None
+
     def take_routing(self) -> tuple[Tensor, Tensor] | None:
         """What a plug-in with routers did with the training batches since the last call, on the
         device: the rows' routing entropy in nats (G,) and the load of each expert (G, M), means

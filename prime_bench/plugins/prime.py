@@ -94,6 +94,11 @@ class Prime(Plugin):
         """As said in `Plugin`."""
         self._batches = state["batches"]
 
+    def routing(self, z: Tensor, router_input: Tensor | None = None) -> Tensor:
+        """As said in `Plugin`."""
+        _, scores = self._read(z, router_input)
+        return torch.softmax(scores, dim=-1)
+
     def take_routing(self) -> tuple[Tensor, Tensor] | None:
         """As said in `Plugin`."""
         if self._routed is None:

@@ -22,13 +22,13 @@ class SubgroupsSettings(ProbeSettings):
 
 
 class SubgroupScore(Settings):
-    """An arm on one group's rows; scores are None where a prediction is not a number."""
+    """An arm on one group's rows; None where a prediction is not a number."""
 
     size: GroupSize
     click_rate: float
     mean_prediction: float | None
     auc: float | None
-    """None, too, for rows of one class."""
+    """None, as `logloss`, for rows of one class as well."""
     logloss: float | None
     calibration_error: float | None
     """Mean over rows of |click rate - mean prediction| of the row's bin."""

@@ -1,0 +1,110 @@
+"""The gradient diagnosis of one trained arm: do semantic groups pull the shared Top-NN in less
+compatible directions than random groups of the same sizes and label counts?
+
+All on validation rows, in evaluation mode, with the unregularised loss of the run.
+"""
+
+import hashlib
+
+import numpy as np
+import torch
+
+from prime_bench.base.errors import DataError
+from prime_bench.data.table import PreparedTable
+from prime_bench.plugins.attach import Arm
+from prime_bench.probes.gap import Diagnosis, NoDirection
+from prime_bench.probes.groups import (
+    Choice,
+    Grouping,
+    choose,
+    grouping_of,
+    no_such_field,
+    null_grouping,
+)
+from prime_bench.probes.sharing import Sides, sharing_of
+from prime_bench.probes.trained import Tell, load_trained
+from prime_bench.recipe.job import Job, JobRequest
+from prime_bench.settings.gradients import FieldGradients, GradientFindings, GradientsSettings
+
+
+def run(
+    request: JobRequest, table: PreparedTable, *, device: torch.device, on_event: Tell
+) -> GradientFindings:
+    """Measure every field. Raises DataError where none of them can be measured."""
+    job = request.job
+    settings = GradientsSettings.parse(job.probe, where="probe")
+    arm = load_trained(request, table.schema, device=device)
+    names = [*settings.fields, *_null_names(settings)]
+    fields, digest = [], hashlib.sha256()
+    for number, name in enumerate(names, start=1):
+        grouping = _grouping(table, "valid", name, settings=settings, seed=job.seed)
+        if grouping is None:
+            skipped = no_such_field(name)
+            fields.append(FieldGradients(field=name, groups=[], too_small=[], skipped=skipped))
+        else:
+            fields.append(_field(arm, table, grouping, settings=settings, job=job, digest=digest))
+        share = {"epoch": 1, "rows": number, "rows_total": len(names)}
+        on_event({"event": "progress", "job_id": job.id, **share})
+    if all(field.skipped for field in fields):
+        raise DataError("; ".join(f"{field.field}: {field.skipped}" for field in fields))
+    return GradientFindings(fields=fields, rows=digest.hexdigest())
+
+
+def _field(
+    arm: Arm,
+    table: PreparedTable,
+    grouping: Grouping,
+    *,
+    settings: GradientsSettings,
+    job: Job,
+    digest: "hashlib._Hash",
+) -> FieldGradients:
+    """One field's findings; the rows that were measured go into the digest."""
+    valid = table.split("valid")
+    choice = large_groups(grouping, valid.labels, settings=settings)
+    found = FieldGradients(field=grouping.field, groups=choice.groups, too_small=choice.too_small)
+    if len(choice.codes) < 2:
+        skipped = f"{len(choice.codes)} groups have enough rows, two are needed"
+        return found.model_copy(update={"skipped": skipped})
+    diagnosis = Diagnosis(
+        arm, valid, grouping, choice, settings=settings, spec=job.training, seed=job.seed
+    )
+    digest.update(diagnosis.blocks.astype("<i8").tobytes())
+    try:
+        found = found.model_copy(update={"measures": diagnosis.measures()})
+    except NoDirection as fault:
+        return found.model_copy(update={"skipped": str(fault)})
+    learnt = _grouping(table, "train", grouping.field, settings=settings, seed=job.seed)
+    if settings.sharing_steps == 0 or learnt is None:
+        return found
+    sides = Sides(
+        train=table.split("train"), train_grouping=learnt, valid=valid, valid_grouping=grouping
+    )
+    sharing = sharing_of(
+        arm, sides, choice=choice, settings=settings, spec=job.training, seed=job.seed
+    )
+    return found.model_copy(update={"sharing": sharing})
+
+
+def large_groups(grouping: Grouping, labels: np.ndarray, *, settings: GradientsSettings) -> Choice:
+    """The groups with enough rows of both labels for their blocks."""
+    return choose(
+        grouping,
+        labels,
+        positives=settings.blocks * settings.positives_per_block,
+        negatives=settings.blocks * settings.negatives_per_block,
+    )
+
+
+def _null_names(settings: GradientsSettings) -> list[str]:
+    return [f"null_{number + 1}" for number in range(settings.null_labels)]
+
+
+def _grouping(
+    table: PreparedTable, split: str, name: str, *, settings: GradientsSettings, seed: int
+) -> Grouping | None:
+    """A split's rows by a semantic field or a null label; None where there is no such field."""
+    if name not in _null_names(settings):
+        return grouping_of(table, table.split(split), name)
+    n_rows = len(table.split(split))
+    return null_grouping(n_rows, name=name, n_groups=settings.null_groups, seed=seed)

@@ -1,0 +1,95 @@
+"""Small arms and rows that the tests of measurements share."""
+
+import numpy as np
+import pytest
+
+from prime_bench.assemble import build_arm
+from prime_bench.catalog import BACKBONES, PLUGINS
+from prime_bench.data.schema import Field, Schema
+from prime_bench.data.table import Split
+from prime_bench.recipe.job import Job
+from prime_bench.settings.training import TrainSpec
+
+SIZES = (6, 12, 9)
+
+
+@pytest.fixture(scope="session")
+def schema():
+    """Three categorical fields, the first of which means something, and a numeric one."""
+    categorical = [
+        Field(
+            name=f"c{i}",
+            kind="categorical",
+            vocabulary_size=size,
+            semantic="hour" if i == 0 else None,
+        )
+        for i, size in enumerate(SIZES)
+    ]
+    return Schema(fields=[*categorical, Field(name="n0", kind="numeric")])
+
+
+@pytest.fixture(scope="session")
+def make_split():
+    """Rows whose labels depend on the fields, in another way for each value of the first."""
+
+    def make(n_rows, *, seed=0):
+        random = np.random.default_rng(seed)
+        ids = np.stack([random.integers(1, size - 1, n_rows) for size in SIZES], axis=1)
+        numerics = random.normal(size=(n_rows, 1))
+        logit = (2 * (ids[:, 0] % 2) - 1) * (ids[:, 1] - 5.5) / 3 + 0.5 * numerics[:, 0] - 0.5
+        return Split(
+            ids=ids.astype(np.int32),
+            numerics=numerics.astype(np.float32),
+            labels=(random.random(n_rows) < 1 / (1 + np.exp(-logit))).astype(np.uint8),
+        )
+
+    return make
+
+
+SMALL = {
+    "DNN": {"hidden_units": [7, 5], "batch_norm": True},
+    "DCN": {"dnn_hidden_units": [7, 5]},
+    "DCNv2": {"parallel_dnn_hidden_units": [7, 5], "batch_norm": True},
+    "MaskNet": {"dnn_hidden_units": [7, 5], "model_type": "SerialMaskNet"},
+    "FiBiNET": {"hidden_units": [7, 5]},
+    "AutoInt": {"dnn_hidden_units": [7, 5], "attention_dim": 8, "num_heads": 2},
+}
+
+
+@pytest.fixture(scope="session")
+def make_job():
+    """A resolved training job over the table `t`."""
+
+    def make(backbone="DNN", plugin="dense", *, seed=2021, training=None, **settings):
+        small = {"embedding_dim": 4, **SMALL[backbone], **settings}
+        prime = {"bags": 2, "experts_per_bag": 3, "rank": 2} if plugin == "prime" else {}
+        return Job(
+            fingerprint="t",
+            backbone=backbone,
+            backbone_settings=BACKBONES[backbone].settings.parse(small, where="").plain(),
+            plugin=plugin,
+            plugin_settings=PLUGINS[plugin].settings.parse(prime, where="").plain(),
+            training=TrainSpec.parse(training or {}, where="training"),
+            seed=seed,
+        )
+
+    return make
+
+
+@pytest.fixture
+def make_arm(make_job, schema):
+    """An arm in evaluation mode that asks for no gradient; experts and batch norms are not as they
+    start, so that every part of it matters.
+    """
+    import torch
+
+    def make(backbone="DNN", plugin="dense", **settings):
+        arm = build_arm(make_job(backbone, plugin, **settings), schema).arm
+        generator = torch.Generator().manual_seed(1)
+        with torch.no_grad():
+            for name, value in arm.state_dict().items():
+                if value.is_floating_point() and not name.endswith("running_var"):
+                    value.add_(torch.randn(value.shape, generator=generator), alpha=0.2)
+        return arm.eval().requires_grad_(False)
+
+    return make

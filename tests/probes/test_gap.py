@@ -1,0 +1,192 @@
+"""The gap from inner products of gradients equals the gap from gradients of the regrouped rows."""
+
+import numpy as np
+import pytest
+import torch
+
+from prime_bench.probes import blocks, examples
+from prime_bench.probes.gap import Diagnosis, NoDirection
+from prime_bench.probes.gradients import large_groups
+from prime_bench.probes.gram import cosines, gap_of, mean_cosine, regrouped
+from prime_bench.probes.groups import Grouping, block_groupings, row_groupings
+from prime_bench.probes.trained import batch_of
+from prime_bench.settings.gradients import GradientsSettings
+from prime_bench.settings.training import TrainSpec
+from prime_bench.training.loss import batch_loss
+
+SETTINGS = GradientsSettings(
+    blocks=3,
+    positives_per_block=8,
+    negatives_per_block=10,
+    permutations=40,
+    example_permutations=20,
+)
+SEED, SPEC = 11, TrainSpec()
+ARMS = [
+    ("DNN", "dense"),
+    ("DNN", "prime"),
+    ("DCNv2", "residual_parameters"),
+    ("DCN", "prime"),
+    ("MaskNet", "dense"),
+    ("FiBiNET", "prime"),
+    ("AutoInt", "dense"),
+]
+
+
+@pytest.fixture
+def split(make_split):
+    return make_split(2000, seed=2)
+
+
+def _grouping(split):
+    return Grouping(field="hour", names=[str(i) for i in range(6)], codes=split.ids[:, 0])
+
+
+@pytest.fixture
+def diagnose(split):
+    """A diagnosis of an arm over the split's first field."""
+
+    def diagnose(arm, *, settings=SETTINGS, spec=SPEC):
+        grouping = _grouping(split)
+        choice = large_groups(grouping, split.labels, settings=settings)
+        assert len(choice.codes) == 4
+        return Diagnosis(arm, split, grouping, choice, settings=settings, spec=spec, seed=SEED)
+
+    return diagnose
+
+
+def _direct(arm, split, groups, *, spec=SPEC, names=None):
+    """Mean cosine of new gradients: one of the whole loss of each group's rows (k, rows)."""
+    parameters = [arm.backbone.get_parameter(n) for n in names or arm.backbone.top_parameters]
+    gradients = []
+    for rows in groups:
+        batch = batch_of(split, rows, device=torch.device("cpu"))
+        loss = batch_loss(arm, batch, kind=spec.loss)
+        parts = torch.autograd.grad(loss, parameters)
+        gradients.append(torch.cat([part.flatten() for part in parts]).double())
+    rows = torch.stack(gradients).numpy()
+    return float(mean_cosine(rows @ rows.T))
+
+
+@pytest.mark.parametrize(("backbone", "plugin"), ARMS)
+def test_20_random_groupings_of_either_unit_equal_new_gradients(
+    make_arm, split, diagnose, backbone, plugin
+):
+    arm = make_arm(backbone, plugin)
+    diagnosis = diagnose(arm)
+    k, m = 4, SETTINGS.blocks
+
+    by_block = block_groupings(k, m, n=20, seed=SEED, field="hour")
+    gram = diagnosis.block_grams()[0]
+    found = mean_cosine(regrouped(gram, by_block, n_groups=k))
+    for value, groups in zip(found, by_block, strict=True):
+        rows = [diagnosis.blocks[groups == group].ravel() for group in range(k)]
+        assert value == pytest.approx(_direct(arm, split, rows), abs=3e-6)
+
+    flat = diagnosis.blocks.ravel()
+    by_row = row_groupings(split.labels[flat], k, n=20, seed=SEED, field="hour")
+    found = mean_cosine(diagnosis.example_grams(by_row)[0])
+    for value, groups in zip(found, by_row, strict=True):
+        assert value == pytest.approx(_direct(arm, split, flat[groups]), abs=3e-6)
+    assert np.ptp(found) > 1e-3
+
+
+def test_the_loss_is_that_of_the_run_without_l2(make_arm, split, diagnose):
+    spec = TrainSpec(loss="logit")
+    arm = make_arm("DNN", "prime")
+
+    semantic = diagnose(arm, spec=spec).measures()[0].semantic
+
+    rows = diagnose(arm).blocks.reshape(4, -1)
+    assert semantic == pytest.approx(_direct(arm, split, rows, spec=spec), abs=3e-6)
+
+
+def test_the_shared_head_is_measured_beside_the_top_nn(make_arm, split, diagnose):
+    settings = SETTINGS.model_copy(update={"include_head": True})
+    arm = make_arm("DCNv2", "prime")
+
+    top, both = diagnose(arm, settings=settings).measures()
+
+    names = arm.backbone.top_parameters
+    rows = diagnose(arm).blocks.reshape(4, -1)
+    assert (top.parameters, both.parameters) == ("top", "top_and_head")
+    assert both.n_parameters - top.n_parameters == 5 + 4 * 4 + 1
+    assert top.semantic == pytest.approx(_direct(arm, split, rows), abs=3e-6)
+    with_head = [*names, *arm.backbone.shared_head]
+    assert both.semantic == pytest.approx(_direct(arm, split, rows, names=with_head), abs=3e-6)
+    assert both.example.permutations == 20
+    assert len(diagnose(make_arm("DNN"), settings=settings).measures()) == 1
+
+
+def test_several_passes_find_what_one_finds(make_arm, diagnose, monkeypatch):
+    arm = make_arm("FiBiNET", "prime")
+    whole = diagnose(arm)
+    by_row = row_groupings(np.tile(np.repeat([1, 0], [8, 10]), 12), 4, n=2, seed=1, field="f")
+    calls = []
+
+    def counted(diagnosis):
+        give = diagnosis._batches
+        diagnosis._batches = lambda **kw: calls.append(1) or give(**kw)
+        return diagnosis
+
+    parts = [counted(diagnose(arm)).block_grams(), counted(diagnose(arm)).example_grams(by_row)]
+    assert len(calls) == 2
+    monkeypatch.setattr(blocks.block_grams, "__kwdefaults__", {"buffer_bytes": 4 * 12 * 100})
+    monkeypatch.setattr(examples.example_grams, "__kwdefaults__", {"cache_bytes": 4 * 216 * 10})
+    monkeypatch.setattr(examples, "_PIECE_NUMBERS", 21)
+    again = [counted(diagnose(arm)).block_grams(), counted(diagnose(arm)).example_grams(by_row)]
+
+    assert len(calls) > 10
+    for left, right in zip(parts, again, strict=True):
+        np.testing.assert_allclose(left, right, rtol=1e-5, atol=1e-9)
+    assert whole.blocks.shape == (12, 18)
+
+
+def test_measures_say_what_the_numbers_give(make_arm, diagnose):
+    diagnosis = diagnose(make_arm("DNN", "prime"))
+
+    (measure,) = diagnosis.measures()
+
+    semantic = np.array(measure.cosines)
+    assert measure.semantic == pytest.approx(semantic[np.triu_indices(4, 1)].mean())
+    assert measure.block.permutations == 40
+    for gap in (measure.block, measure.example):
+        assert gap.gap == pytest.approx(gap.random - measure.semantic)
+        assert gap.monte_carlo_error == pytest.approx(
+            gap.random_deviation / np.sqrt(gap.permutations)
+        )
+    assert diagnosis.measures() == [measure]
+
+
+def test_layers_without_row_gradients_leave_the_block_gap_and_say_so(make_arm, diagnose):
+    (measure,) = diagnose(make_arm("DNN", "hidden_subspace")).measures()
+
+    assert measure.example is None
+    assert measure.note == "no gap of random rows: the Top-NN has a SubspaceLayer"
+    assert measure.block.permutations == 40
+
+
+def test_an_arm_without_a_gradient_has_no_direction(make_arm, diagnose):
+    arm = make_arm("DNN", batch_norm=False)
+    arm.backbone.get_parameter(arm.backbone.top_parameters[-1]).data.fill_(1e4)
+
+    with pytest.raises(NoDirection, match="0 or not a number"):
+        diagnose(arm).measures()
+
+
+def test_cosines_of_known_vectors():
+    vectors = np.array([[1.0, 0.0], [0.0, 2.0], [3.0, 3.0]])
+
+    found = cosines(vectors @ vectors.T)
+
+    half = np.sqrt(0.5)
+    np.testing.assert_allclose(found, [[1, 0, half], [0, 1, half], [half, half, 1]], atol=1e-15)
+    assert mean_cosine(vectors @ vectors.T) == pytest.approx(2 * half / 3)
+
+
+def test_the_p_value_counts_groupings_at_most_as_alike():
+    gap = gap_of(0.5, np.array([0.4, 0.5, 0.6, 0.7]))
+
+    assert gap.p_value == (1 + 2) / (1 + 4)
+    assert gap.gap == pytest.approx(0.05)
+    assert gap_of(0.1, np.array([0.4, 0.5])).p_value == 1 / 3
