@@ -52,13 +52,13 @@ class TextCodes:
 
     def encode(self, chunk: Chunk) -> np.ndarray:
         """(n,) int32 codes of the chunk's rows."""
-        column = chunk.categories[self.name]
-        packed = column.dtype == pl.UInt64
-        if packed and self._long is None:
-            return self._short.codes(column.to_numpy())
+        packed = chunk.packed.get(self.name)
+        if packed is not None and self._long is None:
+            return self._short.codes(packed)
+        column = chunk.categories[self.name] if packed is None else texts_of(packed)
         if self._long is None:
             self._long = _CategoricalCodes(column.dtype)
-        return self._long.codes(texts_of(column) if packed else column) + self._short.n_codes
+        return self._long.codes(column) + self._short.n_codes
 
     def is_missing(self, codes: np.ndarray) -> np.ndarray:
         """(n,) whether a code is that of the empty text."""
@@ -90,19 +90,18 @@ class TextCodes:
     def _joined(self, counts: np.ndarray, long: "_CategoricalCodes") -> tuple[np.ndarray, ...]:
         """The Categorical's code of each short text, and the counts by the Categorical's codes."""
         n_short = self._short.n_codes
-        twins = long.codes(texts_of(pl.Series(self._short.keys)))
+        twins = long.codes(texts_of(self._short.keys))
         joined = np.zeros(long.n_codes, dtype=np.int64)
         joined[: len(counts) - n_short] = counts[n_short:]
         joined[twins] += counts[:n_short]
         return twins, joined
 
 
-def texts_of(packed: pl.Series) -> pl.Series:
-    """Packed texts as pl.String."""
-    keys = packed.to_numpy()
-    texts = np.full(len(keys), "", dtype=object)
-    texts[keys != 0] = unpack(keys[keys != 0]).decode().split("\n")[:-1]
-    return pl.Series(packed.name, texts, dtype=pl.String)
+def texts_of(packed: np.ndarray) -> pl.Series:
+    """Packed texts (n,) as pl.String."""
+    texts = np.full(len(packed), "", dtype=object)
+    texts[packed != 0] = unpack(packed[packed != 0]).decode().split("\n")[:-1]
+    return pl.Series(texts, dtype=pl.String)
 
 
 class _CategoricalCodes:

@@ -34,8 +34,6 @@ from prime_bench.data.vocabulary import Vocabulary
 from prime_bench.settings.dataset import DataSettings, LogSettings
 
 _TRAIN = 0
-# Rows counted at once: a counter as long as the vocabulary is added up that rarely.
-_COUNTED_ROWS = 1 << 19
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -205,22 +203,16 @@ def _count(
     rows = np.zeros(len(SPLITS), dtype=np.int64)
     positives = np.zeros(len(SPLITS), dtype=np.int64)
     ranges = Ranges.empty(spool.n_numerics)
-    for group in spool.groups(_COUNTED_ROWS):
-        split = np.concatenate([splits.of(block) for block in group])
-        labels = np.concatenate([block.labels() for block in group])
-        codes = [block.codes() for block in group]
-        train = split == _TRAIN
+    for block in spool.blocks:
+        split, codes = splits.of(block), block.codes()
         rows += np.bincount(split, minlength=len(SPLITS))
-        positives += np.bincount(split[labels == 1], minlength=len(SPLITS))
-        for field, count in enumerate(counts):
-            values = np.concatenate([of_block[field] for of_block in codes])
-            for part, mask in enumerate((train, ~train)):
-                chosen = values if mask.all() else values[mask]
-                if len(chosen):
-                    found = np.bincount(chosen)
-                    count[part, : len(found)] += found.astype(np.uint32)
+        positives += np.bincount(split[block.labels() == 1], minlength=len(SPLITS))
+        for part, mask in enumerate((split == _TRAIN, split != _TRAIN)):
+            chosen = codes if mask.all() else codes[:, mask]
+            for count, values in zip(counts, chosen, strict=True):
+                np.add.at(count[part], values, np.uint32(1))
         if spool.numeric_dtype == np.float64:
-            ranges.see(np.concatenate([block.numerics() for block in group])[train])
+            ranges.see(block.numerics()[split == _TRAIN])
         done = int(rows.sum())
         on_progress(Progress(stage="counting", done=done, total=spool.rows, rows=done))
     empty = [name for name, count in zip(SPLITS, rows, strict=True) if count == 0]
@@ -339,7 +331,8 @@ class _Writer:
         for field, (codes, vocabulary) in enumerate(
             zip(block.codes(), self._vocabularies, strict=True)
         ):
-            ids[field] = vocabulary.ids[codes]
+            # Codes are in range; to be told so saves a buffer.
+            vocabulary.ids.take(codes, out=ids[field], mode="clip")
         return np.ascontiguousarray(ids.T)
 
 

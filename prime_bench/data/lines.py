@@ -5,12 +5,12 @@ Shapes: n lines of W fields.
 
 import functools
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
 
 from prime_bench.base.errors import DataError
+from prime_bench.data.ahead import ahead
 from prime_bench.data.packed import pack
 
 BLOCK_BYTES = 1 << 21  # few enough for what is made of a block to stay in the cache
@@ -101,10 +101,8 @@ def blocks(
 ) -> Iterator[bytes]:
     """Bytes that end at a line end, read ahead in a thread; the last line feed may be missing."""
     rest = b""
-    with ThreadPoolExecutor(max_workers=1) as pool:
-        ahead = pool.submit(read, block_bytes)
-        while piece := ahead.result():
-            ahead = pool.submit(read, block_bytes)
+    with ahead(iter(functools.partial(read, block_bytes), b"")) as pieces:
+        for piece in pieces:
             cut = piece.rfind(b"\n") + 1
             if cut:
                 yield b"".join((rest, memoryview(piece)[:cut]))
@@ -131,24 +129,22 @@ def checked(
     Raises DataError, with file and line, for the first one that is not so.
     """
     text = np.frombuffer(content, dtype=np.uint8)
-    feeds = text == _LINE_FEED
-    separators = np.flatnonzero((text == ord(separator)) | feeds)
-    fits = len(separators) % width == 0
-    if fits:
-        ends = separators.reshape(-1, width)
-        fits = bool(feeds[ends[:, -1]].all()) and np.count_nonzero(feeds) == len(ends)
-    if not fits or not _is_clean(content, len(separators)) or not _is_utf8(content):
+    # Separators, line feeds and what may not be there are the comma or below it, and in most blocks
+    # nothing else is: one pass over the bytes finds them.
+    ends = np.flatnonzero(text <= ord(","))
+    kinds = text.take(ends)
+    wanted = (kinds == ord(separator)) | (kinds == _LINE_FEED)
+    clean = True
+    if not wanted.all():
+        clean = not any(byte in content for byte in (b"\r", b"\0", b'"'))
+        ends, kinds = ends[wanted], kinds[wanted]
+    line = np.array([ord(separator)] * (width - 1) + [_LINE_FEED], dtype=np.uint8)
+    fits = len(ends) % width == 0 and bool((kinds.reshape(-1, width) == line).all())
+    if not fits or not clean or not _is_utf8(content):
         raise _first_fault(
             content, where=where, first_line=first_line, width=width, separator=separator
         )
-    return Lines(content=content, first_line=first_line, ends=ends)
-
-
-def _is_clean(content: bytes, n_separators: int) -> bool:
-    """Whether there is no carriage return, NUL or quotation mark."""
-    # These and all separators are below the comma or it: one fast pass says so of most blocks.
-    low = np.count_nonzero(np.frombuffer(content, dtype=np.uint8) <= ord(","))
-    return low == n_separators or not any(byte in content for byte in (b"\r", b"\0", b'"'))
+    return Lines(content=content, first_line=first_line, ends=ends.reshape(-1, width))
 
 
 def _is_utf8(content: bytes) -> bool:

@@ -87,8 +87,8 @@ class KeyCodes:
     def codes(self, keys: np.ndarray) -> np.ndarray:
         """(n,) int32 codes of `keys` (n,), new ones where they are new."""
         slots = self._home(keys)
-        codes: np.ndarray = self._slots[slots]
-        others = np.flatnonzero(self._keys[codes] != keys)
+        codes: np.ndarray = self._slots.take(slots)
+        others = np.flatnonzero(self._keys.take(codes) != keys)
         unknown, step = [], 0
         while len(others):
             step += 1
@@ -96,8 +96,8 @@ class KeyCodes:
             unknown.append(others[at_end])
             others = others[~at_end]
             slots[others] = (slots[others] + step) & (len(self._slots) - 1)
-            codes[others] = self._slots[slots[others]]
-            others = others[self._keys[codes[others]] != keys[others]]
+            codes[others] = self._slots.take(slots[others])
+            others = others[self._keys.take(codes[others]) != keys[others]]
         if unknown:
             new = np.concatenate(unknown)
             codes[new] = self._enter(keys[new])
@@ -129,8 +129,8 @@ class KeyCodes:
             first, self.n_codes = self.n_codes, self.n_codes + len(new)
             self._keys[first : self.n_codes] = keys[new]
             self._slots[slots[new]] = np.arange(first, self.n_codes, dtype=np.int32)
-            codes[todo] = self._slots[slots[todo]]
-            todo = todo[self._keys[codes[todo]] != keys[todo]]
+            codes[todo] = self._slots.take(slots[todo])
+            todo = todo[self._keys.take(codes[todo]) != keys[todo]]
             slots[todo] = (slots[todo] + step) & (len(self._slots) - 1)
         return codes
 
@@ -143,11 +143,12 @@ class KeyCodes:
             self._keys = grown
         size = len(self._slots)
         while 2 * most > size:
-            size *= 2
+            size *= 4
         if size == len(self._slots):
             return
         self._slots = np.zeros(size, dtype=np.int32)
-        codes = np.arange(1, self.n_codes, dtype=np.int32)
+        # Of several claims the last one stands: that of the key seen first, often a frequent one.
+        codes = np.arange(self.n_codes - 1, 0, -1, dtype=np.int32)
         slots, step = self._home(self._keys[codes]), 0
         while len(codes):
             step += 1

@@ -101,22 +101,20 @@ class _Parser:
     def chunk(self, lines: Lines, source: SourceFile) -> Chunk:
         labels = self._labels(lines, source)
         hours = {position: _hours(lines, source, position) for position in self._hours}
-        longest = lines.lengths.max(axis=0)
-        columns: dict[int, np.ndarray | pl.Series | None] = {}
-        for position in self._categorical:
-            if position in hours:
-                columns[position] = _HOURS[hours[position] % 100]
-            else:
-                fits = longest[position] <= MOST_BYTES
-                columns[position] = lines.packed[position] if fits else None
-        for position in self._numeric:
-            columns[position] = integers(lines.packed[position], lines.lengths[:, position])
-        columns |= self._parsed(lines, [i for i, column in columns.items() if column is None])
+        fits = lines.lengths.max(axis=0) <= MOST_BYTES
+        packed = {i: lines.packed[i] for i in self._categorical if fits[i]}
+        packed |= {i: _HOURS[column % 100] for i, column in hours.items()}
+        numbers: dict[int, np.ndarray | pl.Series | None] = {
+            i: integers(lines.packed[i], lines.lengths[:, i]) for i in self._numeric
+        }
+        longer = [i for i in self._categorical if i not in packed]
+        broken = [i for i, column in numbers.items() if column is None]
+        parsed = self._parsed(lines, longer + broken)
+        numbers |= parsed
         return Chunk(
-            categories=pl.DataFrame(
-                [pl.Series(self._columns[i].name, columns[i]) for i in self._categorical]
-            ),
-            numerics=self._numerics(columns, lines, source),
+            categories=pl.DataFrame([parsed[i] for i in longer]),
+            packed={self._columns[i].name: column for i, column in packed.items()},
+            numerics=self._numerics(numbers, lines, source),
             labels=labels,
             split=self._split(lines, source, hours),
         )

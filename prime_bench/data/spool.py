@@ -3,7 +3,6 @@
 import hashlib
 import io
 import os
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -74,17 +73,6 @@ class Spool:
             self._files[name].write(np.ascontiguousarray(array).data)
         self.blocks.append(Block(spool=self, start=self.rows, rows=n_rows))
         self.rows += n_rows
-
-    def groups(self, n_rows: int) -> Iterator[list[Block]]:
-        """Neighbouring blocks, in order, of `n_rows` or more together where there are so many."""
-        group: list[Block] = []
-        for block in self.blocks:
-            group.append(block)
-            if sum(part.rows for part in group) >= n_rows:
-                yield group
-                group = []
-        if group:
-            yield group
 
     def load(self, name: str, dtype: type, *, first: int, count: int) -> np.ndarray:
         """`count` items of one of the files, from item `first` on."""
