@@ -1,8 +1,10 @@
 """Settings that hold for every test."""
 
+import json
 import os
 import sys
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, settings
 
@@ -35,3 +37,101 @@ def _seed_torch() -> None:
     # Looked up, not imported: layers without torch are tested without it.
     if "torch" in sys.modules:
         sys.modules["torch"].manual_seed(0)
+
+
+SIZES = (9, 14, 6)
+ROWS = {"train": 321, "valid": 150, "test": 140}
+
+
+@pytest.fixture(scope="session")
+def write_table():
+    """Write a prepared table, file by file as `prepare` leaves it."""
+    from prime_bench.data.manifest import Manifest, SplitCounts
+    from prime_bench.data.schema import Field, Schema
+
+    def write(folder, *, fingerprint="f" * 64, rows=ROWS, spoil=None):
+        random = np.random.default_rng(3)
+        folder.mkdir(exist_ok=True)
+        positives = {}
+        for name, n in rows.items():
+            ids = np.stack([random.integers(1, size, n) for size in SIZES], axis=1).astype(np.int32)
+            numerics = random.normal(size=(n, 1)).astype(np.float32)
+            logit = 1.5 * (ids[:, 0] % 3 - 1) + (2 * (ids[:, 1] % 2) - 1) * numerics[:, 0] - 0.5
+            labels = (random.random(n) < 1 / (1 + np.exp(-logit))).astype(np.uint8)
+            if spoil is not None:
+                spoil(name, numerics, labels)
+            for part, array in (("ids", ids), ("numerics", numerics), ("labels", labels)):
+                np.save(folder / f"{name}.{part}.npy", array)
+            positives[name] = int(labels.sum())
+        fields = [
+            Field(name=f"c{i}", kind="categorical", vocabulary_size=v) for i, v in enumerate(SIZES)
+        ]
+        schema = Schema(fields=[*fields, Field(name="n0", kind="numeric")])
+        (folder / "schema.json").write_text(json.dumps(schema.plain()))
+        Manifest(
+            dataset="tiny",
+            settings={},
+            variant="variant",
+            fingerprint=fingerprint,
+            verified=False,
+            notes=["made by a test"],
+            rows=SplitCounts(**rows),
+            positives=SplitCounts(**positives),
+            n_fields=4,
+            vocabulary_total=sum(SIZES),
+            inputs=[],
+            outputs={},
+            versions={},
+        ).write(folder)
+        return folder
+
+    return write
+
+
+@pytest.fixture(scope="session")
+def table(tmp_path_factory, write_table):
+    """A prepared table of a few hundred rows."""
+    return write_table(tmp_path_factory.mktemp("data") / "tiny-12345678")
+
+
+@pytest.fixture
+def make_request(table, tmp_path):
+    """A request for a small training run on `table`."""
+    from prime_bench.catalog import BACKBONES, PLUGINS
+    from prime_bench.recipe.job import Job, JobRequest
+    from prime_bench.settings.training import TrainSpec
+
+    def make(
+        plugin="prime",
+        *,
+        seed=2021,
+        fingerprint="f" * 64,
+        table=table,
+        batch_norm=False,
+        **training,
+    ):
+        backbone = {"embedding_dim": 4, "hidden_units": [16, 8], "net_dropout": 0.1}
+        backbone["batch_norm"] = batch_norm
+        small = {"bags": 2, "experts_per_bag": 3, "rank": 2}
+        arm = small if plugin in ("prime", "permuted_routing") else {}
+        spec = {"batch_size": 32, "learning_rate": 0.02, "max_epochs": 4, **training}
+        job = Job(
+            fingerprint=fingerprint,
+            backbone="DNN",
+            backbone_settings=BACKBONES["DNN"].settings.parse(backbone, where="").plain(),
+            plugin=plugin,
+            plugin_settings=PLUGINS[plugin].settings.parse(arm, where="").plain(),
+            training=TrainSpec.parse(spec, where=""),
+            seed=seed,
+        )
+        return JobRequest(
+            job=job,
+            dataset="tiny",
+            arm=plugin,
+            table=str(table),
+            runs=str(tmp_path / "runs"),
+            device="cpu",
+            threads=1,
+        )
+
+    return make

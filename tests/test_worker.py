@@ -14,12 +14,8 @@ import torch
 
 from prime_bench.assemble import build_arm
 from prime_bench.base.errors import DataError, EnvironmentFault, UsageError
-from prime_bench.catalog import BACKBONES, PLUGINS
-from prime_bench.data.manifest import Manifest, SplitCounts
-from prime_bench.data.schema import Field, Schema
+from prime_bench.catalog import PLUGINS
 from prime_bench.data.table import PreparedTable
-from prime_bench.recipe.job import Job, JobRequest
-from prime_bench.settings.training import TrainSpec
 from prime_bench.store.record import Environment
 from prime_bench.store.runs import Runs
 from prime_bench.training import job as training_job
@@ -31,83 +27,10 @@ from prime_bench.training.metrics import auc
 from prime_bench.training.optimizer import Penalty
 from prime_bench.worker import JobTaken, run_job
 
-SIZES = (9, 14, 6)
-ROWS = {"train": 321, "valid": 150, "test": 140}
 FILES = {
     *("config.json", "environment.json", "history.jsonl", "checkpoint.safetensors"),
     *("test.json", "log.txt", "record.json"),
 }
-
-
-def write_table(folder, *, fingerprint="f" * 64, rows=ROWS, spoil=None):
-    """A prepared table, written file by file as `prepare` leaves it."""
-    random = np.random.default_rng(3)
-    folder.mkdir(exist_ok=True)
-    positives = {}
-    for name, n in rows.items():
-        ids = np.stack([random.integers(1, size, n) for size in SIZES], axis=1).astype(np.int32)
-        numerics = random.normal(size=(n, 1)).astype(np.float32)
-        logit = 1.5 * (ids[:, 0] % 3 - 1) + (2 * (ids[:, 1] % 2) - 1) * numerics[:, 0] - 0.5
-        labels = (random.random(n) < 1 / (1 + np.exp(-logit))).astype(np.uint8)
-        if spoil is not None:
-            spoil(name, numerics, labels)
-        for part, array in (("ids", ids), ("numerics", numerics), ("labels", labels)):
-            np.save(folder / f"{name}.{part}.npy", array)
-        positives[name] = int(labels.sum())
-    fields = [
-        Field(name=f"c{i}", kind="categorical", vocabulary_size=v) for i, v in enumerate(SIZES)
-    ]
-    schema = Schema(fields=[*fields, Field(name="n0", kind="numeric")])
-    (folder / "schema.json").write_text(json.dumps(schema.plain()))
-    Manifest(
-        dataset="tiny",
-        settings={},
-        variant="variant",
-        fingerprint=fingerprint,
-        verified=False,
-        notes=["made by a test"],
-        rows=SplitCounts(**rows),
-        positives=SplitCounts(**positives),
-        n_fields=4,
-        vocabulary_total=sum(SIZES),
-        inputs=[],
-        outputs={},
-        versions={},
-    ).write(folder)
-    return folder
-
-
-@pytest.fixture(scope="module")
-def table(tmp_path_factory):
-    return write_table(tmp_path_factory.mktemp("data") / "tiny-12345678")
-
-
-@pytest.fixture
-def make_request(table, tmp_path):
-    def make(plugin="prime", *, seed=2021, fingerprint="f" * 64, table=table, **training):
-        backbone = {"embedding_dim": 4, "hidden_units": [16, 8], "net_dropout": 0.1}
-        small = {"prime": {"bags": 2, "experts_per_bag": 3, "rank": 2}}.get(plugin, {})
-        spec = {"batch_size": 32, "learning_rate": 0.02, "max_epochs": 4, **training}
-        job = Job(
-            fingerprint=fingerprint,
-            backbone="DNN",
-            backbone_settings=BACKBONES["DNN"].settings.parse(backbone, where="").plain(),
-            plugin=plugin,
-            plugin_settings=PLUGINS[plugin].settings.parse(small, where="").plain(),
-            training=TrainSpec.parse(spec, where=""),
-            seed=seed,
-        )
-        return JobRequest(
-            job=job,
-            dataset="tiny",
-            arm=plugin,
-            table=str(table),
-            runs=str(tmp_path / "runs"),
-            device="cpu",
-            threads=1,
-        )
-
-    return make
 
 
 def folder_of(request):
@@ -223,7 +146,7 @@ class TestRunJob:
         assert {path.name for path in folder.iterdir()} == FILES
         assert "left behind" not in (folder / "history.jsonl").read_text()
 
-    def test_nan_data_gives_a_flagged_record(self, make_request, tmp_path):
+    def test_nan_data_gives_a_flagged_record(self, make_request, tmp_path, write_table):
         def spoil(name, numerics, labels):  # noqa: ARG001
             if name == "train":
                 numerics[5] = np.nan
@@ -236,12 +159,12 @@ class TestRunJob:
         assert "test: 140 of 140 predictions are not finite" in record.result.degenerate
         assert "NaN" not in (folder_of(make_request(table=broken)) / "record.json").read_text()
 
-    def test_constant_output_is_flagged(self, make_request, tmp_path):
+    def test_constant_output_is_flagged(self, make_request, tmp_path, write_table):
         def blind(name, numerics, labels):  # noqa: ARG001
             numerics[:] = 0
 
         flat = write_table(tmp_path / "flat-1", spoil=blind)
-        for name in ROWS:
+        for name in ("train", "valid", "test"):
             ids = np.load(flat / f"{name}.ids.npy")
             np.save(flat / f"{name}.ids.npy", np.ones_like(ids))
         record = run_job(make_request("dense", table=flat), lambda _: None)
@@ -264,7 +187,7 @@ class TestFailures:
         assert "Traceback" in failure["traceback"]
         assert failure["traceback"] in log
 
-    def test_a_table_prepared_anew_is_read_anew(self, make_request, tmp_path):
+    def test_a_table_prepared_anew_is_read_anew(self, make_request, tmp_path, write_table):
         path = write_table(tmp_path / "fresh-1")
         run_job(make_request(table=path, max_epochs=1), lambda _: None)
         write_table(path, fingerprint="e" * 64)
@@ -274,7 +197,9 @@ class TestFailures:
     def test_no_table(self, make_request, tmp_path):
         self.fail(make_request(table=tmp_path / "nothing"), DataError, "no prepared table")
 
-    def test_a_test_split_of_one_class_is_found_before_training(self, make_request, tmp_path):
+    def test_a_test_split_of_one_class_is_found_before_training(
+        self, make_request, tmp_path, write_table
+    ):
         def one_class(name, numerics, labels):  # noqa: ARG001
             if name == "test":
                 labels[:] = 0
