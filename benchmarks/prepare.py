@@ -1,18 +1,21 @@
 """`prepare` against FuxiCTR 2.3.10's `build_dataset` on the same files: time, memory, equal ids.
 
     python benchmarks/prepare.py --work /tmp/bench --rows 2800000
-    python benchmarks/prepare.py --work /tmp/bench --rows 20000000 --shapes avazu --without-fuxictr
+    python benchmarks/prepare.py --work /tmp/bench --rows published --shapes avazu --without-fuxictr
 
 Makes synthetic files of Avazu_x1's shape (22 columns of integers, minimum count 1) and of
 Criteo_x4's (13 numbers in buckets, 26 hex columns, minimum count 10), ids from training rows, below
-WORK. FuxiCTR needs an environment of its own, with polars below 2: `--fuxictr-python` names its
-interpreter, else it is made in WORK. Both sides read csv and write ids; ours takes MD5 and SHA-256
-of what it reads, and the SHA-256 of what it writes, as well. Runs alternate; seconds are the median
-of a side's runs, from after the imports to the end of the work; CPU seconds are of all processes of
-a run, imports included; memory is the largest sum of their proportional set sizes.
+WORK; `published` gives each split the rows of the published file. FuxiCTR needs an environment of
+its own, with polars below 2: `--fuxictr-python` names its interpreter, else it is made in WORK.
+Both sides read csv and write ids; ours takes MD5 and SHA-256 of what it reads, and the SHA-256 of
+what it writes, as well. Runs alternate; seconds are the median of a side's runs, from after the
+imports to the end of the work; CPU seconds are of all processes of a run, imports included; memory
+is the largest sum of their proportional set sizes.
 """
 
 import argparse
+import contextlib
+import itertools
 import json
 import os
 import platform
@@ -31,6 +34,7 @@ import numpy as np
 import polars as pl
 from tabulate import tabulate
 
+from prime_bench.data.card import load_card
 from prime_bench.data.synthetic_raw import write_raw
 from prime_bench.data.table import PreparedTable
 from prime_bench.settings.dataset import SyntheticSettings
@@ -63,27 +67,32 @@ def main() -> None:
     """Print a row of the table for each shape and number of rows."""
     parser = argparse.ArgumentParser(description="prepare against FuxiCTR's build_dataset.")
     parser.add_argument("--work", type=Path, required=True, help="folder for everything")
-    parser.add_argument("--rows", default="1300000,2800000", help="of all splits, with commas")
+    parser.add_argument(
+        "--rows", default="1300000,2800000", help="of all splits, with commas, or `published`"
+    )
     parser.add_argument("--shapes", default="avazu,criteo", help="with commas")
     parser.add_argument("--copies", type=int, default=1, help="of all rows: no more values")
     parser.add_argument("--repeat", type=int, default=1, help="runs of each side")
     parser.add_argument("--fuxictr-python", type=Path, help="of an environment with FuxiCTR")
     parser.add_argument("--without-fuxictr", action="store_true", help="ours alone")
+    parser.add_argument(
+        "--only", choices=["make", "measure"], help="make files and keep them, or use those kept"
+    )
     options = parser.parse_args()
     options.work.mkdir(parents=True, exist_ok=True)
     python = None if options.without_fuxictr else options.fuxictr_python or make(options.work)
-    rows = [
-        compare(
-            shape,
-            int(n_rows),
-            options.work,
-            python,
-            copies=options.copies,
-            repeat=options.repeat,
-        )
-        for shape in options.shapes.split(",")
-        for n_rows in options.rows.split(",")
-    ]
+    rows = []
+    for shape in options.shapes.split(","):
+        for n_rows in options.rows.split(","):
+            folder = options.work / f"{shape}-{n_rows}"
+            if options.only != "measure":
+                shutil.rmtree(folder, ignore_errors=True)
+                make_files(shape, n_rows, folder / "raw", copies=options.copies)
+            if options.only != "make":
+                rows.append(compare(shape, folder, python, repeat=options.repeat))
+                shutil.rmtree(folder)
+    if options.only == "make":
+        return
     print(f"{os.cpu_count()} cores, Python {platform.python_version()}, polars {pl.__version__}")
     print(tabulate(rows, headers="keys", floatfmt=",.2f", intfmt=","))
 
@@ -95,6 +104,31 @@ def make(work: Path) -> Path:
         venv.create(work / "fuxictr", with_pip=True)
         subprocess.run([python, "-m", "pip", "install", "--quiet", *FUXICTR], check=True)
     return python
+
+
+def make_files(shape: str, rows: str, folder: Path, *, copies: int) -> None:
+    """train.csv, valid.csv and test.csv in a new folder."""
+    files = load_card(shape).files
+    n_rows = sum(file.rows for file in files.values()) if rows == "published" else int(rows)
+    settings = SyntheticSettings.model_validate({"shape": shape, "rows": n_rows})
+    write_raw(settings, folder, raw_format=shape)
+    if rows == "published":
+        recut(folder, {split: file.rows for split, file in files.items()})
+    multiply(folder, copies)
+
+
+def recut(folder: Path, rows: dict[str, int]) -> None:
+    """Deal the rows of all three files out anew, so many to each split, in order."""
+    with contextlib.ExitStack() as stack:
+        read = [stack.enter_context((folder / f"{split}.csv").open("rb")) for split in rows]
+        header, *_ = [file.readline() for file in read]
+        lines = itertools.chain.from_iterable(read)
+        for split, n_rows in rows.items():
+            with (folder / f"{split}.new").open("wb") as file:
+                file.write(header)
+                file.writelines(itertools.islice(lines, n_rows))
+    for split in rows:
+        (folder / f"{split}.new").replace(folder / f"{split}.csv")
 
 
 def multiply(folder: Path, copies: int) -> None:
@@ -109,15 +143,8 @@ def multiply(folder: Path, copies: int) -> None:
                     write.write(read.read(min(left, 1 << 24)))
 
 
-def compare(
-    shape: str, n_rows: int, work: Path, python: Path | None, *, copies: int, repeat: int
-) -> dict[str, Any]:
-    """Both sides on new files, which go afterwards."""
-    folder = work / f"{shape}-{n_rows}"
-    shutil.rmtree(folder, ignore_errors=True)
-    write_raw(SyntheticSettings(shape=shape, rows=n_rows), folder / "raw", raw_format=shape)
-    multiply(folder / "raw", copies)
-    n_rows *= copies
+def compare(shape: str, folder: Path, python: Path | None, *, repeat: int) -> dict[str, Any]:
+    """Both sides on the files in `folder`/raw."""
     raw_bytes = sum(path.stat().st_size for path in (folder / "raw").iterdir())
     runs: dict[str, list[Run]] = {"ours": [], "fuxictr": []}
     settings = SETTINGS[shape]
@@ -145,6 +172,8 @@ def compare(
             ("peak_bytes", max, 1e-9),
         )
     )
+    (table,) = (folder / "ours").iterdir()
+    n_rows = PreparedTable.open(table).manifest.rows.total
     found = {
         "shape": shape,
         "rows": n_rows,
@@ -162,7 +191,6 @@ def compare(
             "ratio": seconds["fuxictr"] / seconds["ours"],
             "ids": "equal" if equal(folder) else "DIFFERENT",
         }
-    shutil.rmtree(folder)
     return found
 
 
