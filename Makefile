@@ -1,6 +1,8 @@
 # Everything a fresh machine needs: `make demo` and `make test` create the environment themselves.
 PYTHON ?= python3
 VENV ?= .venv
+# Empty for the packages that running needs alone, as in the image.
+EXTRAS ?= [dev]
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
@@ -38,7 +40,7 @@ $(INSTALLED): pyproject.toml constraints.txt
 	  echo "prime-bench needs Python 3.11 or newer, and $(PYTHON) is $$($(PYTHON) -V 2>&1); name another: make PYTHON=python3.11" >&2; \
 	  exit 1; }
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.$(EXTRAS)'
 	@touch $@
 
 clean:
