@@ -23,7 +23,7 @@ RUN make install VENV=/opt/venv EXTRAS= \
  && install --directory --owner=bench /data /runs
 
 ENV PATH=/opt/venv/bin:$PATH PRIME_BENCH_DATA=/data PRIME_BENCH_RUNS=/runs
-USER bench
+USER 1000
 WORKDIR /home/bench
 VOLUME ["/data", "/runs"]
 ENTRYPOINT ["prime-bench"]
