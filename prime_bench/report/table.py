@@ -8,6 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from prime_bench.store.record import ProbeRecord, RunRecord
+
 MISSING = "--"
 
 Kind = Literal["words", "number", "change", "count"]
@@ -129,6 +131,15 @@ class Table:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Picture:
+    """A figure as an `<svg>` element that may stand in a page with others."""
+
+    name: str
+    title: str
+    svg: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class Report:
     """The tables of one answer, in the order in which they are printed."""
 
@@ -138,6 +149,10 @@ class Report:
     """Every compared seed as JSON values: `dataset`, `backbone`, `seed` and `arms`."""
     dropped_pairs: tuple[Mapping[str, Any], ...] = ()
     """Seeds with a record that are not compared, and why."""
+    records: tuple[RunRecord | ProbeRecord, ...] = ()
+    """What stands behind the cells, for a format in which they can be opened."""
+    figures: tuple[Picture, ...] = ()
+    """For a format that shows them beside the tables."""
 
 
 def group_spans(columns: Sequence[Column]) -> list[tuple[str, int]]:

@@ -1,11 +1,31 @@
-"""HTML: the tables as plain elements, to stand in a page or alone.
+"""HTML: one page that needs no other file, with tables to sort, figures, and jobs to open.
 
-A cell carries what a script needs: `data-value` (full precision, to sort by) and `data-jobs`.
+A cell carries what the page's script needs: `data-value` (full precision, to sort by) and
+`data-jobs`.
 """
 
+from prime_bench.report.formats.behind import jobs_json
 from prime_bench.report.formats.templates import html_templates
 from prime_bench.report.provenance import provenance_line
 from prime_bench.report.table import Block, Report, Table, group_spans
+
+
+def render(report: Report) -> str:
+    """The whole page, ending in a newline."""
+    behind = {job for table in report.tables for job in table.jobs}
+    return (
+        html_templates()
+        .get_template("page.html.j2")
+        .render(
+            title=report.title,
+            tables=[
+                {"name": table.name, "title": table.title, "html": table_html(table)}
+                for table in report.tables
+            ],
+            figures=report.figures,
+            jobs=jobs_json({record.job_id: record for record in report.records}, behind),
+        )
+    )
 
 
 def table_html(table: Table) -> str:
@@ -18,15 +38,6 @@ def table_html(table: Table) -> str:
             heads={block.key: _group_heads(block) for block in table.blocks},
             provenance=provenance_line(table),
         )
-    )
-
-
-def render(report: Report) -> str:
-    """A page without style or script."""
-    return (
-        html_templates()
-        .get_template("tables.html.j2")
-        .render(title=report.title, tables=[table_html(table) for table in report.tables])
     )
 
 
