@@ -72,8 +72,10 @@ def change(
     )
 
 
-def count(part: int, of: int, *, remark: str = "", jobs: Iterable[str] = ()) -> Cell:
-    """`4/5`; `--` of none."""
+def count(part: int, of: int | None, *, remark: str = "", jobs: Iterable[str] = ()) -> Cell:
+    """`4/5`, or `4` where there is nothing to be of; `--` of none."""
+    if of is None:
+        return Cell(text=str(part), value=float(part), remark=remark, jobs=tuple(jobs))
     if not of:
         return Cell(jobs=tuple(jobs))
     return Cell(text=f"{part}/{of}", value=float(part), remark=remark, jobs=tuple(jobs))

@@ -140,6 +140,12 @@ def backbone_label(backbone: str) -> str:
     return entry.label if entry else backbone.rpartition(":")[2]
 
 
+def catalogue_rank(backbone: str) -> tuple[int, str]:
+    """Sorts backbones: ours in the catalogue's order, then others by name."""
+    order = list(BACKBONES)
+    return order.index(backbone) if backbone in order else len(order), backbone
+
+
 def changed_keys(settings: Mapping[str, Any], reference: Mapping[str, Any]) -> str:
     """`key = value` for all keys that differ from the reference, or an empty text."""
     return ", ".join(
@@ -186,13 +192,11 @@ def _fingerprints(
     return sorted(found) or (None,)
 
 
-def _arms_of(shelf: Shelf, *, baseline: str) -> tuple[ArmColumn, ...]:
-    """The arms of the records; two of one name are told apart by their settings."""
-    names: dict[ArmKey, str] = {}
-    for runs in shelf.values():
-        for key, by_seed in runs.items():
-            for record in by_seed.values():
-                names[key] = min(record.arm, names.get(key, record.arm))
+def arm_columns(names: Mapping[ArmKey, str], *, baseline: str) -> tuple[ArmColumn, ...]:
+    """Arms by their names, the baseline first, then in the catalogue's order.
+
+    Two of one name are told apart by their settings.
+    """
     columns = []
     for key, name in names.items():
         shared = [other for other in names if names[other] == name]
@@ -211,6 +215,16 @@ def _arms_of(shelf: Shelf, *, baseline: str) -> tuple[ArmColumn, ...]:
         return column.name != baseline, place, column.name
 
     return tuple(sorted(columns, key=rank))
+
+
+def _arms_of(shelf: Shelf, *, baseline: str) -> tuple[ArmColumn, ...]:
+    """The arms of the records."""
+    names: dict[ArmKey, str] = {}
+    for runs in shelf.values():
+        for key, by_seed in runs.items():
+            for record in by_seed.values():
+                names[key] = min(record.arm, names.get(key, record.arm))
+    return arm_columns(names, baseline=baseline)
 
 
 def _rows_of(places: Iterable[Place]) -> tuple[RowDesign, ...]:
@@ -238,9 +252,7 @@ def _rows_of(places: Iterable[Place]) -> tuple[RowDesign, ...]:
 
 
 def _catalogue_order(place: Place) -> tuple[int, str, str]:
-    order = list(BACKBONES)
-    known = order.index(place.backbone) if place.backbone in order else len(order)
-    return known, place.backbone, place.backbone_settings
+    return *catalogue_rank(place.backbone), place.backbone_settings
 
 
 def _labelled(

@@ -11,13 +11,39 @@ from prime_bench.report.evidence import Evidence
 from prime_bench.report.grid import Panel
 from prime_bench.report.provenance import provenance_of
 from prime_bench.report.table import Report, Table
-from prime_bench.report.tables import main
+from prime_bench.report.tables import (
+    arms,
+    cells,
+    cost,
+    differences,
+    family,
+    gradients,
+    main,
+    methods,
+    routing,
+    seeds,
+    subgroups,
+    wins,
+)
 from prime_bench.report.tables.content import Content
 
 Builder = Callable[[Evidence, Any], Content]
 
 BUILDERS: dict[str, Builder] = {
     "main": main.build,
+    "datasets": main.build_datasets,
+    "methods": methods.build,
+    "cost": cost.build,
+    "differences": differences.build,
+    "arms": arms.build,
+    "seeds": seeds.build,
+    "wins": wins.build,
+    "routing": routing.build,
+    "gradients": gradients.build,
+    "subgroups": subgroups.build,
+    "cells": cells.build,
+    "pairs": cells.build_pairs,
+    "family": family.build,
 }
 """A definition's kind -> what builds the table."""
 
@@ -40,6 +66,7 @@ def make_report(
         tables=tables,
         pairs=tuple(pair for panel in grid.panels for pair in _pairs(panel)),
         dropped_pairs=tuple(dropped for panel in grid.panels for dropped in _dropped(panel)),
+        records=(*grid.records, *evidence.probes),
     )
 
 

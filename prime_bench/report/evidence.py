@@ -1,13 +1,14 @@
 """What a table is made from: the records of a recipe's cells, or of everything that has some."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from prime_bench.base.errors import UsageError, did_you_mean
 from prime_bench.recipe.expand import ONLY_KEYS, Trial
 from prime_bench.report.definition import dataset_labels
 from prime_bench.report.design import Design, design_from_records, design_from_trials
 from prime_bench.report.grid import Grid, Split, build_grid, without_degenerate
+from prime_bench.settings.kinds import PROBES, Kind
 from prime_bench.store.frame import Shelf, shelve
 from prime_bench.store.record import ProbeRecord, RunRecord
 
@@ -37,13 +38,21 @@ class Evidence:
     """Records that others with higher `numerics` replace."""
     design: Design
     cells: RecipeCells | None
-    probes: Sequence[ProbeRecord] = field(default_factory=tuple)
-    """Records of jobs that measure."""
+    probes: Sequence[ProbeRecord] = ()
+    """Records of all jobs that measure."""
 
     def grid(self, *, baseline: str, split: Split = "test", sound: bool = False) -> Grid:
         """Every arm against one of them; `sound` leaves degenerate runs out."""
         shelf = without_degenerate(self.shelf) if sound else self.shelf
         return build_grid(shelf, design=self.design, baseline=baseline, split=split)
+
+    def probes_of(self, kind: Kind) -> list[ProbeRecord]:
+        """Measurements of a kind: those that the recipe asks for, where it is of that kind."""
+        every = [record for record in self.probes if record.job.kind == kind]
+        if self.cells is None or all(trial.kind != kind for trial in self.cells.trials):
+            return every
+        asked = [(trial, self.cells.variants[trial.dataset]) for trial in self.cells.trials]
+        return [r for r in every if any(_answers(r, trial, variant) for trial, variant in asked)]
 
     @property
     def recipe(self) -> str:
@@ -94,6 +103,21 @@ def narrowed(records: Sequence[RunRecord], only: Sequence[str]) -> list[RunRecor
         for record in records
         if all(_facts(record)[key] in values for key, values in wanted.items())
     ]
+
+
+def _answers(record: ProbeRecord, trial: Trial, variant: str) -> bool:
+    """Whether a measurement is what a trial asks for, on whatever device."""
+    job = record.job
+    arm = PROBES[job.kind].unit == "group" or (
+        (job.plugin, job.plugin_settings) == (trial.arm.plugin, trial.arm.settings)
+    )
+    return (
+        arm
+        and record.data_variant == variant
+        and (job.backbone, job.backbone_settings) == (trial.backbone, trial.backbone_settings)
+        and (job.seed, job.training) == (trial.seed, trial.training)
+        and all(job.probe.get(k) == v for k, v in trial.probe.items() if k != "arms")
+    )
 
 
 def _facts(record: RunRecord) -> dict[str, str]:

@@ -35,6 +35,8 @@ class Comparison:
     """
 
     seeds: tuple[int, ...]
+    baseline_scores: tuple[float, ...]
+    arm_scores: tuple[float, ...]
     differences: tuple[float, ...]
     degenerate_seeds: tuple[int, ...]
     """Seeds of pairs in which either run is degenerate."""
@@ -140,6 +142,7 @@ class Grid:
 
     design: Design
     split: Split
+    baseline_name: str
     baseline: ArmColumn | None
     """None where no run of the baseline is to be shown; there are no comparisons then."""
     others: tuple[ArmColumn, ...]
@@ -170,6 +173,7 @@ def build_grid(shelf: Shelf, *, design: Design, baseline: str, split: Split = "t
     return Grid(
         design=design,
         split=split,
+        baseline_name=baseline,
         baseline=first,
         others=others,
         panels=panels,
@@ -276,13 +280,13 @@ def _comparison(pairs: Sequence[Pair], metric: Metric, split: Split) -> Comparis
         for pair in pairs
         if None not in (score_of(run, metric, split) for run in (pair.baseline, pair.arm))
     ]
-    differences = stats.improvements(
-        metric,
-        baseline=_scores([pair.baseline for pair in pairs], metric, split),
-        arm=_scores([pair.arm for pair in pairs], metric, split),
-    )
+    baseline = _scores([pair.baseline for pair in pairs], metric, split)
+    arm = _scores([pair.arm for pair in pairs], metric, split)
+    differences = stats.improvements(metric, baseline=baseline, arm=arm)
     return Comparison(
         seeds=tuple(pair.seed for pair in pairs),
+        baseline_scores=tuple(baseline),
+        arm_scores=tuple(arm),
         differences=tuple(float(difference) for difference in differences),
         jobs=tuple(run.job_id for pair in pairs for run in (pair.baseline, pair.arm)),
         degenerate_seeds=tuple(

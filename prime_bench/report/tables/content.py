@@ -3,7 +3,12 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from prime_bench.report.definition import TableDefinition
 from prime_bench.report.design import PanelDesign
+from prime_bench.report.evidence import Evidence
+from prime_bench.report.grid import Grid
+from prime_bench.report.notes import collect_notes
+from prime_bench.report.numbers import series
 from prime_bench.report.table import Block
 from prime_bench.store.record import ProbeRecord, RunRecord
 
@@ -28,6 +33,61 @@ def block_keys(panels: Sequence[PanelDesign]) -> list[str]:
         before = sum(key.partition("#")[0] == panel.dataset for key in keys)
         keys.append(f"{panel.dataset}#{before + 1}" if twins > 1 else panel.dataset)
     return keys
+
+
+def grid_content(
+    evidence: Evidence,
+    grid: Grid,
+    *,
+    blocks: Sequence[Block],
+    definition: TableDefinition,
+    notes: Sequence[str] = (),
+    probes: Sequence[ProbeRecord] = (),
+) -> Content:
+    """The content of a table that is computed from a grid; `notes` stand before the grid's."""
+    sound = evidence.grid(baseline=grid.baseline_name, split=grid.split, sound=True)
+    own = collect_notes(
+        grid,
+        sound=sound,
+        outdated=evidence.outdated,
+        recipe_notes=evidence.cells.notes if evidence.cells else (),
+        decimals=definition.decimals,
+    )
+    return Content(
+        blocks=blocks,
+        notes=[*notes, *own],
+        records=[*grid.records, *probes],
+        words={
+            "datasets": series([panel.design.label for panel in grid.panels]),
+            "baseline": grid.baseline.label if grid.baseline else "",
+            "arms": series([arm.label for arm in grid.arms]),
+            "seeds": counted([len(panel.design.seeds) for panel in grid.panels], "seed"),
+            "backbones": counted([len(panel.mean_rows) for panel in grid.panels], "backbone"),
+        },
+    )
+
+
+def probe_notes(records: Sequence[ProbeRecord], *, noun: str) -> list[str]:
+    """What must be said under a table of measurements, beside what the table itself says."""
+    if not records:
+        return [f"No {noun} among the records"]
+    notes = [f"n = {len(records)} jobs, {counted([len({r.job.seed for r in records})], 'seed')}"]
+    for dataset in sorted({record.dataset for record in records}):
+        own = [record for record in records if record.dataset == dataset]
+        said = list(dict.fromkeys(note for record in own for note in record.data_notes))
+        unverified = sum(not record.data_verified for record in own)
+        if unverified and not any("unverified" in note for note in said):
+            said.insert(0, "unverified: the files are not the published ones")
+        notes += [f"{dataset}: {note}" for note in said]
+    devices = sorted({record.environment.device for record in records})
+    if len(devices) > 1:
+        notes.append(f"The records come from {len(devices)} devices: {', '.join(devices)}")
+    dirty = sum(bool(record.environment.dirty) for record in records)
+    if dirty:
+        notes.append(
+            f"{dirty} of {len(records)} records were made with changes that are in no commit"
+        )
+    return notes
 
 
 def counted(numbers: Sequence[int], noun: str) -> str:

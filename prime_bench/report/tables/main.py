@@ -1,61 +1,61 @@
 """The main table: a row a backbone, a block a data set, each arm's level and what it changes."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from prime_bench.report.cells import MISSING_CELL, change, count, level, tallied, won, words
-from prime_bench.report.definition import MainDefinition
+from prime_bench.report.definition import DatasetsDefinition, MainDefinition
+from prime_bench.report.design import RowDesign
 from prime_bench.report.evidence import Evidence
 from prime_bench.report.grid import Grid, Panel
-from prime_bench.report.notes import METRIC_LABELS, collect_notes
-from prime_bench.report.numbers import series
+from prime_bench.report.notes import METRIC_LABELS
 from prime_bench.report.stats import METRICS
 from prime_bench.report.table import Block, Cell, Column, Row
-from prime_bench.report.tables.content import Content, block_keys, counted
+from prime_bench.report.tables.content import Content, block_keys, grid_content
 
 
 def build(evidence: Evidence, definition: MainDefinition) -> Content:
     """All arms against the baseline on test rows."""
     grid = evidence.grid(baseline=definition.baseline)
     decimals = definition.decimals
-    return Content(
-        blocks=[
-            Block(
-                key=key,
-                label=panel.design.label,
-                columns=tuple(_columns(grid)),
-                rows=(
-                    *(_row(grid, panel, row.label, decimals) for row in panel.design.rows),
-                    *_summary_rows(grid, panel, decimals),
-                ),
-            )
+    blocks = [
+        Block(
+            key=key,
+            label=panel.design.label,
+            columns=tuple(columns(grid)),
+            rows=(
+                *(_row(grid, panel, row, decimals) for row in panel.design.rows),
+                *_summary_rows(grid, panel, decimals),
+            ),
+        )
+        for key, panel in zip(
+            block_keys([panel.design for panel in grid.panels]), grid.panels, strict=True
+        )
+    ]
+    return grid_content(evidence, grid, blocks=blocks, definition=definition)
+
+
+def build_datasets(evidence: Evidence, definition: DatasetsDefinition) -> Content:
+    """The Mean row of every data set: what remains of a gain when the data are coded otherwise."""
+    grid = evidence.grid(baseline=definition.baseline)
+    head, *rest = columns(grid)
+    block = Block(
+        key="means",
+        label="",
+        columns=(replace(head, key="data", label="Data"), *rest),
+        rows=tuple(
+            Row(key=key, cells=(words(panel.design.label), *cells))
             for key, panel in zip(
                 block_keys([panel.design for panel in grid.panels]), grid.panels, strict=True
             )
-        ],
-        notes=collect_notes(
-            grid,
-            sound=evidence.grid(baseline=definition.baseline, sound=True),
-            outdated=evidence.outdated,
-            recipe_notes=evidence.cells.notes if evidence.cells else (),
-            decimals=decimals,
+            for cells in [list(_mean_cells(grid, panel, definition.decimals))[1:]]
         ),
-        records=grid.records,
-        words=caption_words(grid),
     )
+    return grid_content(evidence, grid, blocks=[block], definition=definition)
 
 
-def caption_words(grid: Grid) -> dict[str, str]:
-    """What a caption of a grid may name."""
-    return {
-        "datasets": series([panel.design.label for panel in grid.panels]),
-        "baseline": grid.baseline.label if grid.baseline else "",
-        "arms": series([arm.label for arm in grid.arms]),
-        "seeds": counted([len(panel.design.seeds) for panel in grid.panels], "seed"),
-        "backbones": counted([len(panel.mean_rows) for panel in grid.panels], "backbone"),
-    }
-
-
-def _columns(grid: Grid) -> Iterator[Column]:
+def columns(grid: Grid) -> Iterator[Column]:
+    """Backbone, then metric by metric each arm and its Δ."""
     yield Column(key="backbone", label="Backbone", kind="words")
     for metric in METRICS:
         for arm in grid.arms:
@@ -77,8 +77,8 @@ def _columns(grid: Grid) -> Iterator[Column]:
                 )
 
 
-def _row(grid: Grid, panel: Panel, label: str, decimals: int) -> Row:
-    cells = [words(label)]
+def _row(grid: Grid, panel: Panel, row: RowDesign, decimals: int) -> Row:
+    label, cells = row.label, [words(row.label)]
     n_seeds = len(panel.design.seeds)
     for metric in METRICS:
         for arm in grid.arms:
@@ -107,8 +107,7 @@ def _row(grid: Grid, panel: Panel, label: str, decimals: int) -> Row:
                         jobs=comparison.jobs,
                     )
                 )
-    backbone = next(row for row in panel.design.rows if row.label == label)
-    return Row(key=backbone.key, cells=tuple(cells))
+    return Row(key=row.key, cells=tuple(cells))
 
 
 def _summary_rows(grid: Grid, panel: Panel, decimals: int) -> Iterator[Row]:

@@ -1,0 +1,125 @@
+"""What arms cost: parameters, time and memory beside Dense, a block a data set and device."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from prime_bench.report.cells import level, words
+from prime_bench.report.costs import MeasuredCost, Spot, measured_costs
+from prime_bench.report.definition import CostDefinition, dataset_labels
+from prime_bench.report.design import ArmColumn, arm_columns, backbone_label, catalogue_rank
+from prime_bench.report.evidence import Evidence
+from prime_bench.report.numbers import series
+from prime_bench.report.table import Block, Cell, Column, Row
+from prime_bench.report.tables.content import Content, probe_notes
+from prime_bench.settings.cost import CostFindings, CostSettings
+from prime_bench.store.record import ProbeRecord
+
+
+def build(evidence: Evidence, definition: CostDefinition) -> Content:
+    """Every measurement of cost that is asked for, the latest where one was repeated."""
+    records = evidence.probes_of("cost")
+    labels = dataset_labels()
+    blocks = []
+    for device, costs in sorted(measured_costs(records).items()):
+        for variant, dataset in sorted({(r.data_variant, r.dataset) for r in records}):
+            own = {spot: cost for spot, cost in costs.items() if spot[0] == variant}
+            if own:
+                blocks.append(
+                    Block(
+                        key=dataset if len(measured_costs(records)) == 1 else f"{dataset}/{device}",
+                        label=f"{labels.get(dataset, dataset)}, {device}",
+                        columns=tuple(_columns()),
+                        rows=tuple(_rows(own, definition)),
+                    )
+                )
+    return Content(
+        blocks=blocks,
+        notes=[*_how(records), *probe_notes(records, noun="measurement of cost")],
+        records=records,
+        words={"datasets": series(sorted({labels.get(r.dataset, r.dataset) for r in records}))},
+    )
+
+
+def _columns() -> Iterator[Column]:
+    yield Column(key="backbone", label="Backbone", kind="words")
+    yield Column(key="method", label="Method", kind="words")
+    for key, label, group in (
+        ("parameters", "Parameter ratio", ""),
+        ("inference_ms", "Latency (ms)", "Inference"),
+        ("inference", "Ratio", "Inference"),
+        ("training_ms", "Latency (ms)", "Training"),
+        ("training", "Ratio", "Training"),
+        ("memory", "Peak-memory ratio", ""),
+    ):
+        yield Column(key=key, label=label, kind="number", group=group, better="lower")
+
+
+def _rows(costs: dict[Spot, MeasuredCost], definition: CostDefinition) -> Iterator[Row]:
+    """Backbones in the catalogue's order, their arms in that of `arm_columns`."""
+    names = {spot[3]: spot[3].plugin for spot in costs if spot[3].plugin in definition.arms}
+    arms = arm_columns(names, baseline=definition.baseline)
+    places = sorted({(spot[1], spot[2]) for spot in costs}, key=lambda p: (catalogue_rank(p[0]), p))
+    for place in places:
+        twin = sum(other[0] == place[0] for other in places[: places.index(place)])
+        key = f"{place[0]}#{twin + 1}" if twin else place[0]
+        found = {spot[3]: cost for spot, cost in costs.items() if spot[1:3] == place}
+        own = [(arm, _cells(found[arm.key], definition)) for arm in arms if arm.key in found]
+        for number, (arm, cells) in enumerate(_with_bold(own, definition)):
+            yield Row(
+                key=f"{key}.{arm.name}",
+                cells=(words("" if number else backbone_label(place[0])), words(arm.label), *cells),
+                ruled=number == 0 and place != places[0],
+            )
+
+
+def _cells(cost: MeasuredCost, definition: CostDefinition) -> list[Cell]:
+    values = (
+        cost.parameter_ratio,
+        cost.inference_ms,
+        cost.inference_ratio,
+        cost.training_ms,
+        cost.training_ratio,
+        cost.memory_ratio,
+    )
+    jobs = (cost.record.job_id,)
+    return [level(value, decimals=definition.decimals, jobs=jobs) for value in values]
+
+
+def _with_bold(
+    lines: list[tuple[ArmColumn, list[Cell]]], definition: CostDefinition
+) -> list[tuple[ArmColumn, list[Cell]]]:
+    """The lowest among the compared arms in bold, where there is more than one."""
+    rivals = [cells for arm, cells in lines if arm.key.plugin in definition.compared]
+    if len(rivals) < 2:
+        return lines
+    values = [
+        [c.value for c in column if c.value is not None] for column in zip(*rivals, strict=True)
+    ]
+    lowest = [min(column, default=None) for column in values]
+    return [
+        (
+            arm,
+            [
+                replace(cell, bold=cells in rivals and least is not None and cell.value == least)
+                for cell, least in zip(cells, lowest, strict=True)
+            ],
+        )
+        for arm, cells in lines
+    ]
+
+
+def _how(records: Sequence[ProbeRecord]) -> Iterator[str]:
+    """The protocol, the clock and what memory means, once for each way of measuring."""
+    ways: list[str] = []
+    for record in records:
+        if not isinstance(record.findings, CostFindings):
+            continue
+        own = {key: record.job.probe[key] for key in CostSettings.model_fields}
+        probe = CostSettings.model_validate(own)
+        ways.append(
+            f"{record.environment.device}: batches of {record.job.training.batch_size:,} rows; "
+            f"{probe.warm_up_steps} steps of warm-up, {probe.inference_steps} of inference, "
+            f"{probe.training_steps} of training; medians of {probe.repetitions} repetitions; "
+            f"time by {record.findings.clock}, memory: {record.findings.memory}"
+        )
+    yield from dict.fromkeys(ways)

@@ -1,0 +1,111 @@
+"""The competition gap of every arm, a row a backbone: the numbers of the paper's Figures 1, 3."""
+
+from collections.abc import Iterator, Sequence
+
+from prime_bench.catalog import PLUGINS
+from prime_bench.report.cells import count, level, words
+from prime_bench.report.definition import GradientsDefinition, dataset_labels
+from prime_bench.report.design import backbone_label, catalogue_rank
+from prime_bench.report.evidence import Evidence
+from prime_bench.report.gaps import FieldGap, comparable, field_gaps, mean_gap, reduction
+from prime_bench.report.numbers import series
+from prime_bench.report.table import Block, Cell, Column, Row
+from prime_bench.report.tables.content import Content, probe_notes
+
+WHAT_ELSE = (
+    "The gap also measures how the groups' covariates differ: where a group's rows look alike, its "
+    "gradients do too, and the gap need not be zero where nothing competes"
+)
+
+
+def build(evidence: Evidence, definition: GradientsDefinition) -> Content:
+    """Gaps over checkpoints and fields that all arms have on the same rows."""
+    records = evidence.probes_of("gradients")
+    labels = dataset_labels()
+    blocks, notes = [], []
+    for dataset in sorted({record.dataset for record in records}):
+        gaps = field_gaps([record for record in records if record.dataset == dataset])
+        arms = [arm for arm in definition.arms if any(gap.arm == arm for gap in gaps)]
+        shown = comparable(gaps, arms)
+        left_out = len({(g.backbone, g.seed, g.field) for g in gaps}) - len(
+            {(g.backbone, g.seed, g.field) for g in shown}
+        )
+        if left_out:
+            notes.append(
+                f"{dataset}: {left_out} comparisons of backbone, seed and field are left out: not "
+                "every arm has them on the same rows"
+            )
+        blocks.append(
+            Block(
+                key=dataset,
+                label=labels.get(dataset, dataset),
+                columns=tuple(_columns(arms, definition.baseline)),
+                rows=tuple(_rows(shown, arms, definition)),
+            )
+        )
+    return Content(
+        blocks=blocks,
+        notes=[*probe_notes(records, noun="gradient diagnosis"), *notes, WHAT_ELSE],
+        records=records,
+        words={"datasets": series(sorted({labels.get(r.dataset, r.dataset) for r in records}))},
+    )
+
+
+def _columns(arms: Sequence[str], baseline: str) -> Iterator[Column]:
+    yield Column(key="backbone", label="Backbone", kind="words")
+    yield Column(key="n", label="n", kind="count")
+    yield Column(
+        key="semantic", label="Semantic", kind="number", group=f"Cosine, {_label(baseline)}"
+    )
+    yield Column(key="random", label="Random", kind="number", group=f"Cosine, {_label(baseline)}")
+    for unit, group in (("block", "Gap, blocks"), ("example", "Gap, examples")):
+        for arm in arms:
+            yield Column(
+                key=f"{unit}.{arm}", label=_label(arm), kind="number", group=group, better="lower"
+            )
+            if arm != baseline:
+                yield Column(
+                    key=f"{unit}.{arm}.reduction",
+                    label="Smaller by (%)",
+                    kind="number",
+                    group=group,
+                    better="higher",
+                )
+
+
+def _rows(
+    gaps: Sequence[FieldGap], arms: Sequence[str], definition: GradientsDefinition
+) -> Iterator[Row]:
+    names = sorted({gap.backbone for gap in gaps}, key=catalogue_rank)
+    for name in names:
+        own = [gap for gap in gaps if gap.backbone == name]
+        cells = _cells(own, arms, definition)
+        yield Row(key=name, cells=(words(backbone_label(name)), *cells))
+    if gaps:
+        cells = _cells(gaps, arms, definition)
+        yield Row(key="mean", cells=(words("Mean"), *cells), ruled=True)
+
+
+def _cells(
+    gaps: Sequence[FieldGap], arms: Sequence[str], definition: GradientsDefinition
+) -> Iterator[Cell]:
+    by_arm = {arm: [gap for gap in gaps if gap.arm == arm] for arm in arms}
+    dense = by_arm.get(definition.baseline, [])
+    decimals, jobs = definition.decimals, [gap.job for gap in dense]
+    places = {(gap.backbone, gap.seed, gap.field) for gap in gaps}
+    yield count(len(places), None, jobs=sorted({gap.job for gap in gaps}))
+    for values in ([gap.semantic for gap in dense], [gap.random for gap in dense]):
+        mean = sum(values) / len(values) if values else None
+        yield level(mean, decimals=decimals, jobs=sorted(set(jobs)))
+    for unit in ("block", "example"):
+        baseline = mean_gap(dense, unit=unit)
+        for arm, own in by_arm.items():
+            value = mean_gap(own, unit=unit)
+            both = sorted({gap.job for gap in (*own, *dense)})
+            yield level(value, decimals=decimals, jobs=sorted({gap.job for gap in own}))
+            if arm != definition.baseline:
+                yield level(reduction(value, baseline), decimals=1, jobs=both)
+
+
+def _label(arm: str) -> str:
+    return PLUGINS[arm].label if arm in PLUGINS else arm

@@ -1,0 +1,78 @@
+"""What routers do on rows that were not trained on, a row a backbone: the supplement's numbers."""
+
+from collections.abc import Iterator, Sequence
+
+from prime_bench.report.cells import count, level, words
+from prime_bench.report.definition import RoutingDefinition, dataset_labels
+from prime_bench.report.design import backbone_label, catalogue_rank
+from prime_bench.report.evidence import Evidence
+from prime_bench.report.numbers import series
+from prime_bench.report.stats import moments
+from prime_bench.report.table import Block, Cell, Column, Row
+from prime_bench.report.tables.content import Content, probe_notes
+from prime_bench.settings.routing import RoutingFindings
+from prime_bench.store.record import ProbeRecord
+
+_QUANTITIES = (
+    ("normalised_entropy", "Normalised entropy"),
+    ("effective_experts", "Effective experts"),
+    ("largest_load", "Max mean load"),
+)
+
+
+def build(evidence: Evidence, definition: RoutingDefinition) -> Content:
+    """Mean and SD over runs, on each backbone and over all; a block a data set and arm."""
+    records = evidence.probes_of("routing")
+    labels = dataset_labels()
+    spots = sorted({(record.dataset, record.arm) for record in records})
+    several = len({arm for _, arm in spots}) > 1
+    blocks = [
+        Block(
+            key=f"{dataset}.{arm}" if several else dataset,
+            label=labels.get(dataset, dataset) + (f", {arm}" if several else ""),
+            columns=tuple(_columns()),
+            rows=tuple(
+                _rows([r for r in records if (r.dataset, r.arm) == (dataset, arm)], definition)
+            ),
+        )
+        for dataset, arm in spots
+    ]
+    splits = {r.findings.split for r in records if isinstance(r.findings, RoutingFindings)}
+    return Content(
+        blocks=blocks,
+        notes=probe_notes(records, noun="routing diagnosis"),
+        records=records,
+        words={
+            "datasets": series(sorted({labels.get(r.dataset, r.dataset) for r in records})),
+            "split": series(
+                sorted({"valid": "validation", "test": "test"}[split] for split in splits)
+            ),
+        },
+    )
+
+
+def _columns() -> Iterator[Column]:
+    yield Column(key="backbone", label="Backbone", kind="words")
+    yield Column(key="runs", label="Runs", kind="count")
+    for key, label in _QUANTITIES:
+        yield Column(key=key, label=label, kind="number")
+
+
+def _rows(records: Sequence[ProbeRecord], definition: RoutingDefinition) -> Iterator[Row]:
+    names = sorted({record.job.backbone for record in records}, key=catalogue_rank)
+    for name in names:
+        own = [record for record in records if record.job.backbone == name]
+        cells = _cells(own, definition.decimals)
+        yield Row(key=name, cells=(words(backbone_label(name)), *cells))
+    yield Row(
+        key="all", cells=(words("All runs"), *_cells(records, definition.decimals)), ruled=True
+    )
+
+
+def _cells(records: Sequence[ProbeRecord], decimals: int) -> Iterator[Cell]:
+    jobs = [record.job_id for record in records]
+    yield count(len(records), None, jobs=jobs)
+    findings = [r.findings for r in records if isinstance(r.findings, RoutingFindings)]
+    for key, _ in _QUANTITIES:
+        found = moments([getattr(finding, key) for finding in findings])
+        yield level(found.mean, sd=found.sd, decimals=decimals, jobs=jobs)

@@ -1,0 +1,81 @@
+"""A row a seed, a column an arm: the paper's seed table of GDCN on Criteo."""
+
+from collections.abc import Iterator, Sequence
+
+from prime_bench.report.cells import level, words
+from prime_bench.report.definition import SeedsDefinition
+from prime_bench.report.design import ArmColumn, RowDesign
+from prime_bench.report.evidence import Evidence
+from prime_bench.report.grid import Grid, Panel, score_of
+from prime_bench.report.table import Block, Column, Row
+from prime_bench.report.tables.content import Content, block_keys, grid_content
+from prime_bench.report.tables.names import absent_note, arms_named
+
+
+def build(evidence: Evidence, definition: SeedsDefinition) -> Content:
+    """A block a backbone and data set."""
+    grid = evidence.grid(baseline=definition.baseline)
+    arms = arms_named(grid, definition.arms)
+    keys = block_keys([panel.design for panel in grid.panels])
+    blocks = [
+        Block(
+            key=f"{key}.{row.key}",
+            label=f"{row.label}, {panel.design.label}",
+            columns=(
+                Column(key="seed", label="Seed", kind="words"),
+                *(
+                    Column(
+                        key=arm.name,
+                        label=definition.labels.get(arm.name, arm.label),
+                        kind="number",
+                        better="higher" if definition.metric == "auc" else "lower",
+                    )
+                    for arm in arms
+                ),
+            ),
+            rows=tuple(_rows(evidence, grid, panel, row, arms, definition)),
+        )
+        for key, panel in zip(keys, grid.panels, strict=True)
+        for row in panel.design.rows
+    ]
+    notes = absent_note(grid, definition.arms)
+    return grid_content(evidence, grid, blocks=blocks, definition=definition, notes=notes)
+
+
+def _rows(
+    evidence: Evidence,
+    grid: Grid,
+    panel: Panel,
+    row: RowDesign,
+    arms: Sequence[ArmColumn],
+    definition: SeedsDefinition,
+) -> Iterator[Row]:
+    metric, decimals = definition.metric, definition.decimals
+    shelf = evidence.shelf.get(row.place, {}) if row.place else {}
+    for seed in panel.design.seeds:
+        cells = [words(str(seed))]
+        for arm in arms:
+            run = shelf.get(arm.key, {}).get(seed)
+            cells.append(
+                level(
+                    score_of(run, metric, grid.split) if run else None,
+                    decimals=decimals,
+                    flagged=bool(run and run.result.degenerate),
+                    jobs=[run.job_id] if run else [],
+                )
+            )
+        yield Row(key=str(seed), cells=tuple(cells))
+    cells = [words("Mean")]
+    for arm in arms:
+        cell = panel.cells[row.label, arm.name, metric]
+        n = cell.moments.n if cell.moments else 0
+        cells.append(
+            level(
+                cell.moments.mean if cell.moments else None,
+                decimals=decimals,
+                remark=f"n={n}" if n < len(panel.design.seeds) else "",
+                flagged=bool(cell.degenerate),
+                jobs=cell.jobs,
+            )
+        )
+    yield Row(key="mean", cells=tuple(cells), ruled=True)

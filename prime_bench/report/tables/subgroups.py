@@ -1,0 +1,137 @@
+"""Scores and calibration of every semantic group: where an arm gains and where it loses."""
+
+from collections.abc import Iterator, Sequence
+from statistics import mean, stdev
+
+from prime_bench.report.cells import change, level, words
+from prime_bench.report.definition import SubgroupsDefinition, dataset_labels
+from prime_bench.report.design import backbone_label, catalogue_rank
+from prime_bench.report.evidence import Evidence
+from prime_bench.report.numbers import series
+from prime_bench.report.table import Block, Cell, Column, Row
+from prime_bench.report.tables.content import Content, probe_notes
+from prime_bench.settings.subgroups import SubgroupFindings, SubgroupScore
+from prime_bench.store.record import ProbeRecord
+
+_QUANTITIES = (
+    ("auc", "AUC", "higher"),
+    ("logloss", "LogLoss", "lower"),
+    ("calibration_error", "Calibration error", "lower"),
+)
+Seeds = dict[int, tuple[SubgroupScore, SubgroupScore, tuple[str, str]]]
+"""By seed, the baseline's and the arm's score of one group, and the ids of the two jobs."""
+
+
+def build(evidence: Evidence, definition: SubgroupsDefinition) -> Content:
+    """The arm against the baseline over the seeds that both have, a block a backbone and field."""
+    records = evidence.probes_of("subgroups")
+    labels = dataset_labels()
+    blocks = [
+        block
+        for dataset in sorted({record.dataset for record in records})
+        for backbone in sorted(
+            {r.job.backbone for r in records if r.dataset == dataset}, key=catalogue_rank
+        )
+        for block in _blocks(
+            [r for r in records if (r.dataset, r.job.backbone) == (dataset, backbone)],
+            definition,
+            label=f"{backbone_label(backbone)}, {labels.get(dataset, dataset)}",
+        )
+    ]
+    return Content(
+        blocks=blocks,
+        notes=probe_notes(records, noun="subgroup report"),
+        records=records,
+        words={"datasets": series(sorted({labels.get(r.dataset, r.dataset) for r in records}))},
+    )
+
+
+def _blocks(
+    records: Sequence[ProbeRecord], definition: SubgroupsDefinition, *, label: str
+) -> Iterator[Block]:
+    groups = _paired(records, definition)
+    for field in dict.fromkeys(field for field, _ in groups):
+        rows = tuple(
+            _row(name, seeds, definition.decimals)
+            for (own, name), seeds in groups.items()
+            if own == field
+        )
+        yield Block(
+            key=f"{records[0].dataset}.{records[0].job.backbone}.{field}",
+            label=f"{label}, {field}",
+            columns=tuple(_columns(definition)),
+            rows=rows,
+        )
+
+
+def _paired(
+    records: Sequence[ProbeRecord], definition: SubgroupsDefinition
+) -> dict[tuple[str, str], Seeds]:
+    """Field and group -> both arms' scores by seed; all rows of the split come first."""
+    scores: dict[tuple[str, str], dict[int, dict[str, tuple[SubgroupScore, str]]]] = {}
+    for record in records:
+        findings = record.findings
+        if not isinstance(findings, SubgroupFindings):
+            continue
+        own = [("all rows", findings.overall)]
+        own += [(field.field, score) for field in findings.fields for score in field.groups]
+        for field, score in own:
+            by_seed = scores.setdefault((field, score.size.name), {})
+            by_seed.setdefault(record.job.seed, {})[record.arm] = (score, record.job_id)
+    wanted = (definition.baseline, definition.arm)
+    return {
+        place: {
+            seed: (arms[wanted[0]][0], arms[wanted[1]][0], (arms[wanted[0]][1], arms[wanted[1]][1]))
+            for seed, arms in sorted(by_seed.items())
+            if all(arm in arms for arm in wanted)
+        }
+        for place, by_seed in scores.items()
+    }
+
+
+def _columns(definition: SubgroupsDefinition) -> Iterator[Column]:
+    yield Column(key="group", label="Group", kind="words")
+    yield Column(key="rows", label="Rows", kind="count")
+    yield Column(key="click_rate", label="Click rate", kind="number")
+    for key, label, better in _QUANTITIES:
+        yield Column(
+            key=f"{key}.{definition.baseline}",
+            label="Dense",
+            kind="number",
+            group=label,
+            better="higher" if better == "higher" else "lower",
+        )
+        yield Column(
+            key=f"{key}.delta",
+            label="Δ",
+            kind="change",
+            group=label,
+            better="higher" if better == "higher" else "lower",
+        )
+
+
+def _row(name: str, seeds: Seeds, decimals: int) -> Row:
+    jobs = [job for _, _, both in seeds.values() for job in both]
+    first = next((baseline for baseline, _, _ in seeds.values()), None)
+    cells: list[Cell] = [words(name)]
+    rows = first.size.rows if first else None
+    cells.append(Cell(text=f"{rows:,}", value=float(rows)) if rows is not None else Cell())
+    cells.append(level(first.click_rate if first else None, decimals=decimals, jobs=jobs))
+    for key, _, better in _QUANTITIES:
+        pairs = [(getattr(a, key), getattr(b, key)) for a, b, _ in seeds.values()]
+        whole = [(a, b) for a, b in pairs if a is not None and b is not None]
+        cells.append(
+            level(mean(a for a, _ in whole) if whole else None, decimals=decimals, jobs=jobs)
+        )
+        differences = [b - a for a, b in whole]
+        cells.append(
+            change(
+                mean(differences) if differences else None,
+                sd=stdev(differences) if len(differences) > 1 else None,
+                decimals=decimals,
+                better="higher" if better == "higher" else "lower",
+                remark=f"n={len(whole)}",
+                jobs=jobs,
+            )
+        )
+    return Row(key=name, cells=tuple(cells))
