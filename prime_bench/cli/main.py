@@ -19,6 +19,8 @@ COMMANDS = {
     "plan": "prime_bench.cli.plan:plan",
     "run": "prime_bench.cli.run:run",
     "report": "prime_bench.cli.report:report",
+    "profile": "prime_bench.cli.profile:profile",
+    "predict": "prime_bench.cli.predict:predict",
     "check": "prime_bench.cli.check:check",
     "ls": "prime_bench.cli.ls:ls",
     "show": "prime_bench.cli.show:show",

@@ -86,13 +86,20 @@ def load_plan(
     device_kind: "DeviceKind" = "cpu",
     retrain: str | None = None,
 ) -> "Plan":
-    """Read the recipe and look at data and records."""
+    """Read the recipe and look at data and records. Raises UsageError for a recipe of costs."""
+    from prime_bench.base.errors import UsageError
     from prime_bench.recipe.load import load_recipe
     from prime_bench.schedule.plan import make_plan
     from prime_bench.store.runs import Runs
 
+    loaded = load_recipe(recipe, changes=changes)
+    if loaded.kind == "cost":
+        raise UsageError(
+            f"{recipe}: what its jobs are depends on the device that they measure",
+            hint="measure it with `prime-bench profile`",
+        )
     return make_plan(
-        load_recipe(recipe, changes=changes),
+        loaded,
         data_dir=data_dir,
         runs=Runs(runs_dir),
         only=only,

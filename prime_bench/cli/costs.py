@@ -1,0 +1,186 @@
+"""Measured costs as a terminal shows them, and as JSON."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Any
+
+from tabulate import tabulate
+
+from prime_bench.recipe.expand import Recipe
+from prime_bench.settings.cost import ArmCost, CostFindings, InferenceCost, median_ratio
+from prime_bench.store.record import ProbeRecord, RunRecord
+
+_MEMORY = {
+    "max_memory_allocated": "memory: the most that torch had allocated on the device",
+    "resident growth": "memory: by how much the resident memory of a process of its own grew at "
+    "most, pages of libraries included",
+    "not measured": "memory: not measured, since this system does not tell",
+}
+"""What the numbers of a findings' `memory` are."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measured:
+    """A record of costs, and what it found."""
+
+    record: ProbeRecord
+    findings: CostFindings
+
+    @classmethod
+    def of(cls, record: RunRecord | ProbeRecord) -> "Measured":
+        """Raises TypeError for a record of another kind."""
+        if isinstance(record, RunRecord) or not isinstance(record.findings, CostFindings):
+            raise TypeError(f"{record.job_id}: a record of the kind {record.job.kind}")
+        return cls(record=record, findings=record.findings)
+
+    @property
+    def place(self) -> list[object]:
+        """Data set and backbone: a row's head."""
+        return [self.record.dataset, self.record.job.backbone]
+
+
+def tables(measured: Sequence[Measured], recipe: Recipe) -> str:
+    """What the recipe's jobs found: the protocol's figures, then inference by batch size."""
+    parts = [_protocol(measured, recipe)]
+    if any(_others(item) for item in measured):
+        parts.append("inference, ms a batch and ratio to Dense, by rows of a batch:")
+        parts.append(_by_size(measured, recipe))
+    parts.append("\n".join(dict.fromkeys(line for item in measured for line in _words(item))))
+    return "\n\n".join(parts)
+
+
+def plain(measured: Sequence[Measured], recipe: Recipe) -> list[dict[str, Any]]:
+    """The same as JSON values."""
+    return [
+        {
+            "job_id": item.record.job_id,
+            "dataset": item.record.dataset,
+            "backbone": item.record.job.backbone,
+            "seed": item.record.job.seed,
+            "device": item.record.environment.device,
+            "threads": item.record.environment.threads,
+            "clock": item.findings.clock,
+            "memory": item.findings.memory,
+            "distinct_rows": item.findings.distinct_rows,
+            "arms": [_plain_arm(arm, item, recipe) for arm in item.findings.arms],
+        }
+        for item in measured
+    ]
+
+
+def _protocol(measured: Sequence[Measured], recipe: Recipe) -> str:
+    header = ["dataset", "backbone", "arm", "parameters", "x", "MACs a row", "x"]
+    header += ["inference ms", "x", "training ms", "x", "memory MB", "x"]
+    rows = []
+    for item in measured:
+        size = item.record.job.training.batch_size
+        for arm in item.findings.arms:
+            dense, row = item.findings.arms[0], [*item.place, arm_name(arm, recipe)]
+            for count, base in ((arm.parameters, dense.parameters), (arm.macs, dense.macs)):
+                row += [f"{count:,}", f"{count / base:.3f}"]
+            for own, other in (
+                (arm.inference_ms(batch_size=size), dense.inference_ms(batch_size=size)),
+                (arm.training_ms, dense.training_ms),
+            ):
+                row += [_ms(own), f"{median_ratio(own, other):.3f}"]
+            peak, ratio = arm.peak_memory_bytes, memory_ratio(arm, dense)
+            row += ["-" if peak is None else f"{peak / 1e6:,.1f}"]
+            row += ["-" if ratio is None else f"{ratio:.3f}"]
+            rows.append(row)
+    return _table(rows, header, n_words=3)
+
+
+def _by_size(measured: Sequence[Measured], recipe: Recipe) -> str:
+    inference = [cost for item in measured for cost in item.findings.arms[0].inference]
+    sizes = sorted({cost.batch_size for cost in inference})
+    rows = []
+    for item in measured:
+        dense = item.findings.arms[0]
+        for form in dict.fromkeys(cost.form for cost in dense.inference):
+            for arm in item.findings.arms:
+                found = {cost.batch_size: cost for cost in arm.inference if cost.form == form}
+                cells = [_cell(found.get(size), dense, is_dense=arm is dense) for size in sizes]
+                rows.append([*item.place, form, arm_name(arm, recipe), *cells])
+    header = ["dataset", "backbone", "form", "arm", *(f"{size:,}" for size in sizes)]
+    return _table(rows, header, n_words=4)
+
+
+def _cell(cost: InferenceCost | None, dense: ArmCost, *, is_dense: bool) -> str:
+    if cost is None:
+        return "-"
+    if is_dense:
+        return _ms(cost.latencies_ms)
+    base = dense.inference_ms(batch_size=cost.batch_size, form=cost.form)
+    return f"{_ms(cost.latencies_ms)} x{median_ratio(cost.latencies_ms, base):.2f}"
+
+
+def _others(item: Measured) -> bool:
+    """Whether inference was measured in more than one way."""
+    return len(item.findings.arms[0].inference) > 1
+
+
+def _words(item: Measured) -> list[str]:
+    probe, where = item.record.job.probe, item.record.environment
+    return [
+        f"on {where.device}, {where.threads} CPU threads, torch {where.versions.get('torch', '?')}",
+        f"times by {item.findings.clock}: medians of {probe['repetitions']} repetitions of "
+        f"{probe['inference_steps']} forward passes (evaluation mode) and "
+        f"{probe['training_steps']} training steps (forward, backward, update) after "
+        f"{probe['warm_up_steps']} to warm up, batches of {item.record.job.training.batch_size} "
+        "rows; the arms take turns, and ratios are paired within a repetition",
+        _MEMORY[item.findings.memory],
+    ]
+
+
+def arm_name(arm: ArmCost, recipe: Recipe) -> str:
+    """The arm's name in the recipe; Dense is measured even where it is none of its arms."""
+    for own in recipe.arms:
+        if (own.plugin, own.settings) == (arm.plugin, arm.settings):
+            return own.name
+    return arm.plugin
+
+
+def memory_ratio(arm: ArmCost, dense: ArmCost) -> float | None:
+    """Peak over Dense's; None where either was not measured."""
+    if arm.peak_memory_bytes is None or not dense.peak_memory_bytes:
+        return None
+    return arm.peak_memory_bytes / dense.peak_memory_bytes
+
+
+def _plain_arm(arm: ArmCost, item: Measured, recipe: Recipe) -> dict[str, Any]:
+    dense = item.findings.arms[0]
+    return {
+        "arm": arm_name(arm, recipe),
+        "plugin": arm.plugin,
+        "parameters": arm.parameters,
+        "macs": arm.macs,
+        "inference": [
+            {
+                "form": cost.form,
+                "batch_size": cost.batch_size,
+                **_plain_times(
+                    cost.latencies_ms,
+                    dense.inference_ms(batch_size=cost.batch_size, form=cost.form),
+                ),
+            }
+            for cost in arm.inference
+        ],
+        "training": _plain_times(arm.training_ms, dense.training_ms),
+        "peak_memory_bytes": arm.peak_memory_bytes,
+        "memory_ratio": memory_ratio(arm, dense),
+    }
+
+
+def _plain_times(own: Sequence[float], dense: Sequence[float]) -> dict[str, Any]:
+    return {"ms": list(own), "median_ms": median(own), "ratio": median_ratio(own, dense)}
+
+
+def _ms(latencies_ms: Sequence[float]) -> str:
+    return f"{median(latencies_ms):.4g}"
+
+
+def _table(rows: list[list[object]], header: list[str], *, n_words: int) -> str:
+    """The first `n_words` columns are words, the others numbers."""
+    align = [*["left"] * n_words, *["right"] * (len(header) - n_words)]
+    return tabulate(rows, headers=header, tablefmt="plain", disable_numparse=True, colalign=align)

@@ -1,0 +1,100 @@
+"""`prime-bench profile`: what the arms of a recipe cost on this machine."""
+
+from pathlib import Path
+
+import click
+
+from prime_bench.cli import options
+
+PROFILE_SCHEMA = 1
+EXIT_SOME_FAILED = 1
+
+
+@click.command()
+@click.argument("recipe")
+@options.only
+@options.changes
+@options.device
+@click.option("--compile", "compiled", is_flag=True, help="Short for --set training.compile=true.")
+@click.option(
+    "--again", is_flag=True, help="Measure what has a record once more; it is kept aside."
+)
+@click.option("--dry-run", is_flag=True, help="Print the plan and do nothing.")
+@options.data_dir
+@options.runs_dir
+@options.as_json
+@click.pass_context
+def profile(
+    ctx: click.Context,
+    recipe: str,
+    only: tuple[str, ...],
+    changes: tuple[str, ...],
+    device: str,
+    compiled: bool,
+    again: bool,
+    dry_run: bool,
+    data_dir: Path,
+    runs_dir: Path,
+    as_json: bool,
+) -> None:
+    """Measure latency, memory and parameters of the arms of RECIPE, whose kind is `cost`.
+
+    The paper's protocol: all arms of a backbone take turns in one process, and ratios to Dense are
+    paired within a repetition. Times are CUDA events on a GPU and the wall clock on a CPU; memory
+    is what torch allocated on a GPU, and on a CPU how much a process of its own grew.
+
+    One device is used, the first of `--device`, and every core. Let nothing else run: what shares
+    the machine is measured too. What has a record of the same device is not measured again.
+    """
+    import json
+
+    from prime_bench.cli.costs import Measured, plain, tables
+    from prime_bench.cli.plan import print_plan, summary
+    from prime_bench.cli.progress import Progress
+    from prime_bench.recipe.load import load_recipe
+    from prime_bench.schedule.cost import measured_again, on_device, vendors_name
+    from prime_bench.schedule.devices import cores, find_devices
+    from prime_bench.schedule.local import LocalBackend
+    from prime_bench.schedule.plan import make_plan
+    from prime_bench.schedule.run import run_plan
+    from prime_bench.store.runs import Runs
+
+    changes = (*changes, *(["training.compile=true"] if compiled else []))
+    here, threads, runs = find_devices(device)[0], cores(), Runs(runs_dir)
+    loaded = on_device(
+        load_recipe(recipe, changes=changes), device=vendors_name(here), threads=threads
+    )
+    made = make_plan(loaded, data_dir=data_dir, runs=runs, only=only, device_kind=here.kind)
+    if again:
+        made = measured_again(made)
+    if dry_run:
+        print_plan(made, {}, runs_dir=runs_dir)
+        return
+    with Progress(made) as progress:
+        tally = run_plan(
+            made,
+            LocalBackend(devices=[here]),
+            runs=runs,
+            threads=threads,
+            on_event=progress.event,
+            on_outcome=progress.outcome,
+        )
+    records = [runs.find(planned.job_id) for planned in made.jobs if planned.job_id]
+    measured = [Measured.of(record) for record in records if record is not None]
+    if as_json:
+        content = {
+            "schema": PROFILE_SCHEMA,
+            "recipe": loaded.name,
+            "title": loaded.title,
+            "costs": plain(measured, loaded),
+        }
+        click.echo(json.dumps(content, indent=2))
+    elif measured:
+        click.echo(tables(measured, loaded))
+    for outcome in tally.failed:
+        job, why = outcome.request.job, outcome.why
+        folder = runs_dir / job.id
+        click.echo(f"failed: {outcome.request.dataset} {job.backbone}: {why} ({folder})", err=True)
+    if made.prepare_commands:
+        click.echo(summary(made), err=True)
+    ctx.exit(EXIT_SOME_FAILED if tally.failed else 0)

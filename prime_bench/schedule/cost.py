@@ -1,0 +1,57 @@
+"""A recipe of costs on one device: what it costs is part of a measurement's identity where."""
+
+import os
+import subprocess
+import sys
+from dataclasses import replace
+
+from prime_bench.base.errors import EnvironmentFault, UsageError
+from prime_bench.recipe.expand import Recipe
+from prime_bench.schedule.devices import Device
+from prime_bench.schedule.plan import Plan
+
+_ASK = """
+import sys
+from prime_bench.training.device import device_name, resolve_device
+print(device_name(resolve_device(sys.argv[1])))
+"""
+
+
+def on_device(recipe: Recipe, *, device: str, threads: int) -> Recipe:
+    """The recipe with the place where it measures: a device by its vendor's name, and CPU threads.
+
+    Raises UsageError for a recipe of another kind.
+    """
+    if recipe.kind != "cost":
+        raise UsageError(
+            f"{recipe.name}: a recipe of the kind `{recipe.kind}`, not of the kind `cost`",
+            hint='measure recipes/cost.toml, or write one with `kind = "cost"`',
+        )
+    return replace(recipe, probe={**recipe.probe, "device": device, "threads": threads})
+
+
+def measured_again(plan: Plan) -> Plan:
+    """The plan with its done jobs to be done again; their records are put aside."""
+    why = "is measured again"
+    jobs = [
+        replace(planned, state="stale", why=why) if planned.state == "done" else planned
+        for planned in plan.jobs
+    ]
+    return replace(plan, jobs=jobs, retrain_stale=True)
+
+
+def vendors_name(device: Device) -> str:
+    """What the vendor calls the device, as torch or the system tells; asked in a process of its
+    own, as the workers' are.
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", _ASK, device.name],
+        env={**os.environ, **device.variables},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode != 0:
+        last = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
+        raise EnvironmentFault(f"{device.name}: its name cannot be told: {last}")
+    return done.stdout.strip().splitlines()[-1]
