@@ -6,11 +6,13 @@ rows, before and after. The optimum of Eq. 4 is further away, so this is a lower
 training on the group alone could gain, and below 0 where the steps overfit.
 """
 
-import copy
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
 import torch
+from torch import nn
 
 from prime_bench.data.table import Split
 from prime_bench.plugins.attach import Arm
@@ -50,15 +52,32 @@ def sharing_of(
         n_rows = settings.sharing_steps * spec.batch_size
         learnt = draw_rows(sides.train_grouping, code, n=n_rows, seed=seed)
         judged = draw_rows(sides.valid_grouping, code, n=EVALUATION_ROWS, seed=seed)
-        own = copy.deepcopy(arm)
+        shared = own = _loss(arm, sides.valid, judged, spec=spec)
         if len(learnt):
-            _fine_tune(own, sides.train, learnt, settings=settings, spec=spec)
-        shared_loss, own_loss = (_loss(a, sides.valid, judged, spec=spec) for a in (arm, own))
-        groups.append(
-            GroupLoss(name=size.name, share=size.rows / total, shared=shared_loss, own=own_loss)
-        )
+            with _put_back(arm):
+                _fine_tune(arm, sides.train, learnt, settings=settings, spec=spec)
+                own = _loss(arm, sides.valid, judged, spec=spec)
+        share = size.rows / total
+        groups.append(GroupLoss(name=size.name, share=share, shared=shared, own=own))
     expected = sum(group.share * (group.shared - group.own) for group in groups)
     return Sharing(steps=settings.sharing_steps, groups=groups, expected=expected)
+
+
+@contextmanager
+def _put_back(arm: Arm) -> Iterator[None]:
+    """Afterwards the Top-NN's weights are as they were."""
+    parameters = _top_parameters(arm)
+    before = [parameter.detach().clone() for parameter in parameters]
+    try:
+        yield
+    finally:
+        with torch.no_grad():
+            for parameter, value in zip(parameters, before, strict=True):
+                parameter.copy_(value)
+
+
+def _top_parameters(arm: Arm) -> list[nn.Parameter]:
+    return [arm.backbone.get_parameter(name) for name in arm.backbone.top_parameters]
 
 
 def _fine_tune(
@@ -67,9 +86,7 @@ def _fine_tune(
     """`sharing_steps` steps of the Top-NN's weights on the rows, from their start again where they
     are too few.
     """
-    parameters = [arm.backbone.get_parameter(name) for name in arm.backbone.top_parameters]
-    for parameter in parameters:
-        parameter.requires_grad_()
+    parameters = [parameter.requires_grad_() for parameter in _top_parameters(arm)]
     adam = torch.optim.Adam(parameters, lr=settings.sharing_learning_rate)
     device = parameters[0].device
     for step in range(settings.sharing_steps):

@@ -1,14 +1,20 @@
 """Small arms and rows that the tests of measurements share."""
 
+import json
+
 import numpy as np
 import pytest
+import torch
 
 from prime_bench.assemble import build_arm
 from prime_bench.catalog import BACKBONES, PLUGINS
+from prime_bench.data.manifest import Manifest, SplitCounts
 from prime_bench.data.schema import Field, Schema
-from prime_bench.data.table import Split
-from prime_bench.recipe.job import Job
+from prime_bench.data.table import PreparedTable, Split
+from prime_bench.recipe.job import Job, JobRequest
+from prime_bench.settings.kinds import PROBES
 from prime_bench.settings.training import TrainSpec
+from prime_bench.worker import run_job
 
 SIZES = (6, 12, 9)
 
@@ -81,7 +87,6 @@ def make_arm(make_job, schema):
     """An arm in evaluation mode that asks for no gradient; experts and batch norms are not as they
     start, so that every part of it matters.
     """
-    import torch
 
     def make(backbone="DNN", plugin="dense", **settings):
         arm = build_arm(make_job(backbone, plugin, **settings), schema).arm
@@ -93,3 +98,70 @@ def make_arm(make_job, schema):
         return arm.eval().requires_grad_(False)
 
     return make
+
+
+@pytest.fixture(scope="session")
+def table(tmp_path_factory, schema, make_split):
+    """A prepared table, written file by file as `prepare` leaves it."""
+    folder = tmp_path_factory.mktemp("data") / "tiny-12345678"
+    (folder / "vocabulary").mkdir(parents=True)
+    rows = {"train": 1500, "valid": 1200, "test": 900}
+    splits = {name: make_split(n, seed=i) for i, (name, n) in enumerate(rows.items())}
+    for name, split in splits.items():
+        for part in ("ids", "numerics", "labels"):
+            np.save(folder / f"{name}.{part}.npy", getattr(split, part))
+    for field in schema.categorical:
+        values = "".join(f"{field.name}={i}\n" for i in range(1, field.vocabulary_size - 1))
+        (folder / "vocabulary" / f"{field.name}.txt").write_text(values)
+    (folder / "schema.json").write_text(json.dumps(schema.plain()))
+    Manifest(
+        dataset="tiny",
+        settings={},
+        variant="variant",
+        fingerprint="t",
+        verified=False,
+        notes=["made by a test"],
+        rows=SplitCounts(**rows),
+        positives=SplitCounts(**{name: int(s.labels.sum()) for name, s in splits.items()}),
+        n_fields=4,
+        vocabulary_total=sum(SIZES),
+        inputs=[],
+        outputs={},
+        versions={},
+    ).write(folder)
+    return PreparedTable.open(folder)
+
+
+@pytest.fixture
+def request_for(table, tmp_path):
+    """What an engine would hand over for a job, with records below the test's own folder."""
+
+    def request_for(job):
+        return JobRequest(
+            job=job,
+            dataset="tiny",
+            arm="an arm",
+            table=str(table.path),
+            runs=str(tmp_path / "runs"),
+            device="cpu",
+            threads=1,
+        )
+
+    return request_for
+
+
+@pytest.fixture
+def measure(request_for):
+    """Train a job, then do a job of another kind on what it has left; the latter's record."""
+
+    def measure(job, kind, **probe):
+        run_job(request_for(job), lambda _: None)
+        settings = PROBES[kind].parse(probe, where="probe").plain()
+        probing = job.model_copy(update={"kind": kind, "probe": settings})
+        events = []
+        record = run_job(request_for(probing), events.append)
+        assert {event["event"] for event in events} <= {"progress"}
+        assert events[-1]["rows"] == events[-1]["rows_total"]
+        return record
+
+    return measure

@@ -1,0 +1,90 @@
+"""Jobs of the kind `gradients`: findings, the same rows for all arms, what cannot be measured."""
+
+from pathlib import Path
+
+import pytest
+
+from prime_bench.base.errors import DataError
+from prime_bench.settings.gradients import GradientFindings
+from prime_bench.store.record import ProbeRecord, RunRecord
+from prime_bench.store.runs import Runs
+from prime_bench.worker import run_job
+
+SMALL = {"fields": ["hour"], "blocks": 2, "positives_per_block": 20, "negatives_per_block": 20}
+FEW = {**SMALL, "permutations": 30, "example_permutations": 5}
+QUICK = {"max_epochs": 2, "batch_size": 100}
+
+
+def test_a_record_of_its_own_kind_is_written_and_read(make_job, measure, request_for):
+    job = make_job("DNN", "prime", training=QUICK)
+
+    record = measure(job, "gradients", **FEW, null_labels=1)
+
+    runs = Runs(Path(request_for(job).runs))
+    assert isinstance(record, ProbeRecord)
+    assert record.job.trained == job
+    assert runs.find(record.job_id) == record
+    assert runs.probe_records("gradients") == [record]
+    assert runs.probe_records("routing") == []
+    assert [type(one) for one in runs.records()] == [RunRecord]
+    with pytest.raises(DataError, match="a record of the kind gradients"):
+        runs.get(record.job_id)
+    findings = record.findings
+    assert isinstance(findings, GradientFindings)
+    assert [field.field for field in findings.fields] == ["hour", "null_1"]
+    hour, null = findings.fields
+    assert [group.name for group in hour.groups] == ["c0=1", "c0=2", "c0=3", "c0=4"]
+    assert sum(group.rows for group in hour.groups) == 1200
+    assert [group.name for group in null.groups] == ["0", "1", "2", "3"]
+    assert hour.measures[0].block.permutations == 30
+    assert hour.measures[0].example.permutations == 5
+
+
+def test_arms_of_a_pair_are_measured_on_the_same_rows_and_seeds_on_their_own(make_job, measure):
+    def rows(plugin, seed):
+        job = make_job("DNN", plugin, seed=seed, training={**QUICK, "max_epochs": 1})
+        return measure(job, "gradients", **FEW, null_labels=1).findings.rows
+
+    found = {rows(plugin, 1) for plugin in ("dense", "prime", "residual_parameters")}
+    assert len(found) == 1
+    assert rows("dense", 2) not in found
+
+
+def test_what_cannot_be_measured_is_named(make_job, measure):
+    job = make_job(training=QUICK)
+    fields = {"fields": ["hour", "app_category"]}
+
+    found = measure(job, "gradients", **{**FEW, **fields}).findings.fields[1]
+    assert (found.groups, found.skipped) == ([], "no field of the table means app_category")
+
+    with pytest.raises(DataError, match="hour: 0 groups have enough rows, two are needed"):
+        measure(
+            make_job(seed=1, training=QUICK), "gradients", **{**FEW, "positives_per_block": 400}
+        )
+
+
+def test_without_its_training_a_measurement_says_what_to_do(make_job, request_for):
+    probing = make_job().model_copy(update={"kind": "gradients", "probe": FEW})
+
+    with pytest.raises(DataError, match="run that trains this arm has no record") as caught:
+        run_job(request_for(probing), lambda _: None)
+
+    assert caught.value.hint == "run the recipe again: it trains what it measures"
+
+
+def test_the_loss_of_sharing_is_counted_by_group(make_job, measure):
+    job = make_job("DNN", "prime", training=QUICK)
+
+    (field,) = measure(
+        job, "gradients", **FEW, sharing_steps=12, sharing_learning_rate=0.01
+    ).findings.fields
+
+    sharing = field.sharing
+    assert sharing.steps == 12
+    assert [group.name for group in sharing.groups] == [group.name for group in field.groups]
+    assert sum(group.share for group in sharing.groups) == pytest.approx(1)
+    assert sharing.expected == pytest.approx(
+        sum(group.share * (group.shared - group.own) for group in sharing.groups)
+    )
+    # Labels depend on the other fields in opposite ways in half of the groups: much to gain.
+    assert sharing.expected > 0.005
