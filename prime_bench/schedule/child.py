@@ -63,8 +63,9 @@ class Child:
 
     def terminate(self) -> None:
         """Ask it to end at its job's next checkpoint."""
-        self._asked_to_end = True
-        self._process.terminate()
+        if not self._asked_to_end:
+            self._asked_to_end = True
+            self._process.terminate()
 
     def do(
         self,

@@ -91,6 +91,12 @@ class Queue:
             self._unsettled.discard(job_id)
             return [outcome, *self._stranded(outcome, job_id=job_id)]
 
+    def put_back(self, request: JobRequest) -> None:
+        """Take back a job that ended through no fault of its own; it is the next one."""
+        with self._changed:
+            self._waiting.insert(0, self._at_work.pop(request.job.id))
+            self._changed.notify_all()
+
     def stop(self) -> None:
         """Hand out no more."""
         with self._changed:

@@ -47,6 +47,7 @@ def run_plan(
     runs: Runs,
     threads: int,
     limits: Limits | None = None,
+    keep_predictions: bool = False,
     on_event: Callable[[Event], None],
     on_outcome: Callable[[Outcome], None],
 ) -> Tally:
@@ -61,7 +62,8 @@ def run_plan(
         # One message now, and not one for each job later.
         tempfile.TemporaryFile(dir=runs.folder).close()
     tally = Tally()
-    queue = Queue(_works(plan, runs=runs, threads=threads), runs=runs, limits=limits)
+    works = _works(plan, runs=runs, threads=threads, keep_predictions=keep_predictions)
+    queue = Queue(works, runs=runs, limits=limits)
 
     def take(outcome: Outcome) -> None:
         tally.add(outcome)
@@ -79,7 +81,7 @@ def run_plan(
     return tally
 
 
-def _works(plan: Plan, *, runs: Runs, threads: int) -> Iterator[Work]:
+def _works(plan: Plan, *, runs: Runs, threads: int, keep_predictions: bool) -> Iterator[Work]:
     for planned in plan.to_run:
         if planned.job is not None:
             request = JobRequest(
@@ -89,5 +91,6 @@ def _works(plan: Plan, *, runs: Runs, threads: int) -> Iterator[Work]:
                 table=str(planned.variant.folder(plan.data_dir)),
                 runs=str(runs.folder),
                 threads=threads,
+                keep_predictions=keep_predictions,
             )
             yield Work(request=request, needs=planned.needs, replaces=planned.record is not None)

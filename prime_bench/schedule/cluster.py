@@ -1,0 +1,330 @@
+"""The cluster engine: the same jobs as tasks of Ray. The only importer of ray.
+
+A task starts the same worker as the local engine does, in a folder of its node's own, and hands the
+job's files back to the caller's store. No disk is shared; each node has a copy of the data.
+"""
+
+import contextlib
+import logging
+import os
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import ray
+from ray.exceptions import RayError, RayTaskError
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+from prime_bench import __version__
+from prime_bench.base.errors import DataError, EnvironmentFault, UsageError
+from prime_bench.base.files import write_whole
+from prime_bench.base.numerics import NUMERICS
+from prime_bench.data.manifest import Manifest
+from prime_bench.recipe.job import JobRequest
+from prime_bench.schedule.backend import End, Event, Outcome
+from prime_bench.schedule.child import Child
+from prime_bench.schedule.devices import check_devices
+from prime_bench.schedule.queue import Queue
+from prime_bench.schedule.stale import DeviceKind
+from prime_bench.settings.kinds import PROBES
+from prime_bench.store.runs import RECORD, Runs
+
+DATA_VARIABLE = "PRIME_BENCH_DATA"
+_LOOK_EVERY_S = 0.5
+_MAX_LOSSES = 3
+_CHECK_TIMEOUT_S = 120
+
+Files = dict[str, bytes]
+"""Contents by path below a folder of runs: `<job id>/<name>`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Running:
+    """A task under way: its request, and what ends the caller's claim on the job."""
+
+    request: JobRequest
+    runs: Runs
+    claim: contextlib.ExitStack
+
+
+class RayBackend:
+    """Jobs on the nodes of a Ray cluster, which is running and of which this machine is a node."""
+
+    def __init__(
+        self,
+        *,
+        address: str = "auto",
+        device: str = "auto",
+        slots: int = 1,
+        threads: int = 1,
+        job_timeout_s: float | None = None,
+    ) -> None:
+        """`slots` jobs share a GPU; a job takes `threads` CPUs of its node.
+
+        Raises UsageError for a device with an index, EnvironmentFault without a cluster or without
+        a GPU in it where `device` is `cuda`.
+        """
+        if device not in ("auto", "cpu", "cuda"):
+            check_devices(device)
+            raise UsageError(
+                f"--device {device}: with --engine ray the cluster chooses which one",
+                hint="use `cpu`, `cuda` or `auto`",
+            )
+        _connect(address)
+        has_gpu = any(node["Resources"].get("GPU") for node in _nodes())
+        if device == "cuda" and not has_gpu:
+            raise EnvironmentFault(
+                f"device cuda is not there: no node of the Ray cluster {address} has a GPU",
+                hint="use `auto` or `cpu`, or start a node with `ray start --num-gpus`",
+            )
+        self.device_kind: DeviceKind = "cuda" if has_gpu and device != "cpu" else "cpu"
+        self._slots = slots
+        self._threads = threads
+        self._job_timeout_s = job_timeout_s
+        self._stopping = False
+
+    def run(self, queue: Queue, *, on_event: Callable[[Event], None]) -> Iterator[Outcome]:
+        """Yield each job's final outcome as its files have come; a lost node's jobs run again.
+
+        The caller holds the claims. Raises DataError where a node lacks the data.
+        """
+        self._check_nodes({w.request.table: w.request.job.fingerprint for w in queue.left})
+        here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
+        mailbox: Any = ray.remote(_Mailbox).options(num_cpus=0, scheduling_strategy=here).remote()
+        running: dict[Any, _Running] = {}
+        losses: Counter[str] = Counter()
+        try:
+            while True:
+                if self._stopping and not queue.stopped:
+                    queue.stop()
+                    mailbox.stop.remote()
+                while len(running) < self._capacity() and (request := queue.take(wait=False)):
+                    if (task := self._claimed(request)) is None:
+                        why = "another process has it"
+                        outcome = Outcome(request=request, state="skipped", why=why)
+                        yield from queue.settle(outcome)
+                    else:
+                        running[self._submit(task, mailbox)] = task
+                if not running:
+                    break
+                ready, _ = ray.wait(list(running), timeout=_LOOK_EVERY_S)
+                for event in ray.get(mailbox.take.remote()):
+                    on_event(event)
+                for reference in ready:
+                    yield from _settled(reference, running.pop(reference), queue, losses=losses)
+        finally:
+            for reference, task in running.items():
+                ray.cancel(reference, force=True)
+                task.claim.close()
+            ray.shutdown()
+
+    def stop(self) -> None:
+        """Start nothing more and end the running jobs at their next checkpoint."""
+        self._stopping = True
+
+    def _check_nodes(self, tables: Mapping[str, str]) -> None:
+        """See that every node that would get jobs has our version and the data."""
+        checks = {}
+        for node in _nodes():
+            if self._places(node):
+                on_it = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
+                checks[_name(node)] = _faults.options(scheduling_strategy=on_it).remote(
+                    dict(tables), __version__, NUMERICS
+                )
+        if not checks:
+            raise EnvironmentFault(
+                f"no node of the Ray cluster can take a job: each wants {self._threads} CPUs"
+                + (f" and 1/{self._slots} of a GPU" if self.device_kind == "cuda" else "")
+            )
+        faults = []
+        for name, reference in checks.items():
+            try:
+                found = ray.get(reference, timeout=_CHECK_TIMEOUT_S)
+            except RayError as error:
+                found = [f"cannot be asked: {_last_line(error)}"]
+            faults += [f"node {name}: {fault}" for fault in found]
+        if faults:
+            raise DataError(
+                "\n".join(faults),
+                hint="copy the table's folder there, `rsync -a FOLDER HOST:DATA/`, or prepare it "
+                f"there; {DATA_VARIABLE}, set where that node's `ray start` runs, names its DATA. "
+                "A node that is to take no jobs is started with --num-cpus 0",
+            )
+
+    def _capacity(self) -> int:
+        """Jobs that the living nodes can do at once: no more are sent, so that a stop is one."""
+        return sum(self._places(node) for node in _nodes())
+
+    def _places(self, node: Mapping[str, Any]) -> int:
+        resources = node["Resources"]
+        by_cpu = int(resources.get("CPU", 0) // self._threads)
+        if self.device_kind == "cpu":
+            return by_cpu
+        return min(by_cpu, int(resources.get("GPU", 0) * self._slots))
+
+    def _claimed(self, request: JobRequest) -> _Running | None:
+        """The request with its job's claim; None where another process has it or has done it."""
+        runs, claim = Runs(Path(request.runs)), contextlib.ExitStack()
+        if claim.enter_context(runs.claim(request.job.id)) and not runs.done(request.job.id):
+            return _Running(request=request, runs=runs, claim=claim)
+        claim.close()
+        return None
+
+    def _submit(self, task: _Running, mailbox: Any) -> Any:
+        job = task.request.job
+        carried = [job.id]
+        if job.kind != "train" and PROBES[job.kind].reads_checkpoint:
+            carried.append(job.trained.id)
+        device = "cpu" if self.device_kind == "cpu" else "cuda:0"
+        return _job.options(
+            num_cpus=self._threads,
+            num_gpus=0 if self.device_kind == "cpu" else 1 / self._slots,
+        ).remote(
+            task.request.model_copy(update={"device": device}).plain(),
+            _pack(task.runs, carried),
+            mailbox,
+            self._job_timeout_s,
+        )
+
+
+class _Mailbox:
+    """Where tasks leave events, on the caller's node, and hear whether to stop."""
+
+    def __init__(self) -> None:
+        self._events: list[Event] = []
+        self._stopping = False
+
+    def post(self, event: Event) -> bool:
+        """Leave an event; hear whether to stop."""
+        self._events.append(event)
+        return self._stopping
+
+    def take(self) -> list[Event]:
+        """What has come since the last time."""
+        events, self._events = self._events, []
+        return events
+
+    def stop(self) -> None:
+        """Tell all tasks, at their next event, to stop."""
+        self._stopping = True
+
+
+@ray.remote(num_cpus=0, max_retries=0)
+def _faults(tables: dict[str, str], version: str, numerics: int) -> list[str]:
+    """What keeps this node from doing jobs on `tables`, folder -> fingerprint."""
+    faults = []
+    if (version, numerics) != (__version__, NUMERICS):
+        faults.append(
+            f"has prime-bench {__version__} with numerics {NUMERICS}, "
+            f"the caller {version} with {numerics}"
+        )
+    for path, fingerprint in tables.items():
+        folder = _table_here(path)
+        try:
+            found = Manifest.read(folder).fingerprint
+        except DataError as error:
+            faults.append(error.message)
+            continue
+        if found != fingerprint:
+            faults.append(f"{folder}: has the fingerprint {found}, the caller's has {fingerprint}")
+    return faults
+
+
+@ray.remote(max_retries=0)
+def _job(
+    plain: dict[str, Any], files: Files, mailbox: Any, timeout_s: float | None
+) -> tuple[End, str, Files]:
+    """Do one job in a folder of this node's, and give back how it ended and its files."""
+    request = JobRequest.parse(plain, where="request")
+    with tempfile.TemporaryDirectory(prefix="prime-bench-") as folder, Child() as child:
+        runs = Runs(Path(folder))
+        _unpack(files, runs)
+
+        def post(event: Event) -> None:
+            if ray.get(mailbox.post.remote(event)):
+                child.terminate()
+
+        here = {"table": str(_table_here(request.table)), "runs": folder}
+        outcome = child.do(request.model_copy(update=here), on_event=post, timeout_s=timeout_s)
+        if outcome.state == "failed":
+            runs.fail(request.job.id, outcome.why)
+        return outcome.state, outcome.why, _pack(runs, [request.job.id])
+
+
+def _connect(address: str) -> None:
+    try:
+        ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
+    except (ConnectionError, RuntimeError, ValueError) as error:
+        raise EnvironmentFault(
+            f"no Ray cluster at {address}: {_last_line(error)}",
+            hint="start one, `ray start --head`, and join other machines to it, `ray start "
+            "--address HOST:PORT`; where the cluster asks for a token, set RAY_AUTH_MODE=token",
+        ) from error
+
+
+def _nodes() -> list[dict[str, Any]]:
+    """The living nodes."""
+    nodes: list[dict[str, Any]] = ray.nodes()  # type: ignore[no-untyped-call]
+    return [node for node in nodes if node["Alive"]]
+
+
+def _name(node: Mapping[str, Any]) -> str:
+    return f"{node['NodeManagerAddress']} ({node['NodeID'][:8]})"
+
+
+def _table_here(path: str) -> Path:
+    """Where this node has the table that the caller has at `path`."""
+    data = os.environ.get(DATA_VARIABLE)
+    return Path(data) / Path(path).name if data else Path(path)
+
+
+def _fetched(reference: Any, task: _Running) -> Outcome | None:
+    """How the task ended, its files in the caller's store; None where its node was lost."""
+    with task.claim:
+        try:
+            state, why, files = ray.get(reference)
+        except RayTaskError as error:
+            return Outcome(request=task.request, state="failed", why=_last_line(error))
+        except RayError:
+            return None
+        _unpack(files, task.runs)
+        if state == "done" and not task.runs.done(task.request.job.id):
+            return Outcome(request=task.request, state="failed", why="the worker left no record")
+        return Outcome(request=task.request, state=state, why=why)
+
+
+def _settled(
+    reference: Any, task: _Running, queue: Queue, *, losses: Counter[str]
+) -> list[Outcome]:
+    """What is final with a task's end. A job whose node was lost is the next one again."""
+    outcome = _fetched(reference, task)
+    if outcome is not None:
+        return queue.settle(outcome)
+    losses[task.request.job.id] += 1
+    if losses[task.request.job.id] < _MAX_LOSSES:
+        queue.put_back(task.request)
+        return []
+    why = f"its node was lost {_MAX_LOSSES} times"
+    return queue.settle(Outcome(request=task.request, state="failed", why=why))
+
+
+def _pack(runs: Runs, job_ids: list[str]) -> Files:
+    return {
+        f"{job_id}/{path.name}": path.read_bytes()
+        for job_id in job_ids
+        for path in sorted(runs.path(job_id).glob("*"))
+        if path.is_file()
+    }
+
+
+def _unpack(files: Files, runs: Runs) -> None:
+    """Write the files, records last: with them a job counts as done."""
+    for path in sorted(files, key=lambda path: path.endswith(f"/{RECORD}")):
+        write_whole(runs.folder / path, files[path])
+
+
+def _last_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[-1]
