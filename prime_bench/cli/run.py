@@ -58,6 +58,11 @@ _STOPPING = b"\nstopping: running jobs go on to the end of their epoch; once mor
     help="End a job that takes longer; it counts as failed.",
 )
 @options.retrain
+@click.option(
+    "--keep-predictions",
+    is_flag=True,
+    help="Leave predictions.npz in each job's folder, as `prime-bench predict` does later.",
+)
 @click.option("--compile", "compiled", is_flag=True, help="Short for --set training.compile=true.")
 @click.option(
     "--engine",
@@ -89,6 +94,7 @@ def run(
     max_hours: float | None,
     job_timeout_s: float | None,
     retrain: str | None,
+    keep_predictions: bool,
     compiled: bool,
     engine: str,
     address: str,
@@ -124,21 +130,24 @@ def run(
         estimates = estimates_of(made, runs=Runs(runs_dir), device_kind=kind)
         print_plan(made, estimates, runs_dir=runs_dir)
         return
-    max_s = None if max_hours is None else max_hours * 3600
     with Progress(made) as progress, _stopping_gently(backend) as asked:
         tally = run_plan(
             made,
             backend,
             runs=Runs(runs_dir),
             threads=threads,
-            limits=Limits(retries=retries, fail_fast=fail_fast, max_s=max_s),
+            limits=Limits(retries=retries, fail_fast=fail_fast, max_s=_seconds(max_hours)),
+            keep_predictions=keep_predictions,
             on_event=progress.event,
             on_outcome=progress.outcome,
         )
     _say(recipe, made, tally, runs_dir=runs_dir)
-    if asked:
-        ctx.exit(EXIT_INTERRUPTED)
-    ctx.exit(EXIT_SOME_FAILED if tally.failed or tally.not_run else 0)
+    code = EXIT_SOME_FAILED if tally.failed or tally.not_run else 0
+    ctx.exit(EXIT_INTERRUPTED if asked else code)
+
+
+def _seconds(hours: float | None) -> float | None:
+    return None if hours is None else hours * 3600
 
 
 def _engine(

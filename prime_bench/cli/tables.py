@@ -29,3 +29,20 @@ def folders(table: str, *, data_dir: Path) -> list[Path]:
             else f"datasets: {', '.join(known)}",
         )
     return found
+
+
+def table_of(fingerprint: str, *, data_dir: Path) -> Path:
+    """The folder below `data_dir` of the table with that fingerprint.
+
+    Raises DataError where there is none.
+    """
+    from prime_bench.base.errors import DataError
+    from prime_bench.data.manifest import MANIFEST_NAME, Manifest
+
+    for path in sorted(data_dir.glob(f"*/{MANIFEST_NAME}")):
+        if Manifest.read(path.parent).fingerprint == fingerprint:
+            return path.parent
+    raise DataError(
+        f"no table in {data_dir} has the fingerprint {fingerprint}",
+        hint="prepare the job's data again, with `prime-bench prepare`, or name another --data-dir",
+    )

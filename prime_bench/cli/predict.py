@@ -1,0 +1,137 @@
+"""`prime-bench predict`: the predictions of finished jobs, from their weights."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from prime_bench.cli import options
+
+if TYPE_CHECKING:
+    from prime_bench.store.record import RunRecord
+    from prime_bench.store.runs import Runs
+
+EXIT_SOME_FAILED = 1
+
+
+@click.command()
+@click.argument("what", metavar="JOB|RECIPE")
+@options.only
+@options.changes
+@click.option(
+    "--device",
+    default="auto",
+    show_default=True,
+    help="`cpu`, `cuda` or `cuda:INDEX`; `auto` is cuda where there is one.",
+)
+@options.data_dir
+@options.runs_dir
+@click.pass_context
+def predict(
+    ctx: click.Context,
+    what: str,
+    only: tuple[str, ...],
+    changes: tuple[str, ...],
+    device: str,
+    data_dir: Path,
+    runs_dir: Path,
+) -> None:
+    """Write predictions.npz into the folders of finished jobs, from the weights that they kept.
+
+    JOB is the id of a job, or its first digits, four at least; RECIPE stands for all its jobs that
+    have a record. The file has `valid` and `test`, the probabilities (float32) in the order of the
+    table's rows, and `valid_labels` and `test_labels`. It is what `run --keep-predictions` leaves.
+
+    Nothing is written where the predictions do not give the recorded metrics; exit code 1 then.
+    """
+    from prime_bench.recipe.job import check_device
+    from prime_bench.store.runs import Runs
+
+    check_device(device)
+    runs = Runs(runs_dir)
+    records = _records(what, only=only, changes=changes, data_dir=data_dir, runs=runs)
+    failed = 0
+    for number, record in enumerate(records, start=1):
+        job = record.job
+        name = f"{record.dataset} {job.backbone} {record.arm} seed {job.seed}"
+        with _bar(f"{number} of {len(records)}: {name}") as say:
+            failed += not _predict_one(record, runs, data_dir=data_dir, device=device, say=say)
+    ctx.exit(EXIT_SOME_FAILED if failed else 0)
+
+
+def _records(
+    what: str,
+    *,
+    only: tuple[str, ...],
+    changes: tuple[str, ...],
+    data_dir: Path,
+    runs: "Runs",
+) -> "list[RunRecord]":
+    """The records that are meant. Raises DataError where there is none."""
+    from prime_bench.base.errors import DataError, UsageError
+    from prime_bench.cli.jobs import find_job
+    from prime_bench.cli.plan import load_plan
+
+    job_id = find_job(what, runs)
+    if job_id is not None:
+        if only or changes:
+            raise UsageError("--only and --set go with a recipe, not with a job")
+        found = [runs.get(job_id)]
+        fault = f"the job {job_id} has no record in {runs.folder}"
+    else:
+        made = load_plan(what, only=only, changes=changes, data_dir=data_dir, runs_dir=runs.folder)
+        jobs = [planned.job for planned in made.jobs if planned.job is not None]
+        found = [runs.get(job.id) for job in jobs if job.kind == "train"]
+        fault = f"{what}: no job has a record in {runs.folder}"
+    records = [record for record in found if record is not None]
+    if not records:
+        raise DataError(fault, hint="train it first, with `prime-bench run`")
+    return records
+
+
+def _predict_one(
+    record: "RunRecord",
+    runs: "Runs",
+    *,
+    data_dir: Path,
+    device: str,
+    say: Callable[[int, int], None],
+) -> bool:
+    """Whether the file is written."""
+    from prime_bench.cli.tables import table_of
+    from prime_bench.data.table import PreparedTable
+    from prime_bench.training.device import resolve_device
+    from prime_bench.training.folder import PREDICTIONS
+    from prime_bench.training.predictions import SPLITS, save_predictions
+    from prime_bench.training.recompute import recompute
+
+    table = PreparedTable.open(table_of(record.job.fingerprint, data_dir=data_dir))
+    labels = {name: table.split(name).labels for name in SPLITS}
+    total = sum(len(part) for part in labels.values())
+    folder = runs.path(record.job_id)
+    found = recompute(
+        record, folder, table, device=resolve_device(device), on_rows=lambda n: say(n, total)
+    )
+    if found.differences:
+        lines = "\n".join(f"  {line}" for line in [*found.differences, *found.conditions])
+        click.echo(
+            f"{folder}: not written, the predictions are not the record's\n{lines}", err=True
+        )
+        return False
+    save_predictions(folder / PREDICTIONS, found.probabilities, labels)
+    click.echo(f"{folder / PREDICTIONS}: test AUC {record.result.test.auc}, as recorded")
+    return True
+
+
+@contextmanager
+def _bar(title: str) -> Iterator[Callable[[int, int], None]]:
+    """A bar of rows on stderr, where that is a terminal; it is told of more rows and of all."""
+    from rich.console import Console
+    from rich.progress import Progress
+
+    console = Console(stderr=True)
+    with Progress(console=console, disable=not console.is_terminal) as bars:
+        task = bars.add_task(title, total=None)
+        yield lambda n, total: bars.update(task, advance=n, total=total)
