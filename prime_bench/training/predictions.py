@@ -52,12 +52,13 @@ def save_predictions(
 def load_predictions(path: Path) -> dict[str, Predicted]:
     """What `save_predictions` wrote, by split. Raises DataError for a missing or broken file."""
     try:
-        with np.load(path, allow_pickle=False) as file:
+        # numpy leaves a file open that is no zip archive, unless it was opened here.
+        with path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
             return {
                 name: Predicted(probabilities=file[name], labels=file[f"{name}_labels"])
                 for name in SPLITS
             }
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+    except (OSError, ValueError, TypeError, KeyError, EOFError, zipfile.BadZipFile) as error:
         raise DataError(
             f"{path}: cannot read the predictions: {error}",
             hint="make them with `prime-bench predict` and the job's id",

@@ -1,0 +1,181 @@
+"""A finished job's weights once more: they give its record, and what does not is named."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import safetensors.torch
+import torch
+
+from prime_bench.base.errors import DataError, EnvironmentFault, UsageError
+from prime_bench.data.table import PreparedTable
+from prime_bench.store.runs import Runs
+from prime_bench.training import recompute as module
+from prime_bench.training.metrics import auc, logloss
+from prime_bench.training.predictions import load_predictions, save_predictions
+from prime_bench.training.recompute import recompute
+from prime_bench.worker import run_job
+
+CPU = torch.device("cpu")
+ALLOCATION = 1 << 55
+
+
+@pytest.fixture
+def finished(make_request):
+    """A done job: record, folder, table."""
+
+    def finish(plugin="prime", *, keep=False, **training):
+        request = make_request(plugin, max_epochs=2, **training)
+        request = request.model_copy(update={"keep_predictions": keep})
+        record = run_job(request, lambda _: None)
+        folder = Runs(Path(request.runs)).path(record.job_id)
+        return record, folder, PreparedTable.open(request.table)
+
+    return finish
+
+
+@pytest.mark.parametrize("plugin", ["dense", "prime", "permuted_routing", "hidden_subspace"])
+def test_the_weights_give_the_record_to_the_last_bit(finished, plugin):
+    record, folder, table = finished(plugin, batch_norm=True)
+    seen = []
+    found = recompute(record, folder, table, device=CPU, on_rows=seen.append)
+    assert (found.differences, found.conditions) == ([], [])
+    assert sum(seen) == 150 + 140
+    for name, values in found.probabilities.items():
+        labels = table.split(name).labels
+        assert auc(labels, values) == getattr(record.result, name).auc
+        assert logloss(labels, values) == getattr(record.result, name).logloss
+
+
+def test_what_a_run_keeps_is_what_its_weights_predict(finished):
+    record, folder, table = finished(keep=True)
+    kept = load_predictions(folder / "predictions.npz")
+    found = recompute(record, folder, table, device=CPU)
+    assert set(kept) == {"valid", "test"}
+    for name, part in kept.items():
+        assert part.probabilities.dtype == np.float32
+        assert np.array_equal(part.probabilities, found.probabilities[name].numpy())
+        assert part.labels.dtype == np.uint8
+        assert np.array_equal(part.labels, table.split(name).labels)
+    assert auc(kept["test"].labels, kept["test"].probabilities) == record.result.test.auc
+
+
+def test_predictions_are_kept_only_if_asked_for(finished):
+    _, folder, _ = finished()
+    assert not (folder / "predictions.npz").exists()
+
+
+def test_other_weights_are_found(finished):
+    record, folder, table = finished()
+    path = folder / "checkpoint.safetensors"
+    weights = safetensors.torch.load_file(path)
+    weights["backbone.embedding.table"] *= -0.5
+    safetensors.torch.save_file(weights, path)
+    found = recompute(record, folder, table, device=CPU)
+    assert [line.split(":")[0] for line in found.differences] == [
+        *("valid auc", "valid logloss", "test auc", "test logloss")
+    ]
+    assert f"{record.result.test.logloss} in the record" in found.differences[-1]
+
+
+def test_under_other_conditions_a_tolerance_holds(finished):
+    record, folder, table = finished()
+    environment = record.environment.model_copy(update={"device": "i486", "threads": 2})
+    pairing = record.pairing.model_copy(update={"initial_weights": "0" * 64})
+
+    def altered(by):
+        score = record.result.test.model_copy(
+            update={"logloss": record.result.test.logloss * (1 + by)}
+        )
+        result = record.result.model_copy(update={"test": score})
+        update = {"environment": environment, "result": result, "pairing": pairing}
+        return recompute(record.model_copy(update=update), folder, table, device=CPU)
+
+    near, far = altered(1e-6), altered(1e-4)
+    torch.set_num_threads(1)
+    assert near.differences == []
+    assert near.conditions[0].startswith("device was i486, is ")
+    assert len(near.conditions) == 1  # it computes with the threads of the record
+    assert [line.split(":")[0] for line in far.differences] == ["test logloss"]
+
+
+@pytest.mark.parametrize(
+    ("key", "line"),
+    [
+        ("initial_weights", "initial weights: not those of the record"),
+        ("row_order", "row order of epoch 1: not that of the record"),
+    ],
+)
+def test_another_beginning_is_found(finished, key, line):
+    record, folder, table = finished()
+    pairing = record.pairing.model_copy(update={key: "0" * 64})
+    found = recompute(record.model_copy(update={"pairing": pairing}), folder, table, device=CPU)
+    assert found.differences == [line]
+
+
+def test_a_run_of_nan_gives_its_record_too(finished, write_table, tmp_path):
+    def spoil(name, numerics, labels):  # noqa: ARG001
+        if name == "train":
+            numerics[5] = np.nan
+
+    record, folder, table = finished(table=write_table(tmp_path / "nan-1", spoil=spoil))
+    assert record.result.test.auc is None
+    assert recompute(record, folder, table, device=CPU).differences == []
+    sound = record.result.model_copy(
+        update={"test": record.result.test.model_copy(update={"auc": 0.7})}
+    )
+    found = recompute(record.model_copy(update={"result": sound}), folder, table, device=CPU)
+    assert found.differences == ["test auc: 0.7 in the record, None now"]
+
+
+class TestUnfit:
+    def test_another_table(self, finished, write_table, tmp_path):
+        record, folder, _ = finished()
+        other = PreparedTable.open(write_table(tmp_path / "other-1", fingerprint="e" * 64))
+        with pytest.raises(DataError, match=r"fingerprint e+, the job .* was trained on f+"):
+            recompute(record, folder, other, device=CPU)
+
+    def test_other_numerics(self, finished):
+        record, folder, table = finished()
+        record = record.model_copy(update={"job": record.job.model_copy(update={"numerics": 0})})
+        with pytest.raises(UsageError, match="numerics 0") as fault:
+            recompute(record, folder, table, device=CPU)
+        assert "use the version that trained it" in fault.value.hint
+
+    def test_weights_of_another_job(self, finished):
+        record, folder, table = finished()
+        _, other, _ = finished("dense")
+        weights = (other / "checkpoint.safetensors").read_bytes()
+        (folder / "checkpoint.safetensors").write_bytes(weights)
+        with pytest.raises(DataError, match=r"checkpoint.safetensors: not the weights of this job"):
+            recompute(record, folder, table, device=CPU)
+
+    def test_no_weights(self, finished):
+        record, folder, table = finished()
+        (folder / "checkpoint.safetensors").unlink()
+        with pytest.raises(DataError, match="cannot read the weights"):
+            recompute(record, folder, table, device=CPU)
+
+    def test_no_memory(self, finished, monkeypatch):
+        record, folder, table = finished()
+        monkeypatch.setattr(module, "predict", lambda *_, **__: torch.empty(ALLOCATION))
+        with pytest.raises(EnvironmentFault, match="out of memory on cpu while predicting"):
+            recompute(record, folder, table, device=CPU)
+
+
+@pytest.mark.parametrize("content", [None, b"", b"no zip", "cut", "one split"])
+def test_broken_predictions_are_named(tmp_path, content):
+    path = tmp_path / "predictions.npz"
+    p = {name: torch.tensor([0.25, 0.5]) for name in ("valid", "test")}
+    save_predictions(path, p, dict.fromkeys(p, np.array([0, 1])))
+    assert load_predictions(path)["test"].probabilities.tolist() == [0.25, 0.5]
+    if content is None:
+        path.unlink()
+    elif content == "cut":
+        path.write_bytes(path.read_bytes()[:-30])
+    elif content == "one split":
+        np.savez(path, valid=np.zeros(2), valid_labels=np.zeros(2))
+    else:
+        path.write_bytes(content)
+    with pytest.raises(DataError, match=r"predictions\.npz: cannot read the predictions"):
+        load_predictions(path)
