@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from types import TracebackType
 from typing import IO, Self
 
+from prime_bench.base.errors import EnvironmentFault
 from prime_bench.recipe.job import JobRequest
 from prime_bench.schedule.backend import Event, Outcome
 
@@ -74,7 +75,10 @@ class Child:
         on_event: Callable[[Event], None],
         timeout_s: float | None = None,
     ) -> Outcome:
-        """Hand over one job and wait for its end, no longer than `timeout_s`."""
+        """Hand over one job and wait for its end, no longer than `timeout_s`.
+
+        Raises EnvironmentFault where the worker can do no job at all, for want of its device.
+        """
         with self._killing_after(timeout_s):
             outcome = self._do(request, on_event)
         if outcome is not None:
@@ -103,6 +107,8 @@ class Child:
                     said = line.strip()[:_QUOTED_CHARACTERS]
                     why = f"the worker said no event, but: {said}"
                     return Outcome(request=request, state="failed", why=why)
+                if event["event"] == "fault":
+                    raise EnvironmentFault(str(event["error"]), hint=str(event["hint"]))
                 on_event(event)
                 if (outcome := _end(request, event)) is not None:
                     return outcome

@@ -129,32 +129,49 @@ def prepare(data_dir):
 
 
 @pytest.fixture
-def finish(runs):
-    """Write the record of a job."""
+def record_of():
+    """The record of a job: two epochs of 10 s, and 5 s for the rest."""
 
-    def finish(job):
+    def record_of(job, *, device_kind="cpu", stopped="patience", epochs=2):
         score = {"auc": 0.75, "logloss": 0.5}
         surroundings = dict.fromkeys(
             ("package_version", "python", "platform", "device", "started"), "x"
         )
+        validation = {"learning_rate": 0.1, "train_loss": 0.5, "improved": True}
+        scores = {"valid_auc": 0.75, "valid_logloss": 0.5}
         table = {
             **{"job_id": job.id, "job": job.plain(), "dataset": "synthetic", "arm": "dense"},
-            **{"data_variant": "v", "data_verified": True, "history": [], "wall_s": 1.0},
+            **{"data_variant": "v", "data_verified": True, "wall_s": 10.0 * epochs + 5},
+            "history": [
+                {"epoch": e, "step": e, "wall_s": 10.0 * e, **validation, **scores}
+                for e in range(1, epochs + 1)
+            ],
             "pairing": {"initial_weights": "w", "row_order": "r"},
-            "budget": dict.fromkeys(
-                ("backbone_parameters", "plugin_parameters", "backbone_macs", "plugin_macs"), 1
-            ),
+            "budget": {
+                **{"backbone_parameters": 1, "plugin_parameters": 1},
+                **{"backbone_macs": 1000, "plugin_macs": 0 if job.plugin == "dense" else 500},
+            },
             "result": {
-                **{"best_epoch": 1, "epochs": 1, "stopped": "patience"},
+                **{"best_epoch": 1, "epochs": epochs, "stopped": stopped},
                 **{"valid": score, "test": score},
             },
             "environment": {
                 **surroundings,
-                **{"commit": None, "dirty": None, "versions": {}, "device_kind": "cpu"},
+                **{"commit": None, "dirty": None, "versions": {}, "device_kind": device_kind},
                 "threads": 1,
             },
         }
-        runs.put(RunRecord.parse(table, where=""))
+        return RunRecord.parse(table, where="")
+
+    return record_of
+
+
+@pytest.fixture
+def finish(runs, record_of):
+    """Write the record of a job."""
+
+    def finish(job, **facts):
+        runs.put(record_of(job, **facts))
 
     return finish
 

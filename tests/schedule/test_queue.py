@@ -1,0 +1,202 @@
+"""What a queue hands out, when, and what it gives back as final."""
+
+import threading
+
+import pytest
+
+from prime_bench.schedule.backend import Outcome
+from prime_bench.schedule.queue import Limits, Queue, Work
+
+
+@pytest.fixture
+def record(runs):
+    """Let a request's job have a record."""
+
+    def record(request):
+        folder = runs.path(request.job.id)
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "record.json").touch()
+
+    return record
+
+
+@pytest.fixture
+def chain(request_of, runs):
+    """Requests 1, 2 and 3, of which 2 needs 1, in a queue."""
+
+    def chain(**limits):
+        first, second, third = (request_of(number) for number in (1, 2, 3))
+        works = [
+            Work(request=first),
+            Work(request=second, needs=(first.job.id,)),
+            Work(request=third),
+        ]
+        return Queue(works, runs=runs, limits=Limits(**limits)), [first, second, third]
+
+    return chain
+
+
+def _fail(queue, request, why="out of luck"):
+    return queue.settle(Outcome(request=request, state="failed", why=why))
+
+
+def test_requests_come_in_order_and_then_none(request_of, queue_of):
+    requests = [request_of(number) for number in (3, 1, 2)]
+    queue = queue_of(*requests)
+
+    assert [queue.take() for _ in range(4)] == [*requests, None]
+    assert not queue.open
+    assert queue.left == []
+
+
+def test_a_job_waits_for_what_it_needs(chain, record):
+    queue, (first, second, third) = chain()
+
+    assert queue.take() == first
+    assert queue.take() == third, "the second waits, and holds up nobody"
+    assert queue.take(wait=False) is None
+    assert queue.open
+    record(first)
+    assert queue.take(wait=False) is None, "a record that its worker has just written"
+    queue.settle(Outcome(request=first))
+    assert queue.take(wait=False) == second
+    assert not queue.open
+
+
+def test_a_thread_that_waits_is_woken_by_the_end_of_what_it_waits_for(chain, record):
+    queue, (first, second, _) = chain()
+    queue.take(), queue.take()
+    taken = []
+    thread = threading.Thread(target=lambda: taken.append(queue.take()))
+    thread.start()
+
+    record(first)
+    queue.settle(Outcome(request=first))
+    thread.join(timeout=10)
+    assert taken == [second]
+
+
+def test_what_needs_a_failed_job_is_not_run_and_says_why(chain):
+    queue, (first, second, _) = chain()
+    queue.take()
+
+    failed, stranded = _fail(queue, first)
+    assert (failed.state, failed.why) == ("failed", "out of luck")
+    assert stranded.request == second
+    assert stranded.state == "not run"
+    assert stranded.why == f"needs the job {first.job.id}, which failed"
+    assert queue.take() is not None
+    assert queue.take() is None
+
+
+def test_what_another_process_has_strands_its_dependents_unless_it_is_done(chain, record):
+    queue, (first, second, _) = chain()
+    queue.take()
+    _, stranded = queue.settle(Outcome(request=first, state="skipped", why="another has it"))
+    assert stranded.why.endswith("is with another process")
+
+    record(first)
+    queue, (first, second, _) = chain()
+    queue.take()
+    assert len(queue.settle(Outcome(request=first, state="skipped"))) == 1
+    assert queue.take() == second
+
+
+def test_a_need_that_nobody_does_keeps_nobody_waiting(request_of, runs):
+    queue = Queue([Work(request=request_of(1), needs=("0" * 16,))], runs=runs)
+
+    assert not queue.open
+    assert queue.take() is None
+    assert len(queue.left) == 1
+
+
+def test_a_failed_job_is_tried_again_after_the_others(request_of, queue_of):
+    one, two = request_of(1), request_of(2)
+    queue = queue_of(one, two, retries=1)
+
+    queue.take()
+    assert _fail(queue, one) == []
+    assert queue.take() == two
+    assert queue.take() == one
+    assert [outcome.state for outcome in _fail(queue, one)] == ["failed"]
+    assert queue.take() is None
+
+
+def test_a_retry_that_does_well_lets_its_dependents_run(chain, record):
+    queue, (first, second, third) = chain(retries=1)
+    assert (queue.take(), queue.take()) == (first, third)
+
+    assert _fail(queue, first) == []
+    assert queue.take() == first
+    record(first)
+    queue.settle(Outcome(request=first))
+    assert queue.take() == second
+
+
+def test_fail_fast_hands_out_no_more(request_of, queue_of):
+    one, two, three = (request_of(number) for number in (1, 2, 3))
+    queue = queue_of(one, two, three, fail_fast=True)
+    queue.take(), queue.take()
+
+    _fail(queue, one)
+    assert queue.stopped
+    assert queue.take() is None
+    assert [outcome.state for outcome in queue.settle(Outcome(request=two))] == ["done"]
+    assert [work.request for work in queue.left] == [three]
+
+
+def test_no_time_left_hands_out_no_more(request_of, queue_of, monkeypatch):
+    now = [100.0]
+    monkeypatch.setattr("prime_bench.schedule.queue.time.monotonic", lambda: now[0])
+    queue = queue_of(*(request_of(number) for number in (1, 2, 3)), max_s=60)
+
+    assert queue.take() is not None
+    now[0] += 59
+    assert queue.take() is not None
+    now[0] += 1
+    assert queue.take() is None
+    assert len(queue.left) == 1
+
+
+def test_a_stop_hands_out_no_more_and_wakes_who_waits(chain):
+    queue, _ = chain()
+    queue.take(), queue.take()
+    taken = []
+    thread = threading.Thread(target=lambda: taken.append(queue.take()))
+    thread.start()
+
+    queue.stop()
+    thread.join(timeout=10)
+    assert taken == [None]
+    assert len(queue.left) == 1
+
+
+def test_a_stopped_queue_tries_nothing_again(request_of, queue_of):
+    one = request_of(1)
+    queue = queue_of(one, retries=5)
+    queue.take()
+    queue.stop()
+
+    assert [outcome.state for outcome in _fail(queue, one)] == ["failed"]
+
+
+def test_what_is_put_back_is_the_next_one(request_of, queue_of):
+    one, two = request_of(1), request_of(2)
+    queue = queue_of(one, two)
+
+    queue.take()
+    queue.put_back(one)
+    assert [queue.take(), queue.take(), queue.take()] == [one, two, None]
+
+
+def test_a_record_that_is_done_again_is_put_aside_when_its_job_starts(request_of, runs, record):
+    request = request_of(1)
+    record(request)
+    needs_it = Work(request=request_of(2), needs=(request.job.id,))
+    queue = Queue([Work(request=request, replaces=True), needs_it], runs=runs)
+    assert runs.done(request.job.id)
+
+    assert queue.take() == request
+    assert not runs.done(request.job.id)
+    assert (runs.folder / ".replaced" / f"{request.job.id}-1" / "record.json").is_file()
+    assert queue.take(wait=False) is None, "the old record is not what the other job needs"
