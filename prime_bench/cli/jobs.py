@@ -2,18 +2,19 @@
 
 import re
 
+from prime_bench.recipe.job import JOB_ID_DIGITS
 from prime_bench.store.runs import Runs
 
-_ID_BEGINS = re.compile(r"[0-9a-f]{4,16}")
+_ID_BEGINS = re.compile(rf"[0-9a-f]{{4,{JOB_ID_DIGITS}}}")
 
 
 def find_job(name: str, runs: Runs) -> str | None:
     """The id of the one job with a folder that `name`, four digits of it or more, begins; None
-    where `name` is no such text, or no job has it.
+    where `name` is something else: no such text, or no job's.
 
-    Raises UsageError where several have it.
+    Raises UsageError where several jobs begin so, DataError for a whole id that none has.
     """
-    from prime_bench.base.errors import UsageError
+    from prime_bench.base.errors import DataError, UsageError
 
     if not _ID_BEGINS.fullmatch(name):
         return None
@@ -22,4 +23,6 @@ def find_job(name: str, runs: Runs) -> str | None:
         raise UsageError(
             f"`{name}` begins {len(found)} jobs in {runs.folder}", hint=f"jobs: {', '.join(found)}"
         )
+    if not found and len(name) == JOB_ID_DIGITS:
+        raise DataError(f"no job {name} in {runs.folder}", hint="name its folder with --runs-dir")
     return found[0] if found else None

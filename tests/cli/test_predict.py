@@ -1,0 +1,111 @@
+"""`prime-bench predict`: which jobs are meant, what is written, and what is refused."""
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from prime_bench.cli.main import exit_code
+from prime_bench.training.metrics import auc
+
+SETTINGS = ["--set", "dataset.synthetic.rows=1000", "--set", "training.max_epochs=1"]
+ONLY = ["--only", "backbone=DNN", "--only", "seed=2021"]
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """A folder where two jobs of `quick` are done; the second one kept its predictions."""
+    folder = tmp_path_factory.mktemp("finished")
+    patch = pytest.MonkeyPatch()
+    with patch.context() as inside:
+        inside.chdir(folder)
+        assert exit_code(["prepare", "synthetic", "--rows", "1000"]) == 0
+        run = ["run", "quick", *SETTINGS, *ONLY, "--device", "cpu", "--threads-per-job", "1"]
+        assert exit_code([*run, "--only", "arm=dense"]) == 0
+        assert exit_code([*run, "--only", "arm=prime", "--keep-predictions"]) == 0
+    return folder
+
+
+@pytest.fixture
+def jobs(finished, tmp_path, monkeypatch, capsys):
+    """The same in a folder of the test's own: the records' folders by arm."""
+    shutil.copytree(finished, tmp_path, dirs_exist_ok=True)
+    monkeypatch.chdir(tmp_path)
+    capsys.readouterr()
+    return {json.loads(p.read_text())["arm"]: p.parent for p in Path("runs").glob("*/record.json")}
+
+
+def test_run_keeps_them_where_it_is_told_to(jobs):
+    assert not (jobs["dense"] / "predictions.npz").exists()
+    assert (jobs["prime"] / "predictions.npz").exists()
+
+
+@pytest.mark.parametrize("digits", [4, 9, 16])
+def test_a_job_by_the_beginning_of_its_id(jobs, digits, capsys):
+    folder = jobs["dense"]
+    assert exit_code(["predict", folder.name[:digits]]) == 0
+    record = json.loads((folder / "record.json").read_text())
+    with np.load(folder / "predictions.npz") as file:
+        assert sorted(file) == ["test", "test_labels", "valid", "valid_labels"]
+        found = auc(file["test_labels"], file["test"])
+    assert found == record["result"]["test"]["auc"]
+    out = capsys.readouterr().out
+    assert out == f"{folder / 'predictions.npz'}: test AUC {found}, as recorded\n"
+
+
+def test_a_recipe_stands_for_its_jobs_with_a_record(jobs, capsys):
+    kept = dict(np.load(jobs["prime"] / "predictions.npz"))
+    (jobs["prime"] / "predictions.npz").unlink()
+    assert exit_code(["predict", "quick", *SETTINGS]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == 2
+    with np.load(jobs["prime"] / "predictions.npz") as file:
+        for name, values in kept.items():
+            assert np.array_equal(file[name], values)
+    assert exit_code(["predict", "quick", *SETTINGS, "--only", "arm=prime"]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == 1
+
+
+def test_weights_that_do_not_give_the_record_are_refused(jobs, capsys):
+    folder = jobs["dense"]
+    record = json.loads((folder / "record.json").read_text())
+    record["result"]["test"]["auc"] = 0.75
+    (folder / "record.json").write_text(json.dumps(record))
+    assert exit_code(["predict", folder.name]) == 1
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "not written, the predictions are not the record's\n  test auc: 0.75 in the rec" in err
+    assert not (folder / "predictions.npz").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (["quick", "--set", "training.max_epochs=2"], 3, "quick: no job has a record in runs"),
+        (["qiuck"], 2, "did you mean `quick`?"),
+        (["quick", "--device", "gpu"], 2, "no device `gpu`"),
+        (["DENSE", "--data-dir", "nowhere"], 3, "no table in nowhere has the fingerprint"),
+        (["DENSE", "--only", "seed=2021"], 2, "--only and --set go with a recipe"),
+        (["DENSE", "--runs-dir", "nowhere"], 3, "in nowhere\n\nhint: name its folder"),
+        (["abcd"], 2, "abcd: no such recipe"),
+    ],
+)
+def test_what_cannot_be_done_is_said(jobs, capsys, arguments, code, said):
+    given = [jobs["dense"].name if word == "DENSE" else word for word in arguments]
+    assert exit_code(["predict", *given]) == code
+    assert said in capsys.readouterr().err
+
+
+def test_a_job_without_a_record(jobs, capsys):
+    (jobs["dense"] / "record.json").unlink()
+    assert exit_code(["predict", jobs["dense"].name]) == 3
+    assert "has no record" in capsys.readouterr().err
+
+
+def test_several_jobs_with_one_beginning(jobs, capsys):
+    for last in "12":
+        Path(f"runs/abcd{last}").mkdir()
+    assert exit_code(["predict", "abcd"]) == 2
+    assert "`abcd` begins 2 jobs in runs\n\nhint: jobs: abcd1, abcd2" in capsys.readouterr().err
+    del jobs
