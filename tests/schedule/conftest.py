@@ -45,14 +45,18 @@ for line in sys.stdin:
     job = {k: v for k, v in request["job"].items() if v or k not in ("code", "probe")}
     job_id = digest(job)[:16]
     part = parts[str(request["job"]["seed"])]
+    folder = Path(request["runs"]) / job_id
+    if part == "killed once":
+        part = "done" if (folder / "failure.json").exists() else "killed"
 
     def say(event, **keys):
         print(json.dumps({"event": event, "job_id": job_id, **keys}), flush=True)
 
     say("progress", epoch=1, rows=1, rows_total=2, rows_per_s=1.0, pid=os.getpid())
-    if part == "done":
-        folder = Path(request["runs"]) / job_id
-        folder.mkdir(parents=True)
+    if part == "place":
+        say("place", device=request["device"], visible=os.environ.get("CUDA_VISIBLE_DEVICES"))
+    if part in ("done", "place"):
+        folder.mkdir(parents=True, exist_ok=True)
         (folder / "record.json").touch()
         say("epoch", epoch=1, valid_auc=None)
         say("done")
@@ -64,6 +68,14 @@ for line in sys.stdin:
     elif part == "ended":
         print("Traceback\\nSystemError: gone", file=sys.stderr, flush=True)
         os._exit(3)
+    elif part == "fault":
+        say("fault", error="no device", hint="buy one", exit_code=4)
+        os._exit(4)
+    elif part == "gentle":
+        signal.signal(signal.SIGTERM, lambda *_: (say("interrupted"), os._exit(0)))
+        while True:
+            time.sleep(0.05)
+            say("progress", epoch=1, rows=1, rows_total=2)
     elif part == "endless":
         while True:
             time.sleep(0.05)
@@ -126,6 +138,17 @@ def prepare(data_dir):
         return fingerprint
 
     return prepare
+
+
+@pytest.fixture
+def schema():
+    """schema.json of a table of two categorical fields and a numeric one."""
+    fields = [
+        {"name": "a", "kind": "categorical", "vocabulary_size": 30},
+        {"name": "b", "kind": "categorical", "vocabulary_size": 70},
+        {"name": "n", "kind": "numeric"},
+    ]
+    return json.dumps({"fields": fields})
 
 
 @pytest.fixture

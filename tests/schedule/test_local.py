@@ -4,12 +4,20 @@ import json
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
 import pytest
 
+from prime_bench.base.errors import EnvironmentFault
+from prime_bench.schedule.devices import Device
 from prime_bench.schedule.local import LocalBackend
+
+
+def _ignore(_event):
+    """Of no interest."""
+
 
 STATE = 0  # the first field of /proc/<pid>/stat after the command's name
 
@@ -228,6 +236,127 @@ def test_a_worker_that_cannot_be_started_at_all_is_an_error(request_of, queue_of
 
     with pytest.raises(FileNotFoundError):
         list(backend.run(queue_of(request_of(1)), on_event=print))
+
+
+def test_a_job_that_hangs_is_ended_and_its_worker_replaced(worker, request_of, queue_of, runs):
+    backend = LocalBackend(
+        job_timeout_s=4, command=worker(**{"1": "done", "2": "endless", "3": "done"})
+    )
+    pids = []
+
+    outcomes = list(
+        backend.run(
+            queue_of(*(request_of(number) for number in (1, 2, 3))),
+            on_event=lambda event: "pid" in event and pids.append(event["pid"]),
+        )
+    )
+
+    assert [outcome.state for outcome in outcomes] == ["done", "failed", "done"]
+    assert outcomes[1].why == "not done after 4 s, and ended"
+    assert runs.failure(request_of(2).job.id) == "not done after 4 s, and ended"
+    assert all(_gone(pid) for pid in pids)
+
+
+def test_a_timeout_never_hits_the_job_after(worker, request_of, queue_of):
+    """Jobs of a second in all, each with a limit that ends just after it."""
+    numbers = range(1, 41)
+    backend = LocalBackend(
+        job_timeout_s=5, command=worker(**{str(number): "done" for number in numbers})
+    )
+
+    outcomes = list(
+        backend.run(queue_of(*(request_of(number) for number in numbers)), on_event=_ignore)
+    )
+    assert {outcome.state for outcome in outcomes} == {"done"}
+    assert not [t for t in threading.enumerate() if isinstance(t, threading.Timer)]
+
+
+def test_a_retry_makes_good_what_a_dead_worker_left(worker, request_of, queue_of):
+    backend = LocalBackend(command=worker(**{"1": "killed once", "2": "done"}))
+    events = []
+
+    outcomes = list(
+        backend.run(queue_of(request_of(1), request_of(2), retries=1), on_event=events.append)
+    )
+
+    assert [outcome.request.job.seed for outcome in outcomes] == [2, 1], "the retry comes last"
+    assert {outcome.state for outcome in outcomes} == {"done"}
+    (again,) = [event for event in events if event["event"] == "again"]
+    assert again["job_id"] == request_of(1).job.id
+    assert "SIGKILL" in again["error"]
+
+
+def test_a_failure_that_nobody_else_could_tell_is_written_down(play, runs):
+    outcomes, _ = play("killed", "failed")
+
+    assert runs.failure(outcomes[0].request.job.id) == outcomes[0].why
+    assert runs.failure(outcomes[1].request.job.id) == "RuntimeError: out of luck"
+
+
+def test_a_stop_asks_the_workers_and_ends_with_what_they_answer(worker, request_of, queue_of):
+    numbers = (1, 2, 3)
+    parts = {"1": "gentle", "2": "endless", "3": "done"}
+    backend = LocalBackend(slots=2, command=worker(**parts))
+    queue, at_work = queue_of(*(request_of(number) for number in numbers)), set()
+
+    def note(event):
+        at_work.add(event["job_id"])
+        if len(at_work) == 2:
+            backend.stop()
+
+    outcomes = sorted(backend.run(queue, on_event=note), key=lambda o: o.request.job.seed)
+    assert [(o.request.job.seed, o.state, o.why) for o in outcomes] == [
+        (1, "interrupted", "stopped at a checkpoint"),
+        (2, "interrupted", "stopped"),
+    ]
+    assert [work.request.job.seed for work in queue.left] == [3]
+
+
+def test_a_stop_before_anything_has_started_starts_nothing(worker, request_of, queue_of):
+    backend = LocalBackend(command=worker(**{"1": "endless"}))
+    backend.stop()
+
+    states = [o.state for o in backend.run(queue_of(request_of(1)), on_event=_ignore)]
+    assert states in ([], ["interrupted"])
+
+
+def test_a_worker_without_its_device_ends_the_run(worker, request_of, queue_of):
+    backend = LocalBackend(command=worker(**{"1": "fault"}))
+
+    with pytest.raises(EnvironmentFault, match="no device\n\nhint: buy one"):
+        list(backend.run(queue_of(request_of(1)), on_event=_ignore))
+
+
+def test_every_device_has_its_slots_and_its_jobs_run_there(worker, request_of, queue_of):
+    numbers = range(1, 9)
+    devices = [Device(name="cuda:0", variables={"CUDA_VISIBLE_DEVICES": number}) for number in "57"]
+    backend = LocalBackend(
+        devices=devices, slots=2, command=worker(**{str(number): "place" for number in numbers})
+    )
+    places, pids = set(), set()
+
+    def note(event):
+        if event["event"] == "place":
+            places.add((event["device"], event["visible"]))
+        elif "pid" in event:
+            pids.add(event["pid"])
+
+    outcomes = list(
+        backend.run(queue_of(*(request_of(number) for number in numbers)), on_event=note)
+    )
+    assert {outcome.state for outcome in outcomes} == {"done"}
+    assert places == {("cuda:0", "5"), ("cuda:0", "7")}
+    assert 2 <= len(pids) <= 4
+
+
+def test_a_job_that_was_done_meanwhile_is_not_handed_to_a_worker(request_of, queue_of, runs):
+    request = request_of(1)
+    runs.path(request.job.id).mkdir(parents=True)
+    (runs.path(request.job.id) / "record.json").touch()
+    backend = LocalBackend(command=("/nowhere/no-such-command",))
+
+    (outcome,) = backend.run(queue_of(request), on_event=_ignore)
+    assert outcome.state == "skipped"
 
 
 PARENT = """

@@ -1,11 +1,15 @@
 """Each state of a job, what is to be prepared, and that a shared job stands once."""
 
+import functools
 import json
+from textwrap import dedent
 
 import pytest
 
 from prime_bench.base.errors import DataError, UsageError
+from prime_bench.base.numerics import NUMERICS
 from prime_bench.data.variant import resolve
+from prime_bench.recipe.job import Job
 from prime_bench.recipe.load import load_recipe
 from prime_bench.schedule.plan import check_runnable, make_plan
 
@@ -141,6 +145,85 @@ def test_a_job_that_two_arms_share_stands_once(recipe_file, prepare, data_dir, r
     ids = [planned.job.id for planned in made.jobs]
     assert len(load_recipe(recipe_file).trials()) == 6
     assert len(ids) == len(set(ids)) == 4
+
+
+def test_a_half_on_another_device_is_stale_and_done_again_on_demand(plan, prepare, finish):
+    prepare("synthetic", KEYS)
+    dense, prime = [planned.job for planned in plan().jobs[:2]]
+    finish(dense, device_kind="cuda")
+    assert plan(device_kind="cuda").counts == {"done": 1, "pending": 3}
+
+    made = plan()
+    assert _states(made) == ["stale", "pending", "pending", "pending"]
+    assert made.jobs[0].why == "its record is on cuda, its pair would be done on cpu"
+    assert made.to_run == made.jobs[1:]
+    assert plan(retrain_stale=True).to_run == made.jobs
+
+    finish(prime)
+    assert plan().jobs[0].why == "its record is on cuda, its pair is on cpu"
+    assert _states(plan(device_kind="cuda"))[:2] == ["done", "stale"]
+
+
+def test_a_job_with_an_older_versions_record_is_stale_and_runs(plan, prepare, finish, monkeypatch):
+    prepare("synthetic", KEYS)
+    finish(plan().jobs[0].job)
+    now = NUMERICS + 1
+    monkeypatch.setattr("prime_bench.recipe.expand.Job", functools.partial(Job, numerics=now))
+
+    made = plan()
+    assert _states(made) == ["stale", "pending", "pending", "pending"]
+    assert made.jobs[0].why == f"its record has numerics {NUMERICS}, this version has {now}"
+    assert made.to_run == made.jobs
+
+
+MEASURING = """
+    schema = 1
+    title = "Small"
+    kind = "subgroups"
+    seeds = [7, 3]
+    arms = ["dense", "prime"]
+    [probe]
+    min_rows = 10
+    [dataset.synthetic]
+    rows = 1000
+    [backbone.DNN]
+    hidden_units = [8]
+"""
+
+
+@pytest.fixture
+def measuring(tmp_path, data_dir, runs):
+    """Look at the jobs of a recipe that measures what `recipe` trains."""
+    path = tmp_path / "measuring.toml"
+    path.write_text(dedent(MEASURING))
+    return lambda: make_plan(load_recipe(path), data_dir=data_dir, runs=runs)
+
+
+def test_before_a_job_that_measures_stands_the_one_it_needs(plan, measuring, prepare, finish):
+    prepare("synthetic", KEYS)
+    made = measuring()
+
+    assert [planned.job.kind for planned in made.jobs] == ["train", "subgroups"] * 4
+    assert [planned.job for planned in made.jobs[::2]] == [planned.job for planned in plan().jobs]
+    for trained, measured in zip(made.jobs[::2], made.jobs[1::2], strict=True):
+        assert trained.needs == ()
+        assert measured.needs == (trained.job.id,)
+        assert measured.plain()["needs"] == [trained.job.id]
+        assert measured.why == f"has no record, and the job {trained.job.id} comes before it"
+    assert made.to_run == made.jobs
+
+    finish(made.jobs[0].job)
+    made = measuring()
+    assert _states(made)[:2] == ["done", "pending"]
+    assert made.jobs[1].why == "has no record"
+    assert made.to_run == made.jobs[1:]
+
+
+def test_what_a_job_without_data_needs_is_listed_too(measuring):
+    made = measuring()
+
+    assert [planned.trial.kind for planned in made.jobs] == ["train", "subgroups"] * 4
+    assert _states(made) == ["needs data"] * 8
 
 
 @pytest.mark.parametrize(
