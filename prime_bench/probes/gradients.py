@@ -24,7 +24,12 @@ from prime_bench.probes.groups import (
 from prime_bench.probes.sharing import Sides, sharing_of
 from prime_bench.probes.trained import Tell, load_trained
 from prime_bench.recipe.job import Job, JobRequest
-from prime_bench.settings.gradients import FieldGradients, GradientFindings, GradientsSettings
+from prime_bench.settings.gradients import (
+    NULL_FIELD,
+    FieldGradients,
+    GradientFindings,
+    GradientsSettings,
+)
 
 
 def run(
@@ -97,7 +102,7 @@ def large_groups(grouping: Grouping, labels: np.ndarray, *, settings: GradientsS
 
 
 def _null_names(settings: GradientsSettings) -> list[str]:
-    return [f"null_{number + 1}" for number in range(settings.null_labels)]
+    return [f"{NULL_FIELD}{number + 1}" for number in range(settings.null_labels)]
 
 
 def _grouping(

@@ -4,7 +4,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import mean
 
-from prime_bench.settings.gradients import GradientFindings
+from prime_bench.report.numbers import signed
+from prime_bench.settings.gradients import NULL_FIELD, GradientFindings
 from prime_bench.store.record import ProbeRecord
 
 
@@ -37,7 +38,7 @@ def field_gaps(records: Iterable[ProbeRecord]) -> list[FieldGap]:
             continue
         for field in findings.fields:
             measure = next((m for m in field.measures if m.parameters == "top"), None)
-            if measure is None or field.field.startswith("null_"):
+            if measure is None or field.field.startswith(NULL_FIELD):
                 continue
             gaps.append(
                 FieldGap(
@@ -77,6 +78,38 @@ def mean_gap(gaps: Sequence[FieldGap], *, unit: str = "block") -> float | None:
         if value is not None:
             values.setdefault(gap.backbone, []).append(value)
     return mean(mean(own) for own in values.values()) if values else None
+
+
+def gaps_by_seed(gaps: Sequence[FieldGap], *, unit: str = "block") -> list[float]:
+    """That mean for each seed on its own, seeds without any left out: checkpoints are what varies
+    independently, fields of one checkpoint are not.
+    """
+    seeds = sorted({gap.seed for gap in gaps})
+    found = [mean_gap([gap for gap in gaps if gap.seed == seed], unit=unit) for seed in seeds]
+    return [value for value in found if value is not None]
+
+
+def null_note(records: Iterable[ProbeRecord], *, decimals: int) -> list[str]:
+    """What labels that no model sees have for a gap, where they were measured: a check of the
+    measurement itself.
+    """
+    nulls = [
+        measure.block
+        for record in records
+        if isinstance(record.findings, GradientFindings)
+        for field in record.findings.fields
+        if field.field.startswith(NULL_FIELD)
+        for measure in field.measures
+        if measure.parameters == "top"
+    ]
+    if not nulls:
+        return []
+    gaps, p_values = [null.gap for null in nulls], [null.p_value for null in nulls]
+    return [
+        f"A random label that no model sees has a gap of {signed(mean(gaps), decimals)} on average "
+        f"({signed(min(gaps), decimals)} to {signed(max(gaps), decimals)} in {len(gaps)} "
+        f"measurements, p from {min(p_values):.3f} to {max(p_values):.3f}): what is noise"
+    ]
 
 
 def reduction(gap: float | None, dense: float | None) -> float | None:

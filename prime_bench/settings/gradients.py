@@ -12,6 +12,9 @@ from prime_bench.settings.plugin import ArmSettings
 from prime_bench.settings.prime import PrimeConfig
 from prime_bench.settings.probe import PAPER_FIELDS, GroupSize, ProbeSettings, SemanticFields
 
+NULL_FIELD = "null_"
+"""How the names of random labels start, which are measured as if they were fields."""
+
 
 class GradientsSettings(ProbeSettings):
     """The paper's numbers are the defaults."""

@@ -8,13 +8,12 @@ from prime_bench.report.design import backbone_label
 from prime_bench.report.figures.evidence import GapFinding
 from prime_bench.report.figures.forest import ForestRow
 from prime_bench.report.figures.pairs import spread_row
-from prime_bench.settings.gradients import GradientFindings
+from prime_bench.settings.gradients import NULL_FIELD, GradientFindings
 from prime_bench.settings.subgroups import SubgroupFindings, SubgroupScore
 from prime_bench.store.record import ProbeRecord
 
 LARGEST_GROUPS = 8
 """Groups of a field that a figure shows: more have no room, and tables have all."""
-_NULL_FIELD = "null_"
 
 
 def alike(
@@ -54,7 +53,7 @@ def gap_findings(records: Sequence[ProbeRecord], *, baseline: str) -> list[GapFi
 def _gaps(record: ProbeRecord, findings: GradientFindings) -> Iterator[GapFinding]:
     for field in findings.fields:
         top = [measure for measure in field.measures if measure.parameters == "top"]
-        if top and not field.field.startswith(_NULL_FIELD):
+        if top and not field.field.startswith(NULL_FIELD):
             yield GapFinding(
                 backbone=backbone_label(record.job.backbone),
                 arm=arm_label(record),

@@ -1,13 +1,23 @@
 """The competition gap of every arm, a row a backbone: the numbers of the paper's Figures 1, 3."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from prime_bench.catalog import PLUGINS
 from prime_bench.report.cells import count, level, words
 from prime_bench.report.definition import GradientsDefinition, dataset_labels
 from prime_bench.report.design import backbone_label, catalogue_rank
 from prime_bench.report.evidence import Evidence
-from prime_bench.report.gaps import FieldGap, comparable, field_gaps, mean_gap, reduction
+from prime_bench.report.gaps import (
+    FieldGap,
+    comparable,
+    field_gaps,
+    gaps_by_seed,
+    mean_gap,
+    null_note,
+    reduction,
+)
+from prime_bench.report.intervals import t_interval
 from prime_bench.report.numbers import series
 from prime_bench.report.table import Block, Cell, Column, Row
 from prime_bench.report.tables.content import Content, probe_notes
@@ -45,7 +55,12 @@ def build(evidence: Evidence, definition: GradientsDefinition) -> Content:
         )
     return Content(
         blocks=blocks,
-        notes=[*probe_notes(records, noun="gradient diagnosis"), *notes, WHAT_ELSE],
+        notes=[
+            *probe_notes(records, noun="gradient diagnosis"),
+            *notes,
+            *null_note(records, decimals=definition.decimals),
+            WHAT_ELSE,
+        ],
         records=records,
         words={"datasets": series(sorted({labels.get(r.dataset, r.dataset) for r in records}))},
     )
@@ -102,7 +117,9 @@ def _cells(
         for arm, own in by_arm.items():
             value = mean_gap(own, unit=unit)
             both = sorted({gap.job for gap in (*own, *dense)})
-            yield level(value, decimals=decimals, jobs=sorted({gap.job for gap in own}))
+            cell = level(value, decimals=decimals, jobs=sorted({gap.job for gap in own}))
+            interval = t_interval(gaps_by_seed(own, unit=unit))
+            yield replace(cell, aside=interval.words(decimals) if interval else "")
             if arm != definition.baseline:
                 yield level(reduction(value, baseline), decimals=1, jobs=both)
 

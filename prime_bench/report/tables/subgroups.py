@@ -7,6 +7,7 @@ from prime_bench.report.cells import change, level, words
 from prime_bench.report.definition import SubgroupsDefinition, dataset_labels
 from prime_bench.report.design import backbone_label, catalogue_rank
 from prime_bench.report.evidence import Evidence
+from prime_bench.report.intervals import t_interval
 from prime_bench.report.numbers import series
 from prime_bench.report.table import Block, Cell, Column, Row
 from prime_bench.report.tables.content import Content, probe_notes
@@ -124,6 +125,7 @@ def _row(name: str, seeds: Seeds, decimals: int) -> Row:
             level(mean(a for a, _ in whole) if whole else None, decimals=decimals, jobs=jobs)
         )
         differences = [b - a for a, b in whole]
+        interval = t_interval(differences)
         cells.append(
             change(
                 mean(differences) if differences else None,
@@ -131,6 +133,7 @@ def _row(name: str, seeds: Seeds, decimals: int) -> Row:
                 decimals=decimals,
                 better="higher" if better == "higher" else "lower",
                 remark=f"n={len(whole)}",
+                aside=interval.words(decimals) if interval else "",
                 jobs=jobs,
             )
         )
