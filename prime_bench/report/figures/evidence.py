@@ -51,10 +51,8 @@ class LoadCurve:
     epochs: tuple[int, ...]
     largest_load: tuple[tuple[float, ...], ...]
     """(E, G): the largest mean weight of one expert."""
-    entropy_nats: tuple[tuple[float, ...], ...]
-    """(E, G): mean over rows of the entropy of the experts' weights."""
     n_experts: int
-    """Experts of a bag: 1 / n_experts is an even load, log(n_experts) its entropy."""
+    """Experts of a bag: 1 / n_experts is an even load."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,12 +4,11 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FixedLocator, NullLocator
 from matplotlib.transforms import blended_transform_factory
 
+from prime_bench.report.figures.scale import bend_words, difference_scale
 from prime_bench.report.figures.style import (
     BLUE,
     FAINT,
@@ -17,16 +16,11 @@ from prime_bench.report.figures.style import (
     ORANGE,
     PAGE_IN,
     difference_text,
-    few_ticks,
     nothing_to_show,
     say_n,
     short,
-    sign_ticks,
     styled,
 )
-
-_WIDE_RATIO = 8
-"""Largest against median estimate beyond which a linear scale would hide most rows."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,9 +61,15 @@ def draw_forest(
     axes.axvline(0, color=INK, linewidth=0.7)
     for place, row in zip(places, shown, strict=True):
         _row(axes, place, row)
-    beyond = _scale(axes, shown)
+    axes.margins(x=0.06)
+    bend = difference_scale(
+        axes,
+        [row.estimate for row in shown],
+        ends=[end for row in shown for end in (row.low, row.high) if end is not None],
+        horizontal=True,
+    )
     _labels(axes, shown, places, headings)
-    axes.set_xlabel(axis_label + (f" (logarithmic beyond ±{beyond:g})" if beyond else ""))
+    axes.set_xlabel(axis_label + bend_words(bend))
     axes.grid(axis="x")
     axes.set_ylim(places[-1] + 0.7, -0.7)
     axes.spines["left"].set_visible(False)
@@ -115,31 +115,6 @@ def _row(axes: Axes, place: float, row: ForestRow) -> None:
     )
 
 
-def _scale(axes: Axes, rows: Sequence[ForestRow]) -> float | None:
-    """Set a scale on which most rows can be told apart; where it bends, or None if linear."""
-    ends = [abs(end) for row in rows for end in (row.estimate, row.low, row.high) if end]
-    sizes = [abs(row.estimate) for row in rows]
-    middle = float(np.median(sizes))
-    if not ends or middle == 0 or max(ends) < _WIDE_RATIO * middle:
-        axes.margins(x=0.06)
-        few_ticks(axes, horizontal=True, at_most=7)
-        sign_ticks(axes)
-        return None
-    # Linear up to the decade of the smaller estimates, so that these are not squeezed.
-    small = float(np.quantile(sizes, 0.25)) or middle
-    bend = 10.0 ** math.floor(math.log10(small))
-    top = max(ends) * 1.5
-    powers = [bend * 10**step for step in range(int(math.log10(top / bend)) + 1)]
-    lowest = min((end for row in rows for end in (row.estimate, row.low) if end), default=0.0)
-    ticks = [*(-power for power in powers[::-1] if power <= -lowest * 1.5), 0.0, *powers]
-    axes.set_xscale("symlog", linthresh=bend)
-    axes.set_xlim(min(lowest * 1.5, -bend), top)
-    axes.xaxis.set_major_locator(FixedLocator(ticks))
-    axes.xaxis.set_minor_locator(NullLocator())
-    sign_ticks(axes)
-    return bend
-
-
 def _labels(
     axes: Axes, rows: Sequence[ForestRow], places: Sequence[float], headings: dict[float, str]
 ) -> None:
@@ -161,7 +136,6 @@ def _labels(
             transform=beside,
             va="center",
             fontsize=6.5,
-            fontweight="bold" if row.overall else "normal",
         )
     for place, text in headings.items():
         axes.text(0.0, place, text, transform=beside, va="center", fontsize=7, fontweight="bold")

@@ -33,7 +33,6 @@ def load_curves(runs: Iterable[RunRecord]) -> list[LoadCurve]:
                     seed=run.job.seed,
                     epochs=tuple(epoch for epoch, _ in points),
                     largest_load=tuple(tuple(routing.largest_load) for _, routing in points),
-                    entropy_nats=tuple(tuple(routing.entropy) for _, routing in points),
                     n_experts=n_experts,
                 )
             )

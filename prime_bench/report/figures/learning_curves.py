@@ -1,6 +1,5 @@
 """Validation metric by epoch of two arms, a thin line a run, a small plot a backbone."""
 
-import math
 from collections.abc import Mapping, Sequence
 
 from matplotlib.axes import Axes
@@ -14,15 +13,16 @@ from prime_bench.report.figures.style import (
     DASHES,
     ORANGE,
     PAGE_IN,
+    PER_ROW,
     few_ticks,
     legend_above,
     nothing_to_show,
     say_n,
     short,
+    small_plots,
     styled,
 )
 
-_PER_ROW = 5
 _COLOURS = (ORANGE, BLUE)
 
 
@@ -41,11 +41,8 @@ def draw_learning_curves(
     }
     if not shown:
         return nothing_to_show(PAGE_IN, "no validation history")
-    per_row = min(_PER_ROW, len(shown))
-    rows = math.ceil(len(shown) / per_row)
-    figure = Figure(figsize=(PAGE_IN * per_row / _PER_ROW + 0.4, 0.75 + 1.35 * rows))
-    grid = figure.subplots(rows, per_row, squeeze=False)
-    for axes, (backbone, runs) in zip(grid.flat, shown.items(), strict=False):
+    figure, every = small_plots(len(shown))
+    for axes, (backbone, runs) in zip(every, shown.items(), strict=True):
         for run in runs:
             _line(axes, run, index=arms.index(run.arm))
         axes.set_title(short(backbone)[:18])
@@ -53,13 +50,10 @@ def draw_learning_curves(
         axes.ticklabel_format(axis="y", useOffset=False)
         few_ticks(axes, horizontal=False, at_most=4)
         axes.xaxis.set_major_locator(MaxNLocator(nbins=4, integer=True))
-    for axes in list(grid.flat)[len(shown) :]:
-        axes.set_visible(False)
-    for row in grid:
-        row[0].set_ylabel(metric_label)
-    for column, axes in enumerate(grid[(len(shown) - 1) // per_row]):
-        if column < len(shown):
-            axes.set_xlabel("Epoch")
+    for axes in every[::PER_ROW]:
+        axes.set_ylabel(metric_label)
+    for axes in every[-PER_ROW:]:
+        axes.set_xlabel("Epoch")
     legend_above(
         figure,
         [

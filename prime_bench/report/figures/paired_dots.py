@@ -1,6 +1,5 @@
 """Every pair of runs as a line from the baseline to the arm, a small plot a backbone."""
 
-import math
 from collections.abc import Sequence
 
 from matplotlib.axes import Axes
@@ -13,15 +12,15 @@ from prime_bench.report.figures.style import (
     FAINT,
     ORANGE,
     PAGE_IN,
+    PER_ROW,
     few_ticks,
     legend_above,
     nothing_to_show,
     say_n,
     short,
+    small_plots,
     styled,
 )
-
-_PER_ROW = 5
 
 
 @styled
@@ -32,16 +31,11 @@ def draw_paired_dots(
     shown = [cell for cell in cells if cell.differences]
     if not shown:
         return nothing_to_show(PAGE_IN, f"no pairs of {baseline} and {arm}")
-    per_row = min(_PER_ROW, len(shown))
-    rows = math.ceil(len(shown) / per_row)
-    figure = Figure(figsize=(PAGE_IN * per_row / _PER_ROW + 0.4, 0.7 + 1.35 * rows))
-    grid = figure.subplots(rows, per_row, squeeze=False)
-    for axes, cell in zip(grid.flat, shown, strict=False):
+    figure, every = small_plots(len(shown))
+    for axes, cell in zip(every, shown, strict=True):
         _panel(axes, cell, names=(baseline, arm))
-    for axes in list(grid.flat)[len(shown) :]:
-        axes.set_visible(False)
-    for row in grid:
-        row[0].set_ylabel(metric_label)
+    for axes in every[::PER_ROW]:
+        axes.set_ylabel(metric_label)
     better = Line2D([], [], color=BLUE, marker="o", label=f"{short(arm)} is better")
     worse = Line2D([], [], color=ORANGE, marker="s", linestyle="--", label=f"{short(arm)} is worse")
     tie = Line2D([], [], color=FAINT, marker="D", linestyle=":", label="tie")

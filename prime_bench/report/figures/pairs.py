@@ -11,6 +11,7 @@ from prime_bench.report.figures.evidence import CostPoint, PairedScores
 from prime_bench.report.figures.forest import ForestRow
 from prime_bench.report.grid import Grid, Panel, score_of
 from prime_bench.report.stats import Metric
+from prime_bench.report.stats_families import hodges_lehmann_interval
 from prime_bench.store.record import RunRecord
 
 
@@ -57,14 +58,15 @@ def forest_rows(cells: Sequence[PairedScores], *, heading: str = "") -> list[For
     ]
     if len(rows) > 1:
         medians = [row.estimate for row in rows]
+        interval = hodges_lehmann_interval(medians)
         rows.append(
             ForestRow(
                 label="Over backbones",
                 estimate=stats.hodges_lehmann(medians),
-                low=None,
-                high=None,
+                low=interval.low,
+                high=interval.high,
                 n=len(medians),
-                level=None,
+                level=interval.level,
                 heading=heading,
                 overall=True,
             )

@@ -9,10 +9,9 @@ import matplotlib
 from matplotlib.figure import Figure
 
 from prime_bench.base.files import write_whole
-from prime_bench.report.figures.style import INK
+from prime_bench.report.figures.style import INK, PNG_DOTS_PER_INCH
 
 SUFFIXES = ("svg", "pdf", "png")
-PNG_DOTS_PER_INCH = 200
 # Dates are the only thing that differs between two runs; the program's version stays in.
 _UNDATED: dict[str, dict[str, None]] = {
     "svg": {"Date": None},

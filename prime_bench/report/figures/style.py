@@ -1,6 +1,7 @@
 """How every figure looks: sizes, type, colours that differ in lightness, shape or hatch, too."""
 
 import functools
+import math
 import textwrap
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, ParamSpec
@@ -13,11 +14,14 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from prime_bench.report.numbers import signed
 
+PER_ROW = 5
+"""Small plots side by side on a page."""
 COLUMN_IN = 3.35
 """Width of a text column of the paper's class."""
 PAGE_IN = 7.0
 """Width of its page."""
 
+PNG_DOTS_PER_INCH = 200
 INK = "#1c1c22"
 """Text and axes. A page may put its own colour in its place, so nothing else is drawn in it."""
 FAINT = "#7d7d86"
@@ -55,6 +59,7 @@ _RC: dict[Any, Any] = {
     "grid.color": FAINT,
     "grid.linewidth": 0.4,
     "grid.alpha": 0.35,
+    "figure.dpi": PNG_DOTS_PER_INCH,  # texts are laid out at the size at which they are drawn
     "figure.constrained_layout.use": True,
     "savefig.transparent": True,
     "svg.fonttype": "none",
@@ -77,7 +82,14 @@ def styled(draw: Callable[P, Figure]) -> Callable[P, Figure]:
         with matplotlib.rc_context():
             matplotlib.rcdefaults()
             matplotlib.rcParams.update(_RC)
-            return draw(*args, **kwargs)
+            figure = draw(*args, **kwargs)
+            # Once for all formats: finding the places of all texts is half of the work. A second
+            # pass sees the ticks that the first one made room for.
+            if engine := figure.get_layout_engine():
+                engine.execute(figure)
+                engine.execute(figure)
+            figure.set_layout_engine("none")
+            return figure
 
     return in_style
 
@@ -139,6 +151,17 @@ def dots(axes: Axes, x: Sequence[float], y: Sequence[float]) -> None:
         markeredgecolor=INK,
         markeredgewidth=0.6,
     )
+
+
+def small_plots(n: int) -> tuple[Figure, list[Axes]]:
+    """A figure with n plots, five a row; `n` is at least 1."""
+    per_row = min(PER_ROW, n)
+    rows = math.ceil(n / per_row)
+    figure = Figure(figsize=(PAGE_IN * per_row / PER_ROW + 0.4, 0.75 + 1.35 * rows))
+    every = list(figure.subplots(rows, per_row, squeeze=False).flat)
+    for axes in every[n:]:
+        axes.remove()
+    return figure, every[:n]
 
 
 def legend_above(figure: Figure, handles: Sequence[Artist]) -> None:

@@ -1,13 +1,14 @@
 """What an arm gains against what it adds: parameters on one axis, step time on the other."""
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 
 from prime_bench.report.figures.evidence import CostPoint, in_order
+from prime_bench.report.figures.scale import bend_words, difference_scale
 from prime_bench.report.figures.style import (
     COLOURS,
     INK,
@@ -18,10 +19,11 @@ from prime_bench.report.figures.style import (
     nothing_to_show,
     say_n,
     short,
-    sign_ticks,
     styled,
 )
 
+Spots = Sequence[tuple[float, CostPoint]]
+"""Where on the horizontal axis, and what."""
 _PANEL_POINTS = (195.0, 145.0)
 """Size of a panel, for keeping names apart."""
 _LETTER_POINTS = 3.8
@@ -35,15 +37,21 @@ def draw_tradeoff(points: Sequence[CostPoint], *, baseline: str) -> Figure:
     arms = in_order(point.arm for point in points)
     figure = Figure(figsize=(PAGE_IN, 2.9))
     left, right = figure.subplots(1, 2, sharey=True)
-    _scatter(left, points, arms=arms, x_of=lambda point: 100 * point.added_parameters)
-    _scatter(right, points, arms=arms, x_of=lambda point: point.step_time_ratio)
+    panels: list[tuple[Axes, Spots]] = [
+        (left, [(100 * point.added_parameters, point) for point in points]),
+        (right, [(point.step_time_ratio, point) for point in points if point.step_time_ratio]),
+    ]
+    for axes, spots in panels:
+        _scatter(axes, spots, arms=arms)
+    bend = difference_scale(left, [point.difference for point in points], horizontal=False)
+    # Names of one arm alone: of several they would lie on each other.
+    for axes, spots in panels if len(arms) == 1 else ():
+        _names(axes, spots)
     left.set_xlabel(f"Parameters added to {short(baseline)}")
     left.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g} %"))
     right.set_xlabel(f"Time of a training step, {short(baseline)} = 1")
     right.axvline(1, color=INK, linewidth=0.6)
-    left.set_ylabel("Test AUC: median paired difference")
-    few_ticks(left, horizontal=False, at_most=7)
-    sign_ticks(left, horizontal=False)
+    left.set_ylabel("Test AUC: median paired difference" + bend_words(bend).replace(" (", "\n("))
     if len(arms) > 1:
         legend_above(figure, left.get_legend_handles_labels()[0])
     pairs = sorted({point.n_pairs for point in points})
@@ -58,19 +66,12 @@ def draw_tradeoff(points: Sequence[CostPoint], *, baseline: str) -> Figure:
     return figure
 
 
-def _scatter(
-    axes: Axes,
-    points: Sequence[CostPoint],
-    *,
-    arms: Sequence[str],
-    x_of: Callable[[CostPoint], float | None],
-) -> None:
+def _scatter(axes: Axes, spots: Spots, *, arms: Sequence[str]) -> None:
     for index, arm in enumerate(arms):
-        own = [point for point in points if point.arm == arm]
-        spots = [(x, point) for point in own if (x := x_of(point)) is not None]
+        own = [(x, point.difference) for x, point in spots if point.arm == arm]
         axes.plot(
-            [x for x, _ in spots],
-            [point.difference for _, point in spots],
+            [x for x, _ in own],
+            [difference for _, difference in own],
             linestyle="",
             marker=MARKERS[index % len(MARKERS)],
             color=COLOURS[index % len(COLOURS)],
@@ -83,19 +84,20 @@ def _scatter(
     axes.grid()
     axes.margins(x=0.16, y=0.1)
     few_ticks(axes, horizontal=True)
-    # Names of one arm alone: of several they would lie on each other.
-    if len(arms) == 1:
-        _names(axes, [(x, point) for point in points if (x := x_of(point)) is not None])
 
 
-def _names(axes: Axes, spots: Sequence[tuple[float, CostPoint]]) -> None:
+def _names(axes: Axes, spots: Spots) -> None:
     """Each backbone beside its point, at the first of four places where no other name lies."""
-    (left, right), (low, high) = axes.get_xlim(), axes.get_ylim()
+    left, right = axes.get_xlim()
+
+    def to_panel(difference: float) -> float:
+        pixel = axes.transData.transform((left, difference))
+        return float(axes.transAxes.inverted().transform(pixel)[1])
 
     def spot_of(x: float, point: CostPoint) -> tuple[float, float]:
         return (
             (x - left) / (right - left) * _PANEL_POINTS[0],
-            (point.difference - low) / (high - low) * _PANEL_POINTS[1],
+            to_panel(point.difference) * _PANEL_POINTS[1],
         )
 
     # Left end, right end and height of what a name must not lie on: the points, then names.
@@ -104,7 +106,8 @@ def _names(axes: Axes, spots: Sequence[tuple[float, CostPoint]]) -> None:
         name = short(point.backbone)
         width = _LETTER_POINTS * len(name)
         at_x, at_y = spot_of(x, point)
-        places = [(4.0, 2.0), (-4.0 - width, 2.0), (4.0, -8.0), (-4.0 - width, -8.0)]
+        west = -4.0 - width
+        places = [(4.0, 2.0), (west, 2.0), (4.0, -8.0), (west, -8.0), (4.0, 9.0), (west, 9.0)]
         free = [
             (dx, dy)
             for dx, dy in places

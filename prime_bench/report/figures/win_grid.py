@@ -61,15 +61,17 @@ def _panel(
             if seed in seeds:
                 values[backbones.index(cell.backbone), list(seeds).index(seed)] = difference
     known = values[np.isfinite(values)]
-    # Twice the 90th percentile is full colour: one outlier pales nothing, letters stay readable.
+    # Roots, up to that of twice the 90th percentile: small differences keep a shade beside large
+    # ones, and letters stay readable on it.
     size = (float(np.quantile(np.abs(known), 0.9)) if len(known) else 0.0) or 1.0
+    shades = np.clip(np.sign(values) * np.sqrt(np.abs(values) / (2 * size)), -1, 1)
     colours = LinearSegmentedColormap.from_list("lost to won", [ORANGE, "#ffffff", BLUE])
     # A mesh, not an image: squares stay squares in SVG and PDF. NaN is left transparent.
     axes.pcolormesh(
-        np.ma.masked_invalid(values),
+        np.ma.masked_invalid(shades),
         cmap=colours,
-        vmin=-2 * size,
-        vmax=2 * size,
+        vmin=-1.3,
+        vmax=1.3,
         edgecolor="white",
         linewidth=1.2,
     )
