@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import filelock
+import pydantic
 
 from prime_bench.base.errors import DataError, UsageError
-from prime_bench.base.files import write_whole, writing
+from prime_bench.base.files import sha256_of, write_whole, writing
 from prime_bench.settings.kinds import Kind
 from prime_bench.store.record import RECORD_SCHEMA, ProbeRecord, RunRecord
 
@@ -51,17 +52,12 @@ class Runs:
         """
         file = self.path(job_id) / RECORD
         try:
-            table = json.loads(file.read_text(encoding="utf-8"))
+            text = file.read_bytes()
         except (FileNotFoundError, NotADirectoryError):
             return None
-        except (OSError, ValueError) as error:
+        except OSError as error:
             raise DataError(f"{file}: cannot read the record: {error}", hint=_ADVICE) from error
-        if not isinstance(table, dict) or table.get("record_schema") != RECORD_SCHEMA:
-            raise DataError(f"{file}: not a record of schema {RECORD_SCHEMA}", hint=_ADVICE)
-        try:
-            record = _class_of(table).parse(table, where="")
-        except UsageError as error:
-            raise DataError(f"{file}: not a record: {error.message}", hint=_ADVICE) from error
+        record = _sound(text) or _checked(text, file=file)
         if record.job.id != job_id or record.job_id != job_id:
             raise DataError(
                 f"{file}: the record's job has the id {record.job.id}, its folder is {job_id}",
@@ -83,9 +79,31 @@ class Runs:
         found = [record for record in self._all() if isinstance(record, ProbeRecord)]
         return [record for record in found if record.job.kind == kind]
 
+    def readable(self) -> tuple[list[RunRecord | ProbeRecord], list[str]]:
+        """All records that can be read, in order of their ids, and what is wrong with each other.
+
+        One broken file must not hide hundreds of good ones, nor go unsaid.
+        """
+        records: list[RunRecord | ProbeRecord] = []
+        faults: list[str] = []
+        for file in self._files():
+            try:
+                record = self.find(file.parent.name)
+            except DataError as error:
+                faults.append(error.message)
+            else:
+                records += [record] if record is not None else []
+        return records, faults
+
+    def record_digest(self, job_id: str) -> str:
+        """SHA-256 of the record's file. Raises FileNotFoundError."""
+        return sha256_of(self.path(job_id) / RECORD)
+
+    def _files(self) -> list[Path]:
+        return sorted(self.folder.glob(f"*/{RECORD}")) if self.folder.is_dir() else []
+
     def _all(self) -> Iterator[RunRecord | ProbeRecord]:
-        files = sorted(self.folder.glob(f"*/{RECORD}")) if self.folder.is_dir() else []
-        for file in files:
+        for file in self._files():
             record = self.find(file.parent.name)
             if record is not None:
                 yield record
@@ -162,6 +180,29 @@ class Runs:
 
     def _claim_file(self, job_id: str) -> Path:
         return self.folder / _CLAIMS / f"{job_id}.lock"
+
+
+def _sound(text: bytes) -> RunRecord | None:
+    """The record of a training run, in one go, since there may be thousands; None for all else."""
+    try:
+        record = RunRecord.model_validate_json(text)
+    except pydantic.ValidationError:
+        return None
+    return record if record.job.kind == "train" else None
+
+
+def _checked(text: bytes, *, file: Path) -> RunRecord | ProbeRecord:
+    """Any record. Raises DataError with all that is wrong."""
+    try:
+        table = json.loads(text)
+    except ValueError as error:
+        raise DataError(f"{file}: cannot read the record: {error}", hint=_ADVICE) from error
+    if not isinstance(table, dict) or table.get("record_schema") != RECORD_SCHEMA:
+        raise DataError(f"{file}: not a record of schema {RECORD_SCHEMA}", hint=_ADVICE)
+    try:
+        return _class_of(table).parse(table, where="")
+    except UsageError as error:
+        raise DataError(f"{file}: not a record: {error.message}", hint=_ADVICE) from error
 
 
 def _class_of(table: dict[str, Any]) -> type[RunRecord] | type[ProbeRecord]:
