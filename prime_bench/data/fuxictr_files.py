@@ -17,9 +17,8 @@ import polars as pl
 
 from prime_bench.base.errors import UsageError
 from prime_bench.base.files import write_whole
-from prime_bench.data.manifest import VOCABULARY_FOLDER
 from prime_bench.data.publish import replacing, sole_writer
-from prime_bench.data.schema import Schema
+from prime_bench.data.schema import Field, Schema
 from prime_bench.data.table import SPLIT_NAMES, PreparedTable, Split
 
 _GROUP_ROWS = 1 << 18
@@ -32,7 +31,7 @@ def export_table(
     """Write the files into the new or empty `folder`, which gets all of them or none.
 
     In bounded memory. Raises UsageError for a folder in use or a field that is named as the label,
-    EnvironmentFault where it cannot write.
+    DataError for a table that is not whole, EnvironmentFault where it cannot write.
     """
     if folder.is_file() or (folder.is_dir() and any(folder.iterdir())):
         raise UsageError(f"{folder}: is in use", hint="name a new or an empty folder")
@@ -43,7 +42,7 @@ def export_table(
     with sole_writer(folder, say=say), replacing(folder) as hidden:
         for name in SPLIT_NAMES:
             _write_split(table.split(name), schema, hidden / f"{name}.parquet")
-        vocabulary = {field.name: _vocabulary(table, field.name) for field in schema.categorical}
+        vocabulary = {field.name: _vocabulary(table, field) for field in schema.categorical}
         write_whole(hidden / "feature_vocab.json", json.dumps(vocabulary, indent=1))
         write_whole(
             hidden / "feature_map.json",
@@ -76,10 +75,9 @@ def feature_map(schema: Schema, *, dataset_id: str) -> dict[str, Any]:
     }
 
 
-def _vocabulary(table: PreparedTable, field: str) -> dict[str, int]:
+def _vocabulary(table: PreparedTable, field: Field) -> dict[str, int]:
     """FuxiCTR's: each value's id, with its names for the first and the last."""
-    content = (table.path / VOCABULARY_FOLDER / f"{field}.txt").read_text(encoding="utf-8")
-    values = content.split("\n")[:-1]
+    _, *values, _ = table.values(field)
     ids = {value: i for i, value in enumerate(values, start=1)}
     # A value of such a name loses it, as in FuxiCTR.
     return {"__PAD__": 0} | ids | {"__PAD__": 0, "__OOV__": len(values) + 1}

@@ -73,7 +73,13 @@ class PreparedTable:
             raise DataError(
                 f"{path}: cannot be read: {error}", hint=_how_to_prepare(self.path)
             ) from error
-        return ["(padding)", *lines[:-1], "(out of vocabulary)"]
+        values = ["(padding)", *lines[:-1], "(out of vocabulary)"]
+        if len(values) != field.vocabulary_size:
+            raise DataError(
+                f"{path}: has {len(values) - 2} values, the schema {field.vocabulary_size} ids",
+                hint=f"delete the folder and {_how_to_prepare(self.path)}",
+            )
+        return values
 
     def check_contents(self) -> None:
         """Read every file and compare it with the digest in the manifest: seconds a gigabyte.

@@ -1,6 +1,7 @@
 """Tables exported for FuxiCTR: its FeatureMap loads them, and rows, ids and values are ours."""
 
 import json
+import shutil
 import subprocess
 import sys
 
@@ -101,6 +102,17 @@ def test_command(table, tmp_path, capsys):
     assert exit_code(["export", "fuxictr", str(table.path), "--to", str(target)]) == 2
     empty = ["--data-dir", str(tmp_path)]
     assert exit_code(["export", "fuxictr", "avazu", "--to", str(tmp_path / "x"), *empty]) == 3
+
+
+def test_a_table_without_its_vocabularies_is_3(table, tmp_path, capsys):
+    folder = shutil.copytree(table.path, tmp_path / "data" / table.path.name)
+    shutil.rmtree(folder / "vocabulary")
+    target = tmp_path / "root" / "mine"
+    assert exit_code(["export", "fuxictr", str(folder), "--to", str(target)]) == 3
+    err = capsys.readouterr().err
+    assert ".txt: cannot be read" in err
+    assert "hint: " in err
+    assert not target.parent.exists()
 
 
 def test_of_several_tables_one_has_to_be_named(tmp_path, capsys):

@@ -35,9 +35,28 @@ def test_a_changed_byte_is_found(folder, name):
 def test_a_missing_vocabulary_is_found(folder):
     path = folder / "vocabulary" / "hour.txt"
     content = path.read_bytes()
+    table = PreparedTable.open(folder)
+    (hour,) = [field for field in table.schema.fields if field.name == "hour"]
     try:
         path.unlink()
-        with pytest.raises(DataError, match=r"hour\.txt: cannot be read"):
-            PreparedTable.open(folder).check_contents()
+        for look in (table.check_contents, lambda: table.values(hour)):
+            with pytest.raises(DataError, match=r"hour\.txt: cannot be read"):
+                look()
+    finally:
+        path.write_bytes(content)
+
+
+def test_values_stand_for_the_ids_or_are_refused(folder):
+    path = folder / "vocabulary" / "hour.txt"
+    content = path.read_bytes()
+    table = PreparedTable.open(folder)
+    (hour,) = [field for field in table.schema.fields if field.name == "hour"]
+    values = table.values(hour)
+    assert len(values) == hour.vocabulary_size
+    assert (values[0], values[-1]) == ("(padding)", "(out of vocabulary)")
+    try:
+        path.write_bytes(content + b"24\n")
+        with pytest.raises(DataError, match=r"hour\.txt: has \d+ values, the schema \d+ ids"):
+            table.values(hour)
     finally:
         path.write_bytes(content)
