@@ -66,6 +66,7 @@ def _apply(table: dict[str, Any], change: str) -> tuple[str, ...]:
     path = tuple(part.strip() for part in dotted.split("."))
     if not equals or not all(path):
         raise UsageError(f"--set {change}: expected KEY=VALUE, such as training.max_epochs=1")
+    _refuse_newcomer(table, path, change=change)
     here = table
     for part in path[:-1]:
         here = here.setdefault(part, {})
@@ -73,6 +74,18 @@ def _apply(table: dict[str, Any], change: str) -> tuple[str, ...]:
             raise UsageError(f"--set {change}: `{part}` is a value, not a table")
     here[path[-1]] = _toml_value(value.strip())
     return path
+
+
+def _refuse_newcomer(table: dict[str, Any], path: tuple[str, ...], *, change: str) -> None:
+    """Raise UsageError where a change of one key would add a data set or backbone to the grid."""
+    names = {"dataset": "data set", "backbone": "backbone"}
+    there = table.get(path[0])
+    if path[0] in names and len(path) > 2 and isinstance(there, dict) and path[1] not in there:
+        raise UsageError(
+            f"--set {change}: the recipe has no {names[path[0]]} `{path[1]}`"
+            f"{did_you_mean(path[1], there)}",
+            hint=f"it has: {', '.join(there)}",
+        )
 
 
 def _toml_value(text: str) -> Any:

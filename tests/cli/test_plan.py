@@ -50,9 +50,9 @@ def test_the_table_has_a_line_a_job_and_ends_with_what_to_do(capsys):
     ]
 
 
-def test_json_is_one_object_with_the_jobs(capsys):
-    more = ["--set", "dataset.criteo.numeric=log1p"]
-    assert _plan("quick", "--json", *more, "--only", "backbone=DNN", "--only", "arm=prime") == 0
+def test_json_is_one_object_with_the_jobs(quick_and_criteo, capsys):
+    only = ["--only", "backbone=DNN", "--only", "arm=prime"]
+    assert _plan(quick_and_criteo, "--json", *only) == 0
 
     content = json.loads(capsys.readouterr().out)
     assert content["schema"] == 1
@@ -141,16 +141,16 @@ def test_planning_writes_nothing(tmp_path, capsys):
         (["qiuck"], 2, "error: qiuck: no such recipe; did you mean `quick`?\n\nhint: "),
         (["quick", "--only", "backbone=DNM"], 2, "did you mean `DNN`?"),
         (["quick", "--set", "training.max_epoch=1"], 2, "did you mean `max_epochs`?"),
-        (["quick", "--set", "backbone.DNM.batch_norm=true"], 2, "unknown backbone"),
+        (["quick", "--set", "backbone.DNM.batch_norm=true"], 2, "no backbone `DNM`; did you mean"),
         (
             ["quick", "--set", "arms=['dense', 'prmie']"],
             2,
             "unknown arm `prmie`; did you mean `prime`?",
         ),
         (
-            ["quick", "--set", "dataset.crieto.numeric=raw"],
+            ["quick", "--set", "dataset.criteo.numeric=raw"],
             2,
-            "no dataset `crieto`; did you mean `criteo`?",
+            "the recipe has no data set `criteo`\n\nhint: it has: synthetic",
         ),
         (["quick", "--set", "dataset.synthetic.row=1"], 2, "did you mean `rows`?"),
     ],

@@ -108,15 +108,15 @@ def test_without_data_it_is_3_and_the_command_is_given(tmp_path, capsys):
 
 
 @pytest.mark.usefixtures("prepared")
-def test_what_can_run_does_and_the_rest_is_named(engine, capsys):
+def test_what_can_run_does_and_the_rest_is_named(quick_and_criteo, engine, capsys):
     engine(None, None, None)
 
-    assert exit_code(["run", *SMALL, "--set", "dataset.criteo.numeric=raw"]) == 0
+    assert exit_code(["run", quick_and_criteo, *SMALL[1:]]) == 0
     out, err = capsys.readouterr()
-    assert out == "quick: 3 jobs done, 0 had a record, 0 failed\n"
+    assert out == f"{quick_and_criteo}: 3 jobs done, 0 had a record, 0 failed\n"
     assert "3 pending" in err
     assert "3 needs data" in err
-    assert err.endswith("to prepare: prime-bench prepare criteo\n")
+    assert err.endswith("to prepare: prime-bench prepare criteo --numeric log1p\n")
 
 
 @pytest.mark.usefixtures("prepared")
@@ -161,7 +161,7 @@ def test_a_folder_of_the_kernel_cannot_be_written_even_by_root(engine, capsys, f
     [
         (["qiuck"], 2, "did you mean `quick`?"),
         (["quick", "--set", "training.max_epoch=1"], 2, "did you mean `max_epochs`?"),
-        (["quick", "--set", "dataset.crieto.numeric=raw"], 2, "did you mean `criteo`?"),
+        (["quick", "--set", "dataset.synthetik.rows=9"], 2, "did you mean `synthetic`?"),
         (["quick", "--only", "sead=1"], 2, "--only sead=1: expected KEY=VALUE"),
         (["quick", "--device", "gpu"], 2, "error: no device `gpu`\n\nhint: devices: auto, "),
         (["quick", "--device", "cuda:x"], 2, "error: no device `cuda:x`"),

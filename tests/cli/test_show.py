@@ -10,16 +10,6 @@ from prime_bench.data.table import PreparedTable
 from prime_bench.settings.dcnv2 import DCNv2Settings
 
 
-@pytest.fixture(scope="module")
-def tables(tmp_path_factory):
-    """A data folder with two tables of one data set."""
-    folder = tmp_path_factory.mktemp("data")
-    for shape in ("avazu", "criteo"):
-        arguments = ["prepare", "synthetic", "--rows", "400", "--shape", shape]
-        assert exit_code([*arguments, "--data-dir", str(folder)]) == 0
-    return folder
-
-
 @pytest.fixture
 def answer(capsys):
     def answer(*arguments):

@@ -11,16 +11,6 @@ from prime_bench.cli.main import exit_code
 from prime_bench.data.table import PreparedTable
 
 
-@pytest.fixture(scope="module")
-def tables(tmp_path_factory):
-    """A data folder with two tables of one data set."""
-    folder = tmp_path_factory.mktemp("data")
-    for shape in ("avazu", "criteo"):
-        arguments = ["prepare", "synthetic", "--rows", "400", "--shape", shape]
-        assert exit_code([*arguments, "--data-dir", str(folder)]) == 0
-    return folder
-
-
 @pytest.fixture
 def answer(capsys, tables):
     def answer(*arguments):

@@ -264,7 +264,14 @@ def test_set_changes_one_key_with_the_type_that_was_written(write, sound, change
             "backbone.DNN.hidden_unit=[3]",
             "--set backbone.DNN.hidden_unit: unknown key; did you mean",
         ),
-        ("backbone.DNM.batch_norm=true", "--set backbone.DNM: unknown backbone; did you mean"),
+        (
+            "backbone.DNM.batch_norm=true",
+            "--set backbone.DNM.batch_norm=true: the recipe has no backbone `DNM`; did you mean",
+        ),
+        (
+            "dataset.avazu.vocabulary=train",
+            "--set dataset.avazu.vocabulary=train: the recipe has no data set `avazu`",
+        ),
         ("training.loss=\udcff", "--set 'training.loss=\\udcff': not valid UTF-8"),
     ],
 )
