@@ -25,7 +25,7 @@ from prime_bench.data.synthetic import chunks, columns
 from prime_bench.data.synthetic_best import BestCounter
 from prime_bench.data.table import PreparedTable
 from prime_bench.data.variant import DataVariant
-from prime_bench.settings.dataset import SyntheticSettings
+from prime_bench.settings.dataset import LogSettings, SyntheticSettings
 
 VOCABULARY_NOTE = (
     "vocabulary over all splits: values that occur in validation or test rows alone own embedding"
@@ -176,6 +176,7 @@ def _read(
         train_values_min_count=card.train_values_min_count,
         on_progress=on_progress,
     )
+    _refuse_one_class(variant, encoded)
     verified = bool(card.files) and not differences(card, reader.inputs, reader.positives)
     unlike = cardinality_differences(card, encoded.train_values)
     if verified and unlike:
@@ -293,6 +294,21 @@ def _refuse_unpublished(
             "\n".join([f"these are not the published files of {card.title}", *lines]),
             hint=f"likely cause: {cause}. To use them as they are, marked as unverified in every"
             " record and report, add --allow-unverified",
+        )
+
+
+def _refuse_one_class(variant: DataVariant, encoded: Encoded) -> None:
+    """Raise DataError where all rows of a split have one label: nothing can be ranked there."""
+    faults = [
+        f"all {getattr(encoded.rows, split):,} rows of {split} have label {int(positives > 0)}"
+        for split in SPLITS
+        if (positives := getattr(encoded.positives, split)) in (0, getattr(encoded.rows, split))
+    ]
+    if faults:
+        own = ", or other fractions" if isinstance(variant.settings, LogSettings) else ""
+        raise DataError(
+            "\n".join([f"{variant.name}: no AUC can be computed", *faults]),
+            hint=f"give more rows{own}: each split needs clicks and rows without one",
         )
 
 

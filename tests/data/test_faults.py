@@ -42,6 +42,16 @@ def put_field(number, position, value):
     return edit
 
 
+def every_label(position, label):
+    """All rows with that label, in the field at `position`."""
+
+    def edit(lines):
+        rows = [line.split(",") for line in lines[1:]]
+        return [lines[0], *(",".join([*r[:position], label, *r[position + 1 :]]) for r in rows)]
+
+    return edit
+
+
 def rename(old, new):
     return lambda lines: [lines[0].replace(old, new), *lines[1:]]
 
@@ -141,6 +151,7 @@ FAULTS = {
     "NUL": (put_field(8, 6, "a\0b"), "line 8: has a NUL byte"),
     "too few hours for time": (lambda lines: lines[:60], "at least 3 distinct hours"),
     "too few rows": (lambda lines: lines[:2], "the split leaves no row for"),
+    "no click": (every_label(1, "0"), "rows of valid have label 0\nall "),
 }
 FLAGS = {"too few hours for time": ["--split", "time"]}
 
@@ -352,6 +363,14 @@ FOLDERS = {
     "test empty": (edit_split("test", lambda _: []), "test.csv: the file is empty"),
     "test label": (edit_split("test", put_field(61, 0, "2")), "test.csv: line 61: `label`"),
     "test row": (edit_split("test", with_line(3, "1,2")), "test.csv: expected 23 comma-separated"),
+    "valid of clicks": (
+        edit_split("valid", every_label(0, "1")),
+        "all 40 rows of valid have label",
+    ),
+    "test without clicks": (
+        edit_split("test", every_label(0, "0")),
+        "no AUC can be computed\nall 60 rows of test have label 0\n\nhint: give more rows: each",
+    ),
     "csv and gz": (both_kinds, "has both valid.csv and valid.csv.gz"),
     "zip without test": (
         zipped({"train": "train.csv", "valid": "valid.csv"}),

@@ -1,11 +1,14 @@
 """Blocks in which a column is short text, whole numbers or neither: the rows are the same."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 
 from prime_bench.base.errors import DataError
 from prime_bench.data.encode import encode
 from prime_bench.data.find import find_sources
+from prime_bench.data.prepare import prepare
 from prime_bench.data.readers import Reader
 from prime_bench.data.variant import resolve
 
@@ -82,3 +85,22 @@ def test_a_wrong_label_is_named_with_its_line(read, log, label, block_bytes):
     (log / "train.csv").write_text("\n".join(lines))
     with pytest.raises(DataError, match=rf"line 151: `Label`: expected 0 or 1, found `{label}`"):
         list(read(block_bytes).chunks())
+
+
+def test_memory_does_not_grow_with_the_rows(avazu_folder, tmp_path, monkeypatch):
+    monkeypatch.setitem(Reader.__init__.__kwdefaults__, "block_bytes", 1 << 16)
+    peaks = []
+    for copies in (100, 1_000):
+        folder = tmp_path / str(copies)
+        folder.mkdir()
+        for path in avazu_folder.iterdir():
+            header, _, rows = path.read_bytes().partition(b"\n")
+            (folder / path.name).write_bytes(header + b"\n" + rows * copies)
+        tracemalloc.start()  # NumPy's arrays as well
+        prepare(
+            resolve("avazu", {}), data_dir=folder / "data", source=folder, allow_unverified=True
+        )
+        peaks.append(tracemalloc.get_traced_memory()[1] / 1e6)
+        tracemalloc.stop()
+    # 360,000 more rows have 22 MB of text and 33 MB of ids.
+    assert peaks[1] < peaks[0] + 5, peaks
