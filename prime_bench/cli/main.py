@@ -19,6 +19,7 @@ COMMANDS = {
     "plan": "prime_bench.cli.plan:plan",
     "run": "prime_bench.cli.run:run",
     "report": "prime_bench.cli.report:report",
+    "pack": "prime_bench.cli.pack:pack",
     "profile": "prime_bench.cli.profile:profile",
     "predict": "prime_bench.cli.predict:predict",
     "check": "prime_bench.cli.check:check",

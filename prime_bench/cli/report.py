@@ -1,5 +1,6 @@
-"""`prime-bench report`: the main table from records."""
+"""`prime-bench report`: tables and figures from records, or from a bundle of them."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -8,9 +9,14 @@ import click
 from prime_bench.cli import options
 
 if TYPE_CHECKING:
+    from prime_bench.cli.evidence import Source
+    from prime_bench.report.evidence import Evidence
+    from prime_bench.report.figures.gallery import NamedFigure
     from prime_bench.report.table import Report
 
-REPORT_NAME = "main"
+EXIT_MISMATCH = 1
+"""A number that `--check` expects is another."""
+Format = Literal["markdown", "latex", "html", "json", "csv"]
 
 
 @click.command()
@@ -20,79 +26,148 @@ REPORT_NAME = "main"
     type=click.Choice(["markdown", "latex", "html", "json", "csv"]),
     default="markdown",
     show_default=True,
-    help="JSON has every number in full precision, pair by pair.",
+    help="All have the same digits; JSON and CSV have full precision beside them.",
+)
+@click.option(
+    "--table",
+    "tables",
+    multiple=True,
+    metavar="NAME",
+    help="Show this table instead of the recipe's own; may be repeated.",
+)
+@click.option(
+    "--level",
+    type=click.Choice(["simple", "full"]),
+    default="simple",
+    show_default=True,
+    help="full adds statistics over architectures, of each cell, and every pair.",
+)
+@click.option(
+    "--against",
+    type=click.Choice(["paper"]),
+    help="Hold every printed number, and the abstract's claims, against these records.",
+)
+@click.option(
+    "--check",
+    type=click.Path(path_type=Path, dir_okay=False, exists=True),
+    help="Compare with the numbers in this TOML file; exit 1 where one differs.",
+)
+@click.option("--figures", is_flag=True, help="With --output: write figures too.")
+@click.option(
+    "--allow-mixed",
+    "mixed",
+    is_flag=True,
+    help="Compare runs that differ in more than the arm; captions say so.",
 )
 @click.option(
     "--output",
     type=click.Path(path_type=Path, file_okay=False),
-    help="Write into this folder, with a full-precision CSV, instead of printing.",
+    help="Write into this folder, with a CSV of each table and a manifest, instead of printing.",
 )
 @options.only
 @options.changes
 @options.runs_dir
+@click.pass_context
 def report(
+    context: click.Context,
     recipe: str | None,
-    format: Literal["markdown", "latex", "html", "json", "csv"],
+    format: Format,
+    tables: tuple[str, ...],
+    level: Literal["simple", "full"],
+    against: str | None,
+    check: Path | None,
+    figures: bool,
+    mixed: bool,
     output: Path | None,
     only: tuple[str, ...],
     changes: tuple[str, ...],
     runs_dir: Path,
 ) -> None:
-    """Print the main table of RECIPE's jobs, or of everything that has records.
+    """Print the tables of RECIPE's jobs, or the main table of everything that has records.
 
-    RECIPE is a file or the name of a bundled recipe; give the same --set as for `run`. Cells
-    without a record are shown as missing.
+    RECIPE is a file, the name of a bundled recipe, or a bundle that `pack` made; give the same
+    --set as for `run`. Cells without a record are shown as missing. `--against paper` without
+    RECIPE takes each of the paper's tables from its own bundled recipe.
     """
-    from prime_bench.report.render import render, write_report
+    from prime_bench.base.errors import UsageError
+    from prime_bench.cli.evidence import Asked, opened
+    from prime_bench.report.render import render
 
-    made = load_report(recipe, only=only, changes=changes, runs_dir=runs_dir)
-    if output is None:
-        click.echo(render(made, format), nl=False)
-        return
-    for path in write_report(made, output, name=REPORT_NAME, format=format):
+    if figures and output is None:
+        raise UsageError("--figures writes files: name their folder with --output")
+    asked = Asked(
+        recipe=recipe, tables=tables, level=level, only=only, changes=changes, mixed=mixed
+    )
+    with opened(recipe, runs_dir) as source:
+        if recipe is None and against:
+            made, evidence = asked.paper(source), None
+        else:
+            made, evidence = asked.report(source)
+        drawn = _drawn(evidence) if evidence and (figures or format == "html") else []
+        made, agrees = _held_against(made, against=against, check=check)
+        if output is None:
+            click.echo(render(_with_figures(made, drawn), format), nl=False)
+        else:
+            _write(_with_figures(made, drawn), output, source, format=format)
+            if figures:
+                _write_figures(drawn, output)
+    if not agrees:
+        context.exit(EXIT_MISMATCH)
+
+
+def _held_against(
+    made: "Report", *, against: str | None, check: Path | None
+) -> tuple["Report", bool]:
+    """The report with the tables of the comparison first; whether all checked numbers agree."""
+    from prime_bench.report.comparison import claims_table, expected_table
+    from prime_bench.report.expected import load_paper, read_expected
+
+    first, agrees = [], True
+    if against:
+        paper = load_paper()
+        first += [claims_table(made, paper), expected_table(made, paper, name="paper")[0]]
+    if check:
+        table, agrees = expected_table(made, read_expected(check), name="check")
+        first.append(table)
+    return replace(made, tables=(*first, *made.tables)), agrees
+
+
+def _drawn(evidence: "Evidence") -> list["NamedFigure"]:
+    from prime_bench.report.figures.gallery import figures_of
+
+    return figures_of(evidence, baseline="dense")
+
+
+def _with_figures(made: "Report", drawn: list["NamedFigure"]) -> "Report":
+    """The report with figures for a format that shows them."""
+    if not drawn:
+        return made
+    from prime_bench.report.figures.save import inline_svg
+    from prime_bench.report.table import Picture
+
+    pictures = [
+        Picture(
+            name=item.name,
+            title=item.title,
+            svg=inline_svg(item.figure, name=item.name, label=item.title),
+        )
+        for item in drawn
+    ]
+    return replace(made, figures=tuple(pictures))
+
+
+def _write(made: "Report", folder: Path, source: "Source", *, format: Format) -> None:
+    from prime_bench.report.manifest import write_manifest
+    from prime_bench.report.render import write_report
+
+    files = write_report(made, folder, format=format)
+    manifest = write_manifest(made, folder, files=files, runs=source.runs)
+    for path in dict.fromkeys([*(path for paths in files.values() for path in paths), manifest]):
         click.echo(f"wrote {path}", err=True)
 
 
-def load_report(
-    recipe: str | None, *, only: tuple[str, ...], changes: tuple[str, ...], runs_dir: Path
-) -> "Report":
-    """Read the records and make the report. Raises DataError where there is nothing to show."""
-    from prime_bench.base.errors import DataError, UsageError
-    from prime_bench.data.variant import resolve
-    from prime_bench.recipe.load import load_recipe
-    from prime_bench.report.definition import load_definition
-    from prime_bench.report.document import make_report
-    from prime_bench.report.evidence import RecipeCells, gather, narrowed
-    from prime_bench.store.runs import Runs
+def _write_figures(drawn: list["NamedFigure"], folder: Path) -> None:
+    from prime_bench.report.figures.gallery import write_figures
 
-    definitions = {REPORT_NAME: load_definition(REPORT_NAME)}
-    if recipe is None:
-        if changes:
-            raise UsageError("--set changes a recipe: name one, or leave --set out")
-        records = Runs(runs_dir).records()
-        if not records:
-            hint = "make some: prime-bench run RECIPE"
-            raise DataError(f"{runs_dir}: no records here", hint=hint)
-        return make_report(gather(narrowed(records, only)), definitions=definitions)
-    loaded = load_recipe(recipe, changes=changes)
-    words = " ".join([recipe, *(f"--set {change}" for change in changes)])
-    cells = RecipeCells(
-        name=words,
-        title=loaded.title,
-        trials=loaded.trials(only=only),
-        variants={
-            name: resolve(name, keys, where=f"{loaded.name}: dataset.{name}").digest
-            for name, keys in loaded.datasets.items()
-        },
-        notes=loaded.report.notes,
-        family=loaded.report.family,
-    )
-    records = Runs(runs_dir).records()
-    made = make_report(gather(records, cells=cells), definitions=definitions)
-    if not any(table.jobs for table in made.tables):
-        there = f", though {len(records)} of other jobs" if records else ""
-        raise DataError(
-            f"{runs_dir}: no record of {recipe} here{there}",
-            hint=f"make some: prime-bench run {words}",
-        )
-    return made
+    for path in write_figures(drawn, folder):
+        click.echo(f"wrote {path}", err=True)

@@ -23,10 +23,31 @@ class TrainingTable(TrainSpec):
 Note = Annotated[str, pydantic.StringConstraints(strip_whitespace=True, min_length=1)]
 
 
+TableName = Literal[
+    "main",
+    "apg",
+    "cost",
+    "controls",
+    "criteo_numeric",
+    "dense_weight",
+    "gdcn_attachment",
+    "gdcn_seeds",
+    "gradients",
+    "routing",
+    "structural",
+    "subgroups",
+    "family",
+    "cells",
+    "pairs",
+]
+"""A definition below `reports/`."""
+
+
 class ReportTable(Settings):
     """`[report]`: which tables the recipe is made for, and what they have to say."""
 
-    tables: list[Literal["main"]] = ["main"]
+    tables: list[TableName] = []
+    """Empty: `main` of a recipe that trains, else the table of the recipe's kind."""
     family: list[tuple[str, str]] = []
     """Comparisons, each an arm and what it is compared with, that the Holm correction counts."""
     notes: list[Note] = []

@@ -1,6 +1,6 @@
 """Evidence and definitions become a report: tables with captions, notes and provenance."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import jinja2
@@ -49,36 +49,43 @@ BUILDERS: dict[str, Builder] = {
 
 
 def make_report(
-    evidence: Evidence, *, definitions: dict[str, TableDefinition], title: str = ""
+    evidence: Evidence, *, definitions: Mapping[str, TableDefinition], title: str = ""
 ) -> Report:
     """The tables of these definitions, by name, and the pairs behind the evidence.
 
     Raises UsageError for a caption that a definition gets wrong.
     """
-    tables = tuple(
-        make_table(name, evidence, definition=definition)
+    contents = {
+        name: BUILDERS[definition.kind](evidence, definition)
         for name, definition in definitions.items()
-    )
-    grid = evidence.grid(baseline=next(iter(definitions.values())).baseline)
-    own = evidence.cells.title if evidence.cells else next(iter(definitions.values())).title
+    }
+    first = next(iter(definitions.values()))
+    grid = evidence.grid(baseline=first.baseline)
+    records = {item.job_id: item for content in contents.values() for item in content.records}
     return Report(
-        title=title or own,
-        tables=tables,
+        title=title or (evidence.cells.title if evidence.cells else first.title),
+        tables=tuple(
+            _table(name, content, evidence=evidence, definition=definitions[name])
+            for name, content in contents.items()
+        ),
         pairs=tuple(pair for panel in grid.panels for pair in _pairs(panel)),
         dropped_pairs=tuple(dropped for panel in grid.panels for dropped in _dropped(panel)),
-        records=(*grid.records, *evidence.probes),
+        records=tuple(records.values()),
     )
 
 
-def make_table(name: str, evidence: Evidence, *, definition: TableDefinition) -> Table:
-    """One table. Raises UsageError for a caption that the definition gets wrong."""
-    content = BUILDERS[definition.kind](evidence, definition)
+def _table(
+    name: str, content: Content, *, evidence: Evidence, definition: TableDefinition
+) -> Table:
+    unreadable = [
+        f"A record that cannot be read counts as missing: {fault}" for fault in evidence.unreadable
+    ]
     return Table(
         name=name,
         title=definition.title,
         caption=_caption(definition, content),
         blocks=tuple(content.blocks),
-        notes=tuple(content.notes),
+        notes=(*unreadable, *content.notes),
         provenance=provenance_of(content.records, recipe=evidence.recipe),
         label=definition.latex_label,
         side_by_side=definition.columns_side_by_side,
@@ -91,6 +98,11 @@ def _caption(definition: TableDefinition, content: Content) -> str:
         text = environment.from_string(definition.caption).render(content.words)
     except jinja2.TemplateError as error:
         raise UsageError(f"the report definition's caption: {error}") from error
+    if content.mixed_pairs:
+        text += (
+            f" Mixed on request: {content.mixed_pairs} pairs are of runs that differ in more than "
+            "the arm, which the notes name."
+        )
     return " ".join(text.split())
 
 

@@ -9,7 +9,7 @@ from prime_bench.report.definition import dataset_labels
 from prime_bench.report.design import Design, design_from_records, design_from_trials
 from prime_bench.report.grid import Grid, Split, build_grid, without_degenerate
 from prime_bench.settings.kinds import PROBES, Kind
-from prime_bench.store.frame import Shelf, shelve
+from prime_bench.store.frame import Shelf, settings_text, shelve
 from prime_bench.store.record import ProbeRecord, RunRecord
 
 
@@ -40,11 +40,17 @@ class Evidence:
     cells: RecipeCells | None
     probes: Sequence[ProbeRecord] = ()
     """Records of all jobs that measure."""
+    unreadable: Sequence[str] = ()
+    """What is wrong with records that cannot be read; their runs count as missing."""
+    mixed: bool = False
+    """Whether runs that may not be compared are, because it was asked for."""
 
     def grid(self, *, baseline: str, split: Split = "test", sound: bool = False) -> Grid:
         """Every arm against one of them; `sound` leaves degenerate runs out."""
         shelf = without_degenerate(self.shelf) if sound else self.shelf
-        return build_grid(shelf, design=self.design, baseline=baseline, split=split)
+        return build_grid(
+            shelf, design=self.design, baseline=baseline, split=split, mixed=self.mixed
+        )
 
     def probes_of(self, kind: Kind) -> list[ProbeRecord]:
         """Measurements of a kind: those that the recipe asks for, where it is of that kind."""
@@ -53,6 +59,31 @@ class Evidence:
             return every
         asked = [(trial, self.cells.variants[trial.dataset]) for trial in self.cells.trials]
         return [r for r in every if any(_answers(r, trial, variant) for trial, variant in asked)]
+
+    def records(self) -> list[RunRecord | ProbeRecord]:
+        """Every record that any table of this evidence can be made from."""
+        runs = [
+            run
+            for panel in self.design.panels
+            for row in panel.rows
+            for arm, by_seed in (self.shelf.get(row.place, {}) if row.place else {}).items()
+            for run in by_seed.values()
+            if arm in {column.key for column in self.design.arms}
+        ]
+        own = {
+            (panel.variant, row.backbone, row.place.backbone_settings)
+            for panel in self.design.panels
+            for row in panel.rows
+            if row.place
+        }
+        asked = {trial.kind for trial in (self.cells.trials if self.cells else ())}
+        probes = [
+            record
+            for kind in PROBES
+            for record in self.probes_of(kind)
+            if kind in asked or _spot(record) in own
+        ]
+        return [*runs, *probes]
 
     @property
     def recipe(self) -> str:
@@ -66,6 +97,8 @@ def gather(
     baseline: str = "dense",
     cells: RecipeCells | None = None,
     probes: Sequence[ProbeRecord] = (),
+    unreadable: Sequence[str] = (),
+    mixed: bool = False,
 ) -> Evidence:
     """Sort records into what a recipe asks for, or into everything that has records."""
     shelf, outdated = shelve(records)
@@ -76,7 +109,15 @@ def gather(
         design = design_from_trials(
             cells.trials, shelf, variants=cells.variants, dataset_labels=labels
         )
-    return Evidence(shelf=shelf, outdated=outdated, design=design, cells=cells, probes=probes)
+    return Evidence(
+        shelf=shelf,
+        outdated=outdated,
+        design=design,
+        cells=cells,
+        probes=probes,
+        unreadable=unreadable,
+        mixed=mixed,
+    )
 
 
 def narrowed(records: Sequence[RunRecord], only: Sequence[str]) -> list[RunRecord]:
@@ -103,6 +144,11 @@ def narrowed(records: Sequence[RunRecord], only: Sequence[str]) -> list[RunRecor
         for record in records
         if all(_facts(record)[key] in values for key, values in wanted.items())
     ]
+
+
+def _spot(record: ProbeRecord) -> tuple[str, str, str]:
+    settings = settings_text(record.job.backbone_settings)
+    return record.data_variant, record.job.backbone, settings
 
 
 def _answers(record: ProbeRecord, trial: Trial, variant: str) -> bool:

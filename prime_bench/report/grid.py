@@ -49,6 +49,11 @@ class Comparison:
         return float(np.mean(self.differences)) if self.differences else None
 
     @property
+    def error(self) -> float | None:
+        """Standard deviation of the mean difference over repetitions; None below two pairs."""
+        return stats.moments(self.differences).error if self.differences else None
+
+    @property
     def median(self) -> float | None:
         """Median of the differences, which is not the difference of medians."""
         return float(np.median(self.differences)) if self.differences else None
@@ -104,6 +109,16 @@ class DroppedPair:
 
 
 @dataclass(frozen=True, kw_only=True)
+class MixedPair:
+    """A pair that is compared on request although it may not be."""
+
+    row: RowDesign
+    arm: ArmColumn
+    seed: int
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class PairedRuns:
     """The baseline of one backbone and seed with all arms that pair with it, by the arms' names."""
 
@@ -124,6 +139,7 @@ class Panel:
     """Rows that the Mean row covers: those in which every arm of the panel has a pair."""
     pairs: tuple[PairedRuns, ...]
     dropped: tuple[DroppedPair, ...]
+    mixed: tuple[MixedPair, ...]
 
     def jobs_of(self, arm: str, metric: Metric) -> list[str]:
         """Ids of all jobs in the arm's comparisons."""
@@ -156,12 +172,18 @@ class Grid:
         return (*([self.baseline] if self.baseline else []), *self.others)
 
 
-def build_grid(shelf: Shelf, *, design: Design, baseline: str, split: Split = "test") -> Grid:
-    """Compute the numbers that `design` asks for from the records on the shelf."""
+def build_grid(
+    shelf: Shelf, *, design: Design, baseline: str, split: Split = "test", mixed: bool = False
+) -> Grid:
+    """Compute the numbers that `design` asks for from the records on the shelf.
+
+    `mixed` compares runs that may not be compared, too.
+    """
     first = next((arm for arm in design.arms if arm.name == baseline), None)
     others = tuple(arm for arm in design.arms if arm is not first)
     panels = tuple(
-        _panel(shelf, panel, baseline=first, others=others, split=split) for panel in design.panels
+        _panel(shelf, panel, baseline=first, others=others, split=split, mixed=mixed)
+        for panel in design.panels
     )
     shown = {
         record.job_id: record
@@ -199,11 +221,13 @@ def _panel(
     baseline: ArmColumn | None,
     others: Sequence[ArmColumn],
     split: Split,
+    mixed: bool,
 ) -> Panel:
     cells: Cells = {}
     comparisons: Comparisons = {}
     paired: list[PairedRuns] = []
     dropped: list[DroppedPair] = []
+    compared_all_the_same: list[MixedPair] = []
     columns = (*([baseline] if baseline else []), *others)
     for row in design.rows:
         by_arm = {arm.name: _runs(shelf, row, arm, seeds=design.seeds) for arm in columns}
@@ -213,7 +237,12 @@ def _panel(
             continue
         partners: dict[int, dict[str, RunRecord]] = {}
         for arm in others:
-            pairs, unpaired = pair_up(by_arm[baseline.name], by_arm[arm.name])
+            pairs, unpaired = pair_up(by_arm[baseline.name], by_arm[arm.name], mixed=mixed)
+            compared_all_the_same += [
+                MixedPair(row=row, arm=arm, seed=pair.seed, reason=pair.unlike)
+                for pair in pairs
+                if pair.unlike
+            ]
             dropped += [
                 DroppedPair(panel=design, row=row, arm=arm, unpaired=item) for item in unpaired
             ]
@@ -236,6 +265,7 @@ def _panel(
         mean_rows=mean_rows,
         pairs=tuple(paired),
         dropped=tuple(dropped),
+        mixed=tuple(compared_all_the_same),
     )
 
 

@@ -35,6 +35,7 @@ def collect_notes(
     for panel in grid.panels:
         notes += _missing(panel, grid.arms)
         notes += _unlike(panel)
+        notes += _mixed(panel)
         notes += _mean_row(panel)
     notes += _degenerate(grid, sound, decimals=decimals)
     for panel in grid.panels:
@@ -82,6 +83,14 @@ def _unlike(panel: Panel) -> Iterator[str]:
                 f"{panel.design.label}, {dropped.row.label}, {dropped.arm.label}: seed "
                 f"{dropped.unpaired.seed} is not compared: {dropped.unpaired.reason}"
             )
+
+
+def _mixed(panel: Panel) -> Iterator[str]:
+    for pair in panel.mixed:
+        yield (
+            f"{panel.design.label}, {pair.row.label}, {pair.arm.label}: seed {pair.seed} is "
+            f"compared on request: {pair.reason}"
+        )
 
 
 def _mean_row(panel: Panel) -> Iterator[str]:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from prime_bench import __version__
 from prime_bench.report.numbers import series
-from prime_bench.report.table import Provenance, Table
+from prime_bench.report.table import Provenance, Report, Table
 from prime_bench.store.record import Environment, ProbeRecord, RunRecord
 
 SHOWN_DIGITS = 12
@@ -31,6 +31,12 @@ def provenance_of(records: Sequence[RunRecord | ProbeRecord], *, recipe: str) ->
         started=(days[0], days[-1]) if days else None,
         package_version=__version__,
     )
+
+
+def merged_provenance(report: Report) -> Provenance:
+    """Of all records behind a report's tables."""
+    recipes = dict.fromkeys(table.provenance.recipe for table in report.tables)
+    return provenance_of(report.records, recipe=series([name for name in recipes if name]))
 
 
 def provenance_line(table: Table) -> str:

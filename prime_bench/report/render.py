@@ -1,6 +1,7 @@
 """A report in one of five formats, as text and as files."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
@@ -23,6 +24,8 @@ _RENDERERS: dict[Format, Callable[[Report], str]] = {
     "json": json.render,
     "csv": csv.render,
 }
+PAGE = "report"
+"""The HTML page's name: it holds all tables."""
 
 
 def render(report: Report, format: Format) -> str:
@@ -30,10 +33,22 @@ def render(report: Report, format: Format) -> str:
     return _RENDERERS[format](report)
 
 
-def write_report(report: Report, folder: Path, *, name: str, format: Format) -> list[Path]:
-    """Write `<name>.<suffix>` and the full-precision `<name>.csv` beside it; the paths written."""
-    formats: list[Format] = [format] if format == "csv" else [format, "csv"]
-    paths = [folder / f"{name}.{SUFFIXES[each]}" for each in formats]
-    for path, each in zip(paths, formats, strict=True):
-        write_whole(path, render(report, each))
-    return paths
+def write_report(report: Report, folder: Path, *, format: Format) -> dict[str, list[Path]]:
+    """Write each table as `<name>.<suffix>` with a full-precision `<name>.csv` beside it.
+
+    HTML is one page of all tables, `report.html`. Returns the paths written, by table.
+    """
+    written: dict[str, list[Path]] = {}
+    for table in report.tables:
+        alone = replace(report, tables=(table,))
+        formats: list[Format] = ["csv"] if format in ("csv", "html") else [format, "csv"]
+        for each in formats:
+            path = folder / f"{table.name}.{SUFFIXES[each]}"
+            write_whole(path, render(alone, each))
+            written.setdefault(table.name, []).append(path)
+    if format == "html":
+        page = folder / f"{PAGE}.{SUFFIXES[format]}"
+        write_whole(page, render(report, format))
+        for paths in written.values():
+            paths.append(page)
+    return written

@@ -24,6 +24,11 @@ class Moments:
     sd: float | None
     """With n - 1 in the denominator; None for a single value: its spread is unknown, not zero."""
 
+    @property
+    def error(self) -> float | None:
+        """Standard deviation of the mean of n such values; None where the spread is unknown."""
+        return None if self.sd is None else self.sd / math.sqrt(self.n)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Tally:
@@ -50,6 +55,14 @@ def mean_of(cells: list[Moments]) -> Moments:
     sds = [cell.sd for cell in cells if cell.sd is not None]
     sd = float(np.mean(sds)) if len(sds) == len(cells) else None
     return Moments(n=len(cells), mean=float(np.mean([cell.mean for cell in cells])), sd=sd)
+
+
+def error_of_mean(errors: Sequence[float | None]) -> float | None:
+    """Standard deviation of the mean of independent numbers from theirs; None where one is None."""
+    known = [error for error in errors if error is not None]
+    if not known or len(known) < len(errors):
+        return None
+    return math.sqrt(sum(error**2 for error in known)) / len(known)
 
 
 def improvements(

@@ -42,6 +42,8 @@ class Cell:
     """Before rounding; None for words and for what is missing."""
     sd: float | None = None
     """Sample standard deviation that stands behind the ± of `text`."""
+    noise: float | None = None
+    """Standard deviation of `value` over repetitions with other seeds; None where it is unknown."""
     remark: str = ""
     """Printed behind the number, in brackets, in every format: `n=4`."""
     aside: str = ""

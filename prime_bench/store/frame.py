@@ -41,6 +41,8 @@ class Pair:
     seed: int
     baseline: RunRecord
     arm: RunRecord
+    unlike: str = ""
+    """What would forbid the comparison, where it was asked for all the same."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,14 +116,18 @@ def differences(a: RunRecord, b: RunRecord) -> list[str]:
         if left != right
     ]
     # Nothing can be computed with it; that the run is degenerate is said where its cell is flagged.
-    without = [run.arm for run in (a, b) if None in (run.result.test.auc, run.result.test.logloss)]
+    without = [run.arm for run in (a, b) if not _scored(run)]
     return [*unlike, *(f"the run of {arm} has no score" for arm in without)]
 
 
 def pair_up(
-    baseline: Mapping[int, RunRecord], arm: Mapping[int, RunRecord]
+    baseline: Mapping[int, RunRecord], arm: Mapping[int, RunRecord], *, mixed: bool = False
 ) -> tuple[list[Pair], list[Unpaired]]:
-    """Pair two arms of one place seed by seed; a seed that only one of them has is not compared."""
+    """Pair two arms of one place seed by seed; a seed that only one of them has is not compared.
+
+    `mixed` also pairs runs that may not be compared, and the pair says why they may not. A run
+    without a score is in no pair.
+    """
     pairs: list[Pair] = []
     unpaired: list[Unpaired] = []
     for seed in sorted({*baseline, *arm}):
@@ -130,11 +136,16 @@ def pair_up(
             present, absent = ("arm", "baseline") if left is None else ("baseline", "arm")
             reason = f"the {present} has a record, the {absent} has none"
             unpaired.append(Unpaired(seed=seed, kind="missing", reason=reason))
-        elif faults := differences(left, right):
+        elif (faults := differences(left, right)) and not (mixed and _scored(left, right)):
             unpaired.append(Unpaired(seed=seed, kind="unlike", reason="; ".join(faults)))
         else:
-            pairs.append(Pair(seed=seed, baseline=left, arm=right))
+            pairs.append(Pair(seed=seed, baseline=left, arm=right, unlike="; ".join(faults)))
     return pairs, unpaired
+
+
+def _scored(*runs: RunRecord) -> bool:
+    """Whether every run has both test metrics."""
+    return all(None not in (run.result.test.auc, run.result.test.logloss) for run in runs)
 
 
 def _short(value: object) -> str:

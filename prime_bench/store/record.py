@@ -71,8 +71,8 @@ class Validation(Settings):
 class Score(Settings):
     """Metrics of one split at the best weights; None where a prediction is not a number."""
 
-    auc: float | None
-    logloss: float | None
+    auc: float | None = pydantic.Field(ge=0, le=1)
+    logloss: float | None = pydantic.Field(ge=0)
 
 
 class Result(Settings):

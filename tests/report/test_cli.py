@@ -141,7 +141,7 @@ def test_output_writes_files_and_prints_nothing_to_stdout(
 
     out, err = capsys.readouterr()
     assert out == ""
-    assert {path.name for path in folder.iterdir()} == {"main.tex", "main.csv"}
+    assert {path.name for path in folder.iterdir()} == {"main.tex", "main.csv", "manifest.json"}
     assert str(folder / "main.tex") in err
 
 

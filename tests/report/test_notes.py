@@ -6,7 +6,7 @@ import pytest
 
 from prime_bench.recipe.expand import Arm, Trial
 from prime_bench.report.definition import load_definition
-from prime_bench.report.document import make_table
+from prime_bench.report.document import make_report
 from prime_bench.report.evidence import RecipeCells, gather
 from prime_bench.settings.prime import PrimeConfig
 from prime_bench.settings.training import TrainSpec
@@ -17,7 +17,8 @@ MakeRecord = Callable[..., RunRecord]
 
 def notes_of(records: Sequence[RunRecord], *, cells: RecipeCells | None = None) -> str:
     evidence = gather(records, cells=cells)
-    return "\n".join(make_table("main", evidence, definition=load_definition("main")).notes)
+    report = make_report(evidence, definitions={"main": load_definition("main")})
+    return "\n".join(report.tables[0].notes)
 
 
 def pair(make_record: MakeRecord, seed: int = 1, **changes: object) -> list[RunRecord]:

@@ -253,10 +253,11 @@ def test_files_are_written_with_a_csv_beside(
     full_set: list[RunRecord], tmp_path: Path, format: Format
 ) -> None:
     report = report_of(full_set)
-    paths = write_report(report, tmp_path / "new" / "folder", name="main", format=format)
+    folder = tmp_path / "new" / "folder"
+    written = write_report(report, folder, format=format)
+    name = "report.html" if format == "html" else f"main.{SUFFIXES[format]}"
 
-    assert {path.name for path in paths} == {f"main.{SUFFIXES[format]}", "main.csv"}
-    assert paths[0].read_text(encoding="utf-8") == render(report, format)
-    assert sorted(path.name for path in paths[0].parent.iterdir()) == sorted(
-        path.name for path in paths
-    )
+    assert set(written) == {"main"}
+    assert {path.name for path in folder.iterdir()} == {name, "main.csv"}
+    assert {path.name for path in written["main"]} == {name, "main.csv"}
+    assert (folder / name).read_text(encoding="utf-8") == render(report, format)

@@ -9,6 +9,7 @@ from prime_bench.report.definition import ArmsDefinition, LevelColumn
 from prime_bench.report.design import ArmColumn, PanelDesign, RowDesign
 from prime_bench.report.evidence import Evidence
 from prime_bench.report.grid import score_of
+from prime_bench.report.stats import error_of_mean, moments
 from prime_bench.report.table import Block, Cell, Column, Row
 from prime_bench.report.tables.content import Content, block_keys, grid_content
 from prime_bench.report.tables.names import absent_note, arms_named
@@ -107,6 +108,7 @@ def _level(
     return level(
         mean(mean(values) for values in found) if found else None,
         sd=mean(stdev(values) for values in found) if spread else None,
+        noise=error_of_mean([moments(values).error for values in found]),
         decimals=decimals,
         remark=f"n={n}" if n < len(seeds) * len(rows) else "",
         flagged=flagged,

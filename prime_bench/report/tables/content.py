@@ -23,6 +23,8 @@ class Content:
     """What the blocks were computed from."""
     words: Mapping[str, str] = field(default_factory=dict)
     """The caption's variables."""
+    mixed_pairs: int = 0
+    """Pairs that are compared on request although they may not be."""
 
 
 def block_keys(panels: Sequence[PanelDesign]) -> list[str]:
@@ -57,6 +59,7 @@ def grid_content(
         blocks=blocks,
         notes=[*notes, *own],
         records=[*grid.records, *probes],
+        mixed_pairs=sum(len(panel.mixed) for panel in grid.panels),
         words={
             "datasets": series([panel.design.label for panel in grid.panels]),
             "baseline": grid.baseline.label if grid.baseline else "",

@@ -8,7 +8,7 @@ from prime_bench.report.definition import Compared, DifferencesDefinition
 from prime_bench.report.evidence import Evidence
 from prime_bench.report.grid import Comparison, Grid, Panel
 from prime_bench.report.notes import METRIC_LABELS
-from prime_bench.report.stats import METRICS, tally
+from prime_bench.report.stats import METRICS, error_of_mean, tally
 from prime_bench.report.table import Block, Cell, Column, Row
 from prime_bench.report.tables.content import Content, block_keys, grid_content
 from prime_bench.report.tables.names import absent_note
@@ -74,6 +74,7 @@ def _over(comparisons: Sequence[Comparison], *, n_seeds: int, decimals: int) -> 
     return [
         change(
             mean(values) if values else None,
+            noise=error_of_mean([item.error for item in comparisons if item.seeds]),
             decimals=decimals,
             remark="" if complete else f"n={len(values)}",
             flagged=any(item.degenerate_seeds for item in comparisons),

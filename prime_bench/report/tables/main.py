@@ -9,7 +9,7 @@ from prime_bench.report.design import RowDesign
 from prime_bench.report.evidence import Evidence
 from prime_bench.report.grid import Grid, Panel
 from prime_bench.report.notes import METRIC_LABELS
-from prime_bench.report.stats import METRICS
+from prime_bench.report.stats import METRICS, error_of_mean
 from prime_bench.report.table import Block, Cell, Column, Row
 from prime_bench.report.tables.content import Content, block_keys, grid_content
 
@@ -88,6 +88,7 @@ def _row(grid: Grid, panel: Panel, row: RowDesign, decimals: int) -> Row:
                 level(
                     cell.moments.mean if cell.moments else None,
                     sd=cell.moments.sd if cell.moments else None,
+                    noise=cell.moments.error if cell.moments else None,
                     decimals=decimals,
                     remark=f"n={n}" if n < n_seeds else "",
                     flagged=bool(cell.degenerate),
@@ -100,6 +101,7 @@ def _row(grid: Grid, panel: Panel, row: RowDesign, decimals: int) -> Row:
                 cells.append(
                     change(
                         comparison.mean,
+                        noise=comparison.error,
                         decimals=decimals,
                         remark=f"n={n}" if n < n_seeds else "",
                         aside=won(comparison.tally),
@@ -152,13 +154,16 @@ def _mean_cells(grid: Grid, panel: Panel, decimals: int) -> Iterator[Cell]:
             yield level(
                 summary.mean.mean if summary.mean else None,
                 sd=summary.mean.sd if summary.mean else None,
+                noise=error_of_mean([cell.moments.error for cell in own if cell.moments]),
                 decimals=decimals,
                 flagged=any(cell.degenerate for cell in own),
                 jobs=[job for cell in own for job in cell.jobs],
             )
             if grid.baseline and arm is not grid.baseline:
+                compared = [panel.comparisons[row, arm.name, metric] for row in panel.mean_rows]
                 yield change(
                     summary.delta,
+                    noise=error_of_mean([item.error for item in compared]),
                     decimals=decimals,
                     flagged=panel.flagged(arm.name, metric),
                     jobs=panel.jobs_of(arm.name, metric),

@@ -126,6 +126,7 @@ class _Rows:
             n = cell.moments.n if cell.moments else 0
             return level(
                 cell.moments.mean if cell.moments else None,
+                noise=cell.moments.error if cell.moments else None,
                 decimals=decimals,
                 remark=f"n={n}" if n < len(panel.design.seeds) else "",
                 flagged=bool(cell.degenerate),
@@ -189,6 +190,7 @@ class _Rows:
                 raw = [value if key == "auc" else -value for value in own.differences]
                 yield change(
                     mean(raw) if raw else None,
+                    noise=own.error,
                     decimals=decimals,
                     better=better,
                     remark=f"n={len(raw)}" if len(raw) < len(panel.design.seeds) else "",

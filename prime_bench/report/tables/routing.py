@@ -75,4 +75,4 @@ def _cells(records: Sequence[ProbeRecord], decimals: int) -> Iterator[Cell]:
     findings = [r.findings for r in records if isinstance(r.findings, RoutingFindings)]
     for key, _ in _QUANTITIES:
         found = moments([getattr(finding, key) for finding in findings])
-        yield level(found.mean, sd=found.sd, decimals=decimals, jobs=jobs)
+        yield level(found.mean, sd=found.sd, noise=found.error, decimals=decimals, jobs=jobs)

@@ -72,6 +72,7 @@ def _rows(
         cells.append(
             level(
                 cell.moments.mean if cell.moments else None,
+                noise=cell.moments.error if cell.moments else None,
                 decimals=decimals,
                 remark=f"n={n}" if n < len(panel.design.seeds) else "",
                 flagged=bool(cell.degenerate),
