@@ -12,8 +12,9 @@ import torch
 
 from prime_bench import worker
 from prime_bench.store.runs import STATE, Runs
+from prime_bench.training import job as training_job
 from prime_bench.training import loop
-from prime_bench.training.checkpoint import StateUnfit, load_state, save_state
+from prime_bench.training.checkpoint import StateFile, StateUnfit, load_state, save_state
 from prime_bench.training.job import JobInterrupted
 from prime_bench.worker import run_job
 
@@ -45,10 +46,10 @@ def kill_at_step(monkeypatch):
 
 @pytest.fixture
 def make_elsewhere(make_request, tmp_path):
-    """Requests in a folder of runs of their own."""
+    """Requests in a folder of runs of their own, of 4 epochs unless something else is said."""
 
-    def make(name, *arguments, **named):
-        request = make_request(*arguments, **named)
+    def make(name, *arguments, patience=9, **named):
+        request = make_request(*arguments, patience=patience, **named)
         return request.model_copy(update={"runs": str(tmp_path / name)})
 
     return make
@@ -86,11 +87,10 @@ def names(events):
 def test_killed_anywhere_it_ends_with_the_same_bits(
     plugin, step, make_elsewhere, kill_at_step, monkeypatch
 ):
-    spec = {"batch_norm": True, "patience": 4}
-    whole = make_elsewhere("whole", plugin, **spec)
+    whole = make_elsewhere("whole", plugin, batch_norm=True)
     run_job(whole, lambda _: None)
 
-    request, events = make_elsewhere("killed", plugin, **spec), []
+    request, events = make_elsewhere("killed", plugin, batch_norm=True), []
     kill_at_step(step)
     with pytest.raises(Killed):
         run_job(request, lambda _: None)
@@ -103,6 +103,27 @@ def test_killed_anywhere_it_ends_with_the_same_bits(
     first = [{"event": "resumed", "job_id": request.job.id, "epoch": done}] if done else []
     assert events[: len(first)] == first
     assert names(events) == ["resumed"] * bool(done) + ["epoch"] * (4 - done)
+    assert results_of(request) == results_of(whole)
+
+
+def test_killed_while_states_are_written_in_the_background(
+    make_elsewhere, kill_at_step, monkeypatch
+):
+    """As on a GPU, whose epochs are short."""
+    whole = make_elsewhere("whole")
+    run_job(whole, lambda _: None)
+
+    def in_background(path, *, conditions, background):  # noqa: ARG001
+        return StateFile(path, conditions=conditions, background=True)
+
+    monkeypatch.setattr(training_job, "StateFile", in_background)
+    request, events = make_elsewhere("killed"), []
+    kill_at_step(2 * STEPS + 5)
+    with pytest.raises(Killed):
+        run_job(request, lambda _: None)
+    monkeypatch.undo()
+    run_job(request, events.append)
+    assert events[0] == {"event": "resumed", "job_id": request.job.id, "epoch": 2}
     assert results_of(request) == results_of(whole)
 
 
@@ -141,7 +162,7 @@ def test_best_weights_misses_and_rate_are_remembered(
     epochs, make_elsewhere, kill_at_step, monkeypatch
 ):
     """No epoch is that much better than the first, so the third ends the run."""
-    spec = {"learning_rate": 0.3, "max_epochs": 9, "min_delta": 0.2}
+    spec = {"learning_rate": 0.3, "max_epochs": 9, "min_delta": 0.2, "patience": 2}
     whole = make_elsewhere("whole", **spec)
     record = run_job(whole, lambda _: None)
     assert [v.improved for v in record.history] == [True, False, False]
@@ -163,7 +184,9 @@ def test_a_run_of_nan_is_gone_on_with_as_well(
             numerics[5] = float("nan")
 
     broken = write_table(tmp_path / "nan-1", spoil=spoil)
-    whole, request = (make_elsewhere(name, table=broken) for name in ("whole", "killed"))
+    whole, request = (
+        make_elsewhere(name, table=broken, patience=2) for name in ("whole", "killed")
+    )
     run_job(whole, lambda _: None)
     kill_at_step(STEPS + 2)
     with pytest.raises(Killed):

@@ -3,9 +3,11 @@
 import hashlib
 import io
 import pickle
+import threading
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from types import TracebackType
+from typing import Any, Self
 
 import safetensors
 import safetensors.torch
@@ -37,6 +39,58 @@ def load_weights(path: Path) -> dict[str, Tensor]:
 
 class StateUnfit(Exception):
     """A saved state that no run may go on from; the text says why, in a line."""
+
+
+class StateFile:
+    """The file that a run's state is in: it holds the newest one that is whole. Leaving the context
+    waits for what is still to be written.
+    """
+
+    def __init__(self, path: Path, *, conditions: Mapping[str, str], background: bool) -> None:
+        """`conditions` are those under which a run may go on. In the background a state is copied
+        to the host and written while the run goes on: on a GPU an epoch may take no longer than a
+        few times what a disk takes for its state.
+        """
+        self._path, self._conditions, self._background = path, conditions, background
+        self._thread: threading.Thread | None = None
+        self._error: Exception | None = None
+
+    def write(self, state: Mapping[str, Any]) -> None:
+        """Write a state, after the one before. Raises EnvironmentFault where that cannot be done or
+        could not be.
+        """
+        self.wait()
+        if self._background:
+            self._thread = threading.Thread(target=self._write, args=(_copied(state),))
+            self._thread.start()
+        else:
+            save_state(self._path, state, conditions=self._conditions)
+
+    def wait(self) -> None:
+        """Until what was handed over is in the file."""
+        if self._thread is not None:
+            self._thread.join()
+            self._thread = None
+        error, self._error = self._error, None
+        if error is not None:
+            raise error
+
+    def _write(self, state: Mapping[str, Any]) -> None:
+        try:
+            save_state(self._path, state, conditions=self._conditions)
+        except Exception as error:  # noqa: BLE001  # the run's own thread raises it
+            self._error = error
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.wait()
 
 
 def save_state(path: Path, state: Mapping[str, Any], *, conditions: Mapping[str, str]) -> None:
@@ -83,3 +137,12 @@ def load_state(path: Path, *, conditions: Mapping[str, str]) -> dict[str, Any] |
 
 def _head(rest: memoryview) -> bytes:
     return b"prime-bench state %s\n" % hashlib.sha256(rest).hexdigest().encode()
+
+
+def _copied(value: Any) -> Any:
+    """The same on the host, with tensors of its own."""
+    if isinstance(value, Tensor):
+        return value.to("cpu", copy=True)
+    if isinstance(value, Mapping):
+        return {key: _copied(part) for key, part in value.items()}
+    return [_copied(part) for part in value] if isinstance(value, list) else value

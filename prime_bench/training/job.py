@@ -15,7 +15,7 @@ from prime_bench.recipe.budget import Budget, budget_of
 from prime_bench.recipe.job import Job, JobRequest
 from prime_bench.store.record import Environment, Pairing, Result, RunRecord, Validation
 from prime_bench.training.batches import Rows, joins_last_row
-from prime_bench.training.checkpoint import StateUnfit, load_state, save_state, save_weights
+from prime_bench.training.checkpoint import StateFile, StateUnfit, load_state, save_weights
 from prime_bench.training.evaluation import check_labels, degeneracy, predict, score
 from prime_bench.training.folder import CHECKPOINT, PREDICTIONS, TEST, JobFolder
 from prime_bench.training.loop import Progress, StateMisfit, TrainingSplits, TrainResult, train
@@ -88,18 +88,24 @@ class TrainingJob:
 
     def _trained(self, budget: Budget) -> tuple[Assembled, TrainResult]:
         """Train, from a saved state if there is one that fits."""
-        state = None
-        try:
-            state = load_state(self.folder.state, conditions=self._conditions)
-            return self._train(budget, state)
-        except (StateUnfit, StateMisfit) as unfit:
-            self._say(
-                "afresh", f"from epoch 1 and not from the saved state: {unfit}", why=str(unfit)
-            )
-            self.folder.drop_state()
-        return self._train(budget, None)
+        file = StateFile(
+            self.folder.state,
+            conditions=self._conditions,
+            background=self.device.type == "cuda",
+        )
+        with file:
+            try:
+                state = load_state(self.folder.state, conditions=self._conditions)
+                return self._train(budget, state, file)
+            except (StateUnfit, StateMisfit) as unfit:
+                text = f"from epoch 1 and not from the saved state: {unfit}"
+                self._say("afresh", text, why=str(unfit))
+                self.folder.drop_state()
+            return self._train(budget, None, file)
 
-    def _train(self, budget: Budget, state: dict[str, Any] | None) -> tuple[Assembled, TrainResult]:
+    def _train(
+        self, budget: Budget, state: dict[str, Any] | None, file: StateFile
+    ) -> tuple[Assembled, TrainResult]:
         job = self._job
         assembled = build_arm(job, self.table.schema)
         _check_budget(job, budget, assembled)
@@ -108,6 +114,11 @@ class TrainingJob:
             self._say("resumed", f"from the state after epoch {done}", epoch=done)
         self.folder.write_history(state["history"] if state else [])
         self._stop_if_asked()
+
+        def keep(newest: dict[str, Any]) -> None:
+            file.write(newest)
+            self._stop_if_asked()
+
         trained = train(
             assembled.arm,
             TrainingSplits(train=self.table.split("train"), valid=self.table.split("valid")),
@@ -120,7 +131,7 @@ class TrainingJob:
             device=self.device,
             on_event=self._tell,
             state=state,
-            checkpoint=self._keep,
+            checkpoint=keep,
         )
         return assembled, trained
 
@@ -131,10 +142,6 @@ class TrainingJob:
             self.folder.add_validation(event)
             self.folder.log(f"epoch {event.epoch}: {event}")
             self.on_event({"event": "epoch", "job_id": self._job.id, **event.plain()})
-
-    def _keep(self, state: dict[str, Any]) -> None:
-        save_state(self.folder.state, state, conditions=self._conditions)
-        self._stop_if_asked()
 
     def _stop_if_asked(self) -> None:
         if self.interrupted():

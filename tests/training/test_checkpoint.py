@@ -1,0 +1,124 @@
+"""The state that a run goes on from: whole, of its moment, and refused where it does not fit."""
+
+import threading
+
+import pytest
+import torch
+
+from prime_bench.base.errors import EnvironmentFault
+from prime_bench.training import checkpoint
+from prime_bench.training.checkpoint import StateFile, StateUnfit, load_state, save_state
+
+HERE = {"device": "i486", "torch": "1.0"}
+
+
+@pytest.fixture
+def state():
+    return {
+        "model": {"w": torch.randn(3, 2), "n": torch.tensor(7), "half": torch.ones(2).double()},
+        "best": None,
+        "adam": {
+            "state": {0: {"step": torch.tensor(5.0)}},
+            "groups": [{"lr": 1e-3, "fused": True}],
+        },
+        "history": [{"epoch": 1, "auc": 0.1 + 0.2, "loss": None}],
+    }
+
+
+def assert_same(one, two):
+    assert type(one) is type(two)
+    if isinstance(one, dict):
+        assert one.keys() == two.keys()
+        for key, value in one.items():
+            assert_same(value, two[key])
+    elif isinstance(one, list):
+        assert len(one) == len(two)
+        for left, right in zip(one, two, strict=True):
+            assert_same(left, right)
+    elif isinstance(one, torch.Tensor):
+        assert (one.dtype, one.shape) == (two.dtype, two.shape)
+        assert torch.equal(one, two)
+    else:
+        assert one == two
+
+
+@pytest.mark.parametrize("background", [False, True])
+def test_what_is_written_comes_back(tmp_path, state, background):
+    path = tmp_path / "state"
+    assert load_state(path, conditions=HERE) is None
+    with StateFile(path, conditions=HERE, background=background) as file:
+        file.write({"model": {}})
+        file.write(state)
+    assert_same(load_state(path, conditions=HERE), state)
+    assert [file.name for file in tmp_path.iterdir()] == ["state"]
+
+
+def test_other_conditions_are_named(tmp_path, state):
+    save_state(tmp_path / "state", state, conditions=HERE)
+    with pytest.raises(StateUnfit) as unfit:
+        load_state(tmp_path / "state", conditions={"device": "i486", "torch": "2.0", "new": "1"})
+    assert str(unfit.value) == "new was None, is 1; torch was 1.0, is 2.0"
+
+
+@pytest.mark.parametrize("at", [0, 20, 40, 90, 500, 1500, -1])
+def test_every_changed_byte_is_noticed(tmp_path, state, at):
+    path = tmp_path / "state"
+    save_state(path, state, conditions=HERE)
+    content = bytearray(path.read_bytes())
+    content[at] ^= 4
+    path.write_bytes(content)
+    with pytest.raises(StateUnfit, match="state is not whole"):
+        load_state(path, conditions=HERE)
+
+
+def test_a_state_of_another_format(tmp_path, state, monkeypatch):
+    monkeypatch.setattr(checkpoint, "_FORMAT", 0)
+    save_state(tmp_path / "state", state, conditions=HERE)
+    monkeypatch.undo()
+    with pytest.raises(StateUnfit, match="has the format 0, this version writes 1"):
+        load_state(tmp_path / "state", conditions=HERE)
+
+
+def test_nothing_in_it_is_run(tmp_path):
+    """Whoever can write the file can make its digest, too, but no code in it is run."""
+
+    class Evil:
+        def __reduce__(self):
+            return print, ("run",)
+
+    save_state(tmp_path / "state", {"model": Evil()}, conditions=HERE)
+    with pytest.raises(StateUnfit, match="cannot be read"):
+        load_state(tmp_path / "state", conditions=HERE)
+
+
+def test_a_state_in_the_background_is_that_of_the_moment(tmp_path, state, monkeypatch):
+    """The run goes on, and changes its tensors, before the first byte is written."""
+    save, changed = checkpoint.save_state, threading.Event()
+
+    def late(*arguments, **named):
+        assert changed.wait(timeout=20)
+        save(*arguments, **named)
+
+    monkeypatch.setattr(checkpoint, "save_state", late)
+    kept = {"w": state["model"]["w"].clone()}
+    with StateFile(tmp_path / "state", conditions=HERE, background=True) as file:
+        file.write({"w": state["model"]["w"]})
+        state["model"]["w"].fill_(9.0)
+        changed.set()
+    assert_same(load_state(tmp_path / "state", conditions=HERE), kept)
+
+
+def test_a_full_disk_reaches_the_run(tmp_path, state):
+    (tmp_path / "file").write_text("")
+    file = StateFile(tmp_path / "file" / "state", conditions=HERE, background=False)
+    with pytest.raises(EnvironmentFault, match="a file"):
+        file.write(state)
+
+
+def test_a_full_disk_reaches_the_run_from_the_background_too(tmp_path, state):
+    (tmp_path / "file").write_text("")
+    file = StateFile(tmp_path / "file" / "state", conditions=HERE, background=True)
+    file.write(state)
+    with pytest.raises(EnvironmentFault, match="a file"):
+        file.write(state)
+    file.wait()  # said once
