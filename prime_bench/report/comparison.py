@@ -123,7 +123,7 @@ def _row(item: Judged, expected: ExpectedNumbers, *, alone: bool) -> Row:
     count = "/" in item.cell.text
     theirs = f"{printed.value:.0f}" if count else fixed(printed.value, decimals) + sd
     return Row(
-        key=f"{item.row.key}.{item.column.key}",
+        key=item.row.key if alone else f"{item.row.key}.{item.column.key}",
         cells=(
             words(place),
             replace(item.cell, bold=False, aside=""),

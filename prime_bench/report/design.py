@@ -146,6 +146,12 @@ def catalogue_rank(backbone: str) -> tuple[int, str]:
     return order.index(backbone) if backbone in order else len(order), backbone
 
 
+def arm_label(arm: str) -> str:
+    """An arm's printed name: the catalogue's where the arm is called as its plug-in."""
+    entry = PLUGINS.get(arm)
+    return entry.label if entry else arm
+
+
 def changed_keys(settings: Mapping[str, Any], reference: Mapping[str, Any]) -> str:
     """`key = value` for all keys that differ from the reference, or an empty text."""
     return ", ".join(

@@ -5,20 +5,25 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from prime_bench.base.identity import canonical_json
+from prime_bench.report.design import arm_label
 from prime_bench.store.record import ProbeRecord, RunRecord
 
 Record = RunRecord | ProbeRecord
 
 
 def jobs_json(records: Mapping[str, Record], job_ids: Iterable[str]) -> str:
-    """`{"jobs": {id: ...}, "parts": [...]}` as JSON that may stand inside a `<script>`.
+    """`{"baseline": ..., "jobs": {id: ...}, "parts": [...]}` as JSON that may stand inside a `<script>`.
 
     Settings and environments that jobs share are written once, in `parts`; a job names theirs by
     index. Ids without a record are left out.
     """
     parts: dict[str, int] = {}
     jobs = {job_id: _job(records[job_id], parts) for job_id in sorted(job_ids) if job_id in records}
-    content = {"jobs": jobs, "parts": [json.loads(text) for text in parts]}
+    content = {
+        "baseline": arm_label("dense"),
+        "jobs": jobs,
+        "parts": [json.loads(text) for text in parts],
+    }
     text = json.dumps(content, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
     # No text in it can end the element.
     return text.replace("<", "\\u003c")
@@ -47,7 +52,7 @@ def _job(record: Record, parts: dict[str, int]) -> dict[str, Any]:
         "Environment": _environment(record),
     }
     own: dict[str, Any] = {
-        "arm": record.arm,
+        "arm": arm_label(record.arm),
         "seed": job.seed,
         "parts": {
             name: parts.setdefault(canonical_json(values), len(parts))

@@ -1,11 +1,19 @@
 """LaTeX in the paper's manner: booktabs, values in mathematics, improvements bold."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from prime_bench.report.formats.templates import latex_templates
 from prime_bench.report.provenance import provenance_line
 from prime_bench.report.table import MISSING, Block, Cell, Column, Report, Table, group_spans
+
+COLUMNS_A_LINE = 10
+"""Number columns, or two more, that can be read at the width of a page; words count twice."""
+LINES_A_PAGE = 46
+"""Rows of a page-high float, with room for caption and notes."""
+LONG_WORDS, LONG_LETTER = 60, r"p{0.42\textwidth}"
+"""Letters from which on a text is broken into lines, and its column then."""
+RULE = r"\midrule"
 
 
 @dataclass(frozen=True)
@@ -28,7 +36,7 @@ def render(report: Report) -> str:
         {
             "caption": escaped(table.caption),
             "label": table.label,
-            "tabulars": [_tabular(blocks) for blocks in _groups(table)],
+            "floats": _floats([part for blocks in _groups(table) for part in _tabulars(blocks)]),
             "notes": [escaped(note) for note in (*table.notes, provenance_line(table))],
         }
         for table in report.tables
@@ -42,16 +50,76 @@ def escaped(words: str) -> str:
 
 
 def _groups(table: Table) -> Iterator[Sequence[Block]]:
-    """Blocks that stand side by side: neighbours of equal columns, as many as fit."""
-    rest = list(table.blocks)
+    """Blocks that stand side by side: neighbours of equal columns with rows in common."""
+    rest = [part for block in table.blocks for part in _narrow(block)]
     while rest:
         width = len(_numbers(rest[0]))
         fit = max(1, table.side_by_side // max(1, width))
         alike = 1
-        while alike < min(fit, len(rest)) and rest[alike].columns == rest[0].columns:
+        while alike < min(fit, len(rest)) and _side_by_side(rest[0], rest[alike]):
             alike += 1
         yield rest[:alike]
         rest = rest[alike:]
+
+
+def _side_by_side(a: Block, b: Block) -> bool:
+    rows = ({row.key for row in block.rows} for block in (a, b))
+    return a.columns == b.columns and bool(set.intersection(*rows))
+
+
+def _narrow(block: Block) -> Iterator[Block]:
+    """A block that is too wide for a page in parts below each other; Δ stays with its arm."""
+    names = len(_names(block))
+    if sum(map(_width, block.columns[names:])) <= COLUMNS_A_LINE + 2:
+        yield block
+        return
+    parts: list[list[int]] = [[]]
+    width = 0
+    for index in range(names, len(block.columns)):
+        column, before = block.columns[index], block.columns[index - 1]
+        same = column.group == before.group
+        bound = same and column.kind == "change" and before.kind == "number"
+        full = width >= COLUMNS_A_LINE or (not same and width > COLUMNS_A_LINE // 2)
+        if parts[-1] and full and not bound:
+            parts.append([])
+            width = 0
+        parts[-1].append(index)
+        width += _width(column)
+    for part in parts:
+        kept = [*range(names), *part]
+        yield replace(
+            block,
+            columns=tuple(block.columns[index] for index in kept),
+            rows=tuple(
+                replace(row, cells=tuple(row.cells[index] for index in kept)) for row in block.rows
+            ),
+        )
+
+
+def _width(column: Column) -> int:
+    return 2 if column.kind == "words" else 1
+
+
+def _floats(tabulars: Sequence[Tabular]) -> list[list[Tabular]]:
+    """Tabulars that share a page; a table without any has one float for its caption and notes."""
+    floats: list[list[Tabular]] = [[]]
+    lines = 0
+    for tabular in tabulars:
+        own = len(tabular.heads) + len(tabular.rows)
+        if floats[-1] and lines + own > LINES_A_PAGE:
+            floats.append([])
+            lines = 0
+        floats[-1].append(tabular)
+        lines += own
+    return floats
+
+
+def _tabulars(blocks: Sequence[Block]) -> Iterator[Tabular]:
+    """One, or as many as its rows need, each with the heads."""
+    whole = _tabular(blocks)
+    for start in range(0, len(whole.rows), LINES_A_PAGE):
+        rows = whole.rows[start : start + LINES_A_PAGE]
+        yield replace(whole, rows=rows[1:] if rows[0] == RULE else rows)
 
 
 def _tabular(blocks: Sequence[Block]) -> Tabular:
@@ -67,7 +135,8 @@ def _tabular(blocks: Sequence[Block]) -> Tabular:
     labels = [*names, *(column for _ in blocks for column in numbers)]
     heads.append(" & ".join(escaped(column.label) for column in labels) + r" \\")
     return Tabular(
-        letters="l" * len(names) + r"@{\hspace{8pt}}".join("c" * width for _ in blocks),
+        letters="".join(_letter(blocks, index) for index in range(len(names)))
+        + r"@{\hspace{8pt}}".join("c" * width for _ in blocks),
         heads=heads,
         rows=list(_rows(blocks, n_names=len(names), width=width)),
     )
@@ -84,7 +153,7 @@ def _rows(blocks: Sequence[Block], *, n_names: int, width: int) -> Iterator[str]
     keys = [*(key for key in keys if key not in summaries), *summaries]
     for number, key in enumerate(keys):
         if key in ruled and number:
-            yield r"\midrule"
+            yield RULE
         names = next(rows[key] for rows in own if key in rows).cells[:n_names]
         cells = [_cell(cell, block) for cell, block in zip(names, blocks[0].columns, strict=False)]
         for block, rows in zip(blocks, own, strict=True):
@@ -94,6 +163,12 @@ def _rows(blocks: Sequence[Block], *, n_names: int, width: int) -> Iterator[str]
             else:
                 cells += [MISSING] * width
         yield " & ".join(cells) + r" \\"
+
+
+def _letter(blocks: Sequence[Block], index: int) -> str:
+    """A column of names: as wide as they are, or with line breaks where one is long."""
+    cells = [row.cells[index].text for block in blocks for row in block.rows]
+    return LONG_LETTER if max(map(len, cells), default=0) > LONG_WORDS else "l"
 
 
 def _cell(cell: Cell, column: Column) -> str:

@@ -3,10 +3,9 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from prime_bench.catalog import PLUGINS
 from prime_bench.report.cells import count, level, words
 from prime_bench.report.definition import GradientsDefinition, dataset_labels
-from prime_bench.report.design import backbone_label, catalogue_rank
+from prime_bench.report.design import arm_label, backbone_label, catalogue_rank
 from prime_bench.report.evidence import Evidence
 from prime_bench.report.gaps import (
     FieldGap,
@@ -70,13 +69,19 @@ def _columns(arms: Sequence[str], baseline: str) -> Iterator[Column]:
     yield Column(key="backbone", label="Backbone", kind="words")
     yield Column(key="n", label="n", kind="count")
     yield Column(
-        key="semantic", label="Semantic", kind="number", group=f"Cosine, {_label(baseline)}"
+        key="semantic", label="Semantic", kind="number", group=f"Cosine, {arm_label(baseline)}"
     )
-    yield Column(key="random", label="Random", kind="number", group=f"Cosine, {_label(baseline)}")
+    yield Column(
+        key="random", label="Random", kind="number", group=f"Cosine, {arm_label(baseline)}"
+    )
     for unit, group in (("block", "Gap, blocks"), ("example", "Gap, examples")):
         for arm in arms:
             yield Column(
-                key=f"{unit}.{arm}", label=_label(arm), kind="number", group=group, better="lower"
+                key=f"{unit}.{arm}",
+                label=arm_label(arm),
+                kind="number",
+                group=group,
+                better="lower",
             )
             if arm != baseline:
                 yield Column(
@@ -122,7 +127,3 @@ def _cells(
             yield replace(cell, aside=interval.words(decimals) if interval else "")
             if arm != definition.baseline:
                 yield level(reduction(value, baseline), decimals=1, jobs=both)
-
-
-def _label(arm: str) -> str:
-    return PLUGINS[arm].label if arm in PLUGINS else arm
