@@ -7,8 +7,8 @@ Rows have eight fields of twelve values and belong to one of four groups, which 
 logit is a sum over fields of a value's two latent numbers times (common + strength own_g) /
 sqrt(1 + strength^2), unit vectors of which own_g is the group's: responses have the same size at
 any strength. With independent covariates all groups draw their values alike; with dependent ones
-each has its own frequencies. The model is a DNN, trained on 40,000 rows; gaps are taken on 40,000
-others, in eight blocks of 256 + 256 rows a group.
+each has its own frequencies. The model is a DNN, trained on 40,000 rows; gaps are taken on rows
+of 100,000 others, in eight blocks of 256 + 256 a group.
 
 `null` measures random labels of groups, which nothing depends on: gaps must be 0 but for noise and
 p-values uniform. `strength` measures the true groups. Prints Markdown.
@@ -37,7 +37,8 @@ from prime_bench.settings.training import TrainSpec
 from prime_bench.training.loop import TrainingSplits, train
 from prime_bench.training.optimizer import Penalty
 
-FIELDS, VALUES, GROUPS, ROWS = 8, 12, 4, 40_000
+FIELDS, VALUES, GROUPS = 8, 12, 4
+TRAIN_ROWS, VALID_ROWS = 40_000, 100_000
 LOGIT_DEVIATION, CLICK_RATE = 1.5, 0.35
 STRENGTHS = (0.0, 0.5, 1.0, 2.0, 4.0)
 SPEC = TrainSpec(batch_size=512, max_epochs=4)
@@ -56,7 +57,7 @@ class Log:
         tilt = self._random.normal(size=(GROUPS, FIELDS, VALUES)) * dependent
         self._shares = np.exp(tilt) / np.exp(tilt).sum(axis=2, keepdims=True)
         self._scale, self._shift = 1.0, 0.0
-        _, _, logits = self.rows(ROWS)
+        _, _, logits = self.rows(TRAIN_ROWS)
         self._scale = LOGIT_DEVIATION / logits.std()
         self._shift = _shift(self._scale * logits)
 
@@ -137,9 +138,9 @@ def null(seeds: int) -> None:
     rows, found = [], {"block": [], "example": []}
     for seed in range(seeds):
         log = Log(strength=1.0, dependent=False, seed=seed)
-        (learnt, _, _), (valid, _, _) = log.rows(ROWS), log.rows(ROWS)
+        (learnt, _, _), (valid, _, _) = log.rows(TRAIN_ROWS), log.rows(VALID_ROWS)
         arm = trained(learnt, valid, seed=seed)
-        grouping = null_grouping(ROWS, name="null_1", n_groups=GROUPS, seed=seed)
+        grouping = null_grouping(VALID_ROWS, name="null_1", n_groups=GROUPS, seed=seed)
         measured = measure(arm, valid, grouping, seed=seed)
         for unit, gaps in found.items():
             gaps.append(getattr(measured, unit))
@@ -169,7 +170,7 @@ def strength(seeds: int) -> None:
         measures = []
         for seed in range(seeds):
             log = Log(strength=planted, dependent=dependent, seed=seed)
-            (learnt, _, _), (valid, groups, _) = log.rows(ROWS), log.rows(ROWS)
+            (learnt, _, _), (valid, groups, _) = log.rows(TRAIN_ROWS), log.rows(VALID_ROWS)
             arm = trained(learnt, valid, seed=seed)
             grouping = Grouping(field="group", names=list("0123"), codes=groups)
             measures.append(measure(arm, valid, grouping, seed=seed))

@@ -21,7 +21,7 @@ from prime_bench.probes.groups import (
     no_such_field,
     null_grouping,
 )
-from prime_bench.probes.sharing import Sides, sharing_of
+from prime_bench.probes.sharing import sharing_of
 from prime_bench.probes.trained import Tell, load_trained
 from prime_bench.recipe.job import Job, JobRequest
 from prime_bench.settings.gradients import (
@@ -42,7 +42,7 @@ def run(
     names = [*settings.fields, *_null_names(settings)]
     fields, digest = [], hashlib.sha256()
     for number, name in enumerate(names, start=1):
-        grouping = _grouping(table, "valid", name, settings=settings, seed=job.seed)
+        grouping = _grouping(table, name, settings=settings, seed=job.seed)
         if grouping is None:
             skipped = no_such_field(name)
             fields.append(FieldGradients(field=name, groups=[], too_small=[], skipped=skipped))
@@ -79,14 +79,10 @@ def _field(
         found = found.model_copy(update={"measures": diagnosis.measures()})
     except NoDirection as fault:
         return found.model_copy(update={"skipped": str(fault)})
-    learnt = _grouping(table, "train", grouping.field, settings=settings, seed=job.seed)
-    if settings.sharing_steps == 0 or learnt is None:
+    if settings.sharing_steps == 0:
         return found
-    sides = Sides(
-        train=table.split("train"), train_grouping=learnt, valid=valid, valid_grouping=grouping
-    )
     sharing = sharing_of(
-        arm, sides, choice=choice, settings=settings, spec=job.training, seed=job.seed
+        arm, valid, grouping, choice, settings=settings, spec=job.training, seed=job.seed
     )
     return found.model_copy(update={"sharing": sharing})
 
@@ -106,10 +102,10 @@ def _null_names(settings: GradientsSettings) -> list[str]:
 
 
 def _grouping(
-    table: PreparedTable, split: str, name: str, *, settings: GradientsSettings, seed: int
+    table: PreparedTable, name: str, *, settings: GradientsSettings, seed: int
 ) -> Grouping | None:
-    """A split's rows by a semantic field or a null label; None where there is no such field."""
+    """Validation rows by a semantic field or a null label; None where there is no such field."""
+    valid = table.split("valid")
     if name not in _null_names(settings):
-        return grouping_of(table, table.split(split), name)
-    n_rows = len(table.split(split))
-    return null_grouping(n_rows, name=name, n_groups=settings.null_groups, seed=seed)
+        return grouping_of(table, valid, name)
+    return null_grouping(len(valid), name=name, n_groups=settings.null_groups, seed=seed)

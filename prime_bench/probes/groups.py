@@ -109,11 +109,11 @@ def draw_blocks(
     return np.concatenate(drawn)
 
 
-def draw_rows(grouping: Grouping, code: int, *, n: int, seed: int) -> np.ndarray:
-    """At most n rows of one group, (n,), without a look at labels."""
+def draw_rows(grouping: Grouping, code: int, *, seed: int) -> np.ndarray:
+    """All rows of one group in random order."""
     rows = np.flatnonzero(grouping.codes == code)
     keys = _words(len(rows), seed, f"probe-sample/{grouping.field}/{code}")
-    return rows[np.argsort(keys, kind="stable")[:n]]
+    return rows[np.argsort(keys, kind="stable")]
 
 
 def block_groupings(n_groups: int, blocks: int, *, n: int, seed: int, field: str) -> np.ndarray:

@@ -42,7 +42,7 @@ class GradientsSettings(ProbeSettings):
     sharing_steps: int = pydantic.Field(0, ge=0)
     """Steps of fine-tuning the Top-NN on one group alone, for the loss of sharing (Eq. 4); 0: it is
     not measured."""
-    sharing_learning_rate: float = pydantic.Field(1e-3, gt=0)
+    sharing_learning_rate: float = pydantic.Field(1e-4, gt=0)
     """Adam's rate there."""
 
     def misfit(self, backbone: BackboneSettings, arm: ArmSettings) -> str | None:
@@ -92,9 +92,9 @@ class GroupLoss(Settings):
     share: float
     """Its share of the measured groups' rows."""
     shared: float
-    """LogLoss on its validation rows with the shared weights."""
+    """LogLoss on half of its validation rows with the shared weights."""
     own: float
-    """The same after the steps of fine-tuning on its training rows alone."""
+    """The same after the steps of fine-tuning on its other half alone."""
 
 
 class Sharing(Settings):
