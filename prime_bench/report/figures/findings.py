@@ -1,14 +1,15 @@
 """What jobs that measure trained models found, as what figures are drawn from."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 
 from prime_bench.base.identity import canonical_json
 from prime_bench.catalog import PLUGINS
-from prime_bench.report.design import backbone_label
+from prime_bench.report.design import arm_label, backbone_label
 from prime_bench.report.figures.evidence import GapFinding
 from prime_bench.report.figures.forest import ForestRow
 from prime_bench.report.figures.pairs import spread_row
-from prime_bench.settings.gradients import NULL_FIELD, GradientFindings
+from prime_bench.report.gaps import field_gaps
+from prime_bench.settings.gradients import GradientFindings
 from prime_bench.settings.subgroups import SubgroupFindings, SubgroupScore
 from prime_bench.store.record import ProbeRecord
 
@@ -30,44 +31,25 @@ def alike(
 
 
 def gap_findings(records: Sequence[ProbeRecord], *, baseline: str) -> list[GapFinding]:
-    """Gaps over whole blocks, of the Top-NN alone; fields that no model sees are left out.
+    """Gaps over whole blocks; `baseline` is an arm's name.
 
-    A record on other rows than the baseline's of its backbone and seed cannot be compared and is
-    left out, too.
+    What was measured on other rows than the baseline's of its backbone and seed cannot be compared
+    and is left out.
     """
-    rows = {
-        (record.job.backbone, record.job.seed): record.findings.rows
-        for record in records
-        if isinstance(record.findings, GradientFindings) and record.job.plugin == baseline
-    }
+    gaps = field_gaps(records)
+    rows = {(gap.backbone, gap.seed): gap.rows for gap in gaps if gap.arm == baseline}
     return [
-        finding
-        for record in records
-        if isinstance(record.findings, GradientFindings)
-        and rows.get((record.job.backbone, record.job.seed), record.findings.rows)
-        == record.findings.rows
-        for finding in _gaps(record, record.findings)
+        GapFinding(
+            backbone=backbone_label(gap.backbone),
+            arm=arm_label(gap.arm),
+            seed=gap.seed,
+            field=gap.field,
+            semantic=gap.semantic,
+            matched=gap.random,
+        )
+        for gap in gaps
+        if rows.get((gap.backbone, gap.seed), gap.rows) == gap.rows
     ]
-
-
-def _gaps(record: ProbeRecord, findings: GradientFindings) -> Iterator[GapFinding]:
-    for field in findings.fields:
-        top = [measure for measure in field.measures if measure.parameters == "top"]
-        if top and not field.field.startswith(NULL_FIELD):
-            yield GapFinding(
-                backbone=backbone_label(record.job.backbone),
-                arm=arm_label(record),
-                seed=record.job.seed,
-                field=field.field,
-                semantic=top[0].semantic,
-                matched=top[0].block.random,
-            )
-
-
-def arm_label(record: ProbeRecord) -> str:
-    """What figures call the record's arm."""
-    known = PLUGINS.get(record.arm)
-    return known.label if known else record.arm
 
 
 def arm_order(records: Sequence[ProbeRecord], *, baseline: str) -> list[str]:
@@ -79,7 +61,7 @@ def arm_order(records: Sequence[ProbeRecord], *, baseline: str) -> list[str]:
         place = order.index(plugin) if plugin in order else len(order)
         return plugin != baseline, plugin == "prime", place, record.arm
 
-    return list(dict.fromkeys(arm_label(record) for record in sorted(records, key=rank)))
+    return list(dict.fromkeys(arm_label(record.arm) for record in sorted(records, key=rank)))
 
 
 def subgroup_rows(

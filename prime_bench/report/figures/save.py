@@ -9,7 +9,7 @@ import matplotlib
 from matplotlib.figure import Figure
 
 from prime_bench.base.files import write_whole
-from prime_bench.report.figures.style import INK, PNG_DOTS_PER_INCH
+from prime_bench.report.figures.style import FAINT, INK, PNG_DOTS_PER_INCH
 
 SUFFIXES = ("svg", "pdf", "png")
 # Dates are the only thing that differs between two runs; the program's version stays in.
@@ -50,10 +50,15 @@ def figure_bytes(figure: Figure, suffix: str, *, name: str) -> bytes:
 
 
 def inline_svg(figure: Figure, *, name: str, label: str) -> str:
-    """An `<svg>` element for a page with others: own ids, ink in the page's colour, read aloud."""
+    """An `<svg>` element for a page with others: own ids, the page's colours, a name to read aloud.
+
+    The page's style has `--faint`.
+    """
     text = figure_bytes(figure, "svg", name=name).decode("utf-8")
     element = text[text.index("<svg") :]
-    element = re.sub(r"<metadata>.*?</metadata>\s*", "", element, flags=re.DOTALL)
+    for name_of in ("metadata", "style"):  # a `<style>` would hold for the whole page
+        element = re.sub(rf"<{name_of}.*?</{name_of}>\s*", "", element, flags=re.DOTALL)
     element = _ID.sub(rf"\g<1>{name}-", element).replace(INK, "currentColor")
+    element = element.replace(FAINT, "var(--faint)")
     words = label.replace("&", "&amp;").replace('"', "&quot;").replace("<", "&lt;")
     return element.replace("<svg", f'<svg role="img" aria-label="{words}"', 1)

@@ -41,6 +41,7 @@ _RC: dict[Any, Any] = {
     "axes.titlesize": 8,
     "axes.titleweight": "bold",
     "axes.linewidth": 0.6,
+    "axes.facecolor": "none",
     "axes.spines.top": False,
     "axes.spines.right": False,
     "axes.axisbelow": True,

@@ -12,7 +12,7 @@ Record = RunRecord | ProbeRecord
 
 
 def jobs_json(records: Mapping[str, Record], job_ids: Iterable[str]) -> str:
-    """`{"baseline": ..., "jobs": {id: ...}, "parts": [...]}` as JSON that may stand inside a `<script>`.
+    """`{"baseline": ..., "jobs": {id: ...}, "parts": [...]}`, as JSON that a `<script>` may hold.
 
     Settings and environments that jobs share are written once, in `parts`; a job names theirs by
     index. Ids without a record are left out.
