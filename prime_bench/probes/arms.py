@@ -29,9 +29,11 @@ def job_of(job: Job, arm: CostArm) -> Job:
     return job.model_copy(update={"plugin": arm.plugin, "plugin_settings": arm.settings})
 
 
-def trainer_of(job: Job, schema: Schema, *, device: torch.device) -> Trainer:
+def trainer_of(
+    job: Job, schema: Schema, *, device: torch.device, dtype: torch.dtype = torch.float32
+) -> Trainer:
     """The job's arm with its initial weights, in train mode, on `device`."""
-    arm = build_arm(job, schema).arm.to(device).train()
+    arm = build_arm(job, schema).arm.to(device, dtype).train()
     torch.manual_seed(derive(job.seed, "dropout"))
     penalty = Penalty(
         embedding=job.backbone_settings["embedding_l2"],
