@@ -99,6 +99,8 @@ class Recipe:
     probe: dict[str, Any] = field(default_factory=dict)
     """Resolved settings of a kind that measures."""
     report: ReportTable = field(default_factory=ReportTable)
+    places: dict[str, str] = field(default_factory=dict)
+    """Per data set the file and line where its table starts, for what the card finds there."""
 
     def trials(self, *, only: Sequence[str] = ()) -> list[Trial]:
         """The grid, seed by seed and the arms of a pair side by side, so that a cut leaves pairs.

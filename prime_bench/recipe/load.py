@@ -3,6 +3,7 @@
 import re
 import tomllib
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +36,11 @@ def load_recipe(argument: str | Path, *, changes: Sequence[str] = ()) -> Recipe:
     if recipe is None:
         places = [_place(fault, path=path, text=text, changed=changed) for fault in faults]
         raise UsageError("\n".join(dict.fromkeys(places)))
-    return recipe
+    lines = {name: line_of(text, ("dataset", name)) for name in recipe.datasets}
+    return replace(
+        recipe,
+        places={name: f"{path}:{line}" if line else str(path) for name, line in lines.items()},
+    )
 
 
 def find_recipe(argument: str | Path) -> Path:

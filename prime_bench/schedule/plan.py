@@ -129,7 +129,8 @@ def variants_of(recipe: Recipe) -> Mapping[str, DataVariant]:
         try:
             variants[name] = resolve(name, keys, where=f"dataset.{name}")
         except UsageError as error:
-            faults += [f"{recipe.name}: {line}" for line in error.message.splitlines()]
+            place = recipe.places.get(name, recipe.name)
+            faults += [f"{place}: {line}" for line in error.message.splitlines()]
             hints += [error.hint] if error.hint else []
     if faults:
         raise UsageError("\n".join(faults), hint="\n".join(dict.fromkeys(hints)))

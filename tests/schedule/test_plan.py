@@ -229,25 +229,29 @@ def test_what_a_job_without_data_needs_is_listed_too(measuring):
 @pytest.mark.parametrize(
     ("table", "said"),
     [
-        ("[dataset.crieto]", "small: no dataset `crieto`; did you mean `criteo`?"),
+        ("[dataset.crieto]", "no dataset `crieto`; did you mean `criteo`?"),
         (
             "[dataset.criteo]\nnumerics = 'raw'",
-            "small: dataset.criteo.numerics: unknown key; did you mean `numeric`?",
+            "dataset.criteo.numerics: unknown key; did you mean `numeric`?",
         ),
-        ("[dataset.avazu]\nnumeric = 'raw'", "small: dataset.avazu.numeric: avazu has no numeric"),
-        ("[dataset.criteo]\nmin_count = 0", "small: dataset.criteo.min_count: input should be"),
+        ("[dataset.avazu]\nnumeric = 'raw'", "dataset.avazu.numeric: avazu has no numeric"),
+        ("[dataset.criteo]\nmin_count = 0", "dataset.criteo.min_count: input should be"),
     ],
 )
 def test_faults_of_data_sets_come_in_one_message(recipe_file, data_dir, runs, table, said):
-    text = recipe_file.read_text().replace("rows = 1000", "row = 1000")
-    recipe_file.write_text(f"{text}\n{table}\n")
+    text = recipe_file.read_text().replace("rows = 1000", "row = 1000") + f"\n{table}\n"
+    recipe_file.write_text(text)
+    places = [
+        f"{recipe_file}:{text.splitlines().index(line) + 1}: "
+        for line in ("[dataset.synthetic]", table.splitlines()[0])
+    ]
 
     with pytest.raises(UsageError) as caught:
         make_plan(load_recipe(recipe_file), data_dir=data_dir, runs=runs)
 
     first, second = caught.value.message.splitlines()
-    assert first == "small: dataset.synthetic.row: unknown key; did you mean `rows`?"
-    assert second.startswith(said)
+    assert first == f"{places[0]}dataset.synthetic.row: unknown key; did you mean `rows`?"
+    assert second.startswith(places[1] + said)
 
 
 def test_nothing_to_run_for_want_of_data_is_an_error_with_all_commands(plan, prepare):
