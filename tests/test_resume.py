@@ -157,6 +157,25 @@ def test_killed_between_training_and_record(make_elsewhere, monkeypatch):
     assert results_of(request) == results_of(whole)
 
 
+def test_the_state_that_a_kill_right_after_the_record_left_is_swept(make_elsewhere, monkeypatch):
+    request = make_elsewhere("killed", max_epochs=1)
+    put = Runs.put
+
+    def put_and_die(self, record):
+        put(self, record)
+        raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Runs, "put", put_and_die)
+        with pytest.raises(Killed):
+            run_job(request, lambda _: None)
+    assert (folder_of(request) / STATE).exists()
+    runs = Runs(Path(request.runs))
+    runs.sweep([request.job.id])
+    assert runs.done(request.job.id)
+    assert not (folder_of(request) / STATE).exists()
+
+
 @pytest.mark.parametrize("epochs", [1, 2])
 def test_best_weights_misses_and_rate_are_remembered(
     epochs, make_elsewhere, kill_at_step, monkeypatch

@@ -136,11 +136,14 @@ class Runs:
                     self.path(job_id).rename(place)
 
     def sweep(self, job_ids: Iterable[str]) -> None:
-        """Remove lock files of done jobs: a worker that is killed at its very end leaves one."""
+        """Remove what a worker that is killed at its very end leaves of a done job: its lock file,
+        and the state that it would have gone on from.
+        """
         for job_id in job_ids:
             if self.done(job_id):
                 with writing(self.folder):
                     self._claim_file(job_id).unlink(missing_ok=True)
+                    (self.path(job_id) / STATE).unlink(missing_ok=True)
 
     def started(self, job_id: str) -> bool:
         """Whether the job has a folder."""
