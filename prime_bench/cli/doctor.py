@@ -1,0 +1,38 @@
+"""`prime-bench doctor`: can this machine do the work."""
+
+from pathlib import Path
+
+import click
+
+from prime_bench.cli import options
+
+DOCTOR_SCHEMA = 1
+EXIT_FAULT = 4
+_MARKS = {"ok": "ok", "note": "note", "fault": "FAULT"}
+
+
+@click.command()
+@options.data_dir
+@options.runs_dir
+@options.as_json
+@click.pass_context
+def doctor(ctx: click.Context, data_dir: Path, runs_dir: Path, as_json: bool) -> None:
+    """Look at this machine: versions, compiler, memory, disk, tables, a moment on each device.
+
+    Versions are held against those that this release was checked with. The exit code is 4 where
+    something does not work.
+    """
+    import json
+
+    from prime_bench.schedule.doctor import examine
+
+    findings = []
+    for finding in examine(data_dir=data_dir, runs_dir=runs_dir):
+        findings.append(finding)
+        if not as_json:
+            advice = f" -> {finding.advice}" if finding.advice else ""
+            click.echo(f"{_MARKS[finding.state]:<6}{finding.topic:<17}{finding.found}{advice}")
+    if as_json:
+        content = {"schema": DOCTOR_SCHEMA, "findings": [f.plain() for f in findings]}
+        click.echo(json.dumps(content, indent=2))
+    ctx.exit(EXIT_FAULT if any(f.state == "fault" for f in findings) else 0)

@@ -1,0 +1,205 @@
+"""Whether this machine can do what a recipe asks, looked at piece by piece."""
+
+import importlib.metadata
+import json
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from prime_bench.base.bundled import pins
+from prime_bench.base.errors import DataError
+from prime_bench.data.manifest import MANIFEST_NAME, Manifest
+
+COMMAND = (sys.executable, "-m", "prime_bench.training.tryout")
+# What a run, a table or a report stands on; the rest comes along with these.
+PACKAGES = tuple("torch fuxictr polars numpy scipy click pydantic matplotlib ray".split())
+_MINIMUM_PYTHON = (3, 11)
+_LOW_DISK_BYTES = 20e9  # Criteo_x4 with its download
+_LOW_MEMORY_BYTES = 4e9  # what preparing and training one job at full size take on a CPU
+_TRY_TIMEOUT_S = 300
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """One thing that was looked at."""
+
+    topic: str
+    state: Literal["ok", "note", "fault"]
+    """A note may matter, with a fault something does not work."""
+    found: str
+    advice: str = ""
+    """What to do; empty where nothing is to be done."""
+
+    def plain(self) -> dict[str, str]:
+        """As JSON, for `--json`."""
+        return {
+            "topic": self.topic,
+            "state": self.state,
+            "found": self.found,
+            "advice": self.advice,
+        }
+
+
+def examine(
+    *, data_dir: Path, runs_dir: Path, command: tuple[str, ...] = COMMAND
+) -> Iterator[Finding]:
+    """Yield what was found: Python, packages, compiler, memory, disk, tables, devices.
+
+    The last takes some seconds: `command` trains for a moment on each device.
+    """
+    yield _python()
+    for package in PACKAGES:
+        yield _package(package)
+    yield _compiler()
+    yield _memory()
+    yield _folder("prepared tables", data_dir)
+    yield _folder("records", runs_dir)
+    yield from _tables(data_dir)
+    yield from _devices(command)
+
+
+def _python() -> Finding:
+    found = f"{platform.python_version()} ({sys.executable})"
+    if sys.version_info < _MINIMUM_PYTHON:
+        wanted = ".".join(map(str, _MINIMUM_PYTHON))
+        return Finding(
+            topic="python", state="fault", found=found, advice=f"install Python {wanted} or newer"
+        )
+    return Finding(topic="python", state="ok", found=found)
+
+
+def _package(name: str) -> Finding:
+    pinned = pins()[name]
+    install = f"pip install {name}=={pinned}"
+    try:
+        version = importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return Finding(topic=name, state="fault", found="not installed", advice=install)
+    # A local part, such as +cpu, names the build and not the release.
+    if version.partition("+")[0] != pinned:
+        return Finding(
+            topic=name,
+            state="note",
+            found=f"{version}; this release was checked with {pinned}",
+            advice=install,
+        )
+    return Finding(topic=name, state="ok", found=version)
+
+
+def _compiler() -> Finding:
+    name = os.environ.get("CXX", "g++")
+    path = shutil.which(name)
+    if path is None:
+        return Finding(
+            topic="C++ compiler",
+            state="note",
+            found=f"no {name}: --compile does not work on the CPU",
+            advice="install g++, or name your compiler in the variable CXX",
+        )
+    return Finding(topic="C++ compiler", state="ok", found=path)
+
+
+def _memory() -> Finding:
+    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    found = f"{total / 1e9:.1f} GB in all"
+    if total < _LOW_MEMORY_BYTES:
+        advice = "`plan` says what a job needs; use one slot"
+        return Finding(topic="memory", state="note", found=found, advice=advice)
+    return Finding(topic="memory", state="ok", found=found)
+
+
+def _folder(topic: str, folder: Path) -> Finding:
+    """Whether files can be made in `folder`, or where it will be, and how much room is there."""
+    there = next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists())
+    try:
+        tempfile.TemporaryFile(dir=there).close()
+    except OSError as error:
+        return Finding(
+            topic=topic,
+            state="fault",
+            found=f"{there}: {error.strerror}",
+            advice="name another folder, or make this one writable",
+        )
+    free = shutil.disk_usage(there).free
+    found = f"{folder}: {free / 1e9:.1f} GB free"
+    if free < _LOW_DISK_BYTES:
+        advice = f"Criteo at full size wants {_LOW_DISK_BYTES / 1e9:.0f} GB"
+        return Finding(topic=topic, state="note", found=found, advice=advice)
+    return Finding(topic=topic, state="ok", found=found)
+
+
+def _tables(data_dir: Path) -> Iterator[Finding]:
+    folders = sorted(path.parent for path in data_dir.glob(f"*/{MANIFEST_NAME}"))
+    if not folders:
+        yield Finding(
+            topic="tables",
+            state="note",
+            found=f"none in {data_dir}",
+            advice="prime-bench prepare synthetic",
+        )
+    for folder in folders:
+        try:
+            manifest = Manifest.read(folder)
+        except DataError as error:
+            yield Finding(
+                topic="table", state="fault", found=error.message, advice=error.hint or ""
+            )
+            continue
+        verified = "verified" if manifest.verified else "not verified"
+        yield Finding(
+            topic="table",
+            state="ok",
+            found=f"{folder}: {manifest.rows.total:,} rows, {verified}",
+        )
+
+
+def _devices(command: tuple[str, ...]) -> Iterator[Finding]:
+    answer = _tried(command)
+    if isinstance(answer, str):
+        yield Finding(
+            topic="devices",
+            state="fault",
+            found=f"torch cannot train here: {answer}",
+            advice=f"pip install torch=={pins()['torch']}",
+        )
+        return
+    cuda = answer["cuda"]
+    yield Finding(
+        topic="CUDA",
+        state="ok" if len(answer["devices"]) > 1 else "note",
+        found=f"torch {answer['torch']} " + (f"for CUDA {cuda}" if cuda else "without CUDA"),
+        advice="" if cuda else "for a GPU, install a torch build for its driver",
+    )
+    for device in answer["devices"]:
+        if "fault" in device:
+            yield Finding(
+                topic=device["device"],
+                state="fault",
+                found=device["fault"],
+                advice="check the driver with nvidia-smi",
+            )
+        else:
+            found = f"{device['name']}: a DNN step of 4,096 rows takes {device['step_ms']:.1f} ms"
+            yield Finding(topic=device["device"], state="ok", found=found)
+
+
+def _tried(command: tuple[str, ...]) -> dict[str, Any] | str:
+    """The answer of the child process, or why there is none."""
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, check=False, timeout=_TRY_TIMEOUT_S
+        )
+    except subprocess.TimeoutExpired:
+        return f"a second of training was not over after {_TRY_TIMEOUT_S} s"
+    if done.returncode != 0:
+        last = done.stderr.strip().splitlines()
+        return last[-1] if last else f"exit code {done.returncode}"
+    answer: dict[str, Any] = json.loads(done.stdout)
+    return answer

@@ -1,0 +1,111 @@
+import importlib.metadata
+import json
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from prime_bench.base.bundled import pins
+from prime_bench.schedule.doctor import PACKAGES, Finding, examine
+
+
+def saying(answer: object) -> tuple[str, ...]:
+    return (sys.executable, "-c", f"print({json.dumps(answer)!r})")
+
+
+CPU_ALONE = saying(
+    {
+        "torch": "2.13.0",
+        "cuda": None,
+        "devices": [{"device": "cpu", "name": "A CPU", "step_ms": 51.26}],
+    }
+)
+
+
+def found(tmp_path: Path, command: tuple[str, ...] = CPU_ALONE) -> dict[str, Finding]:
+    findings = examine(data_dir=tmp_path / "data", runs_dir=tmp_path / "runs", command=command)
+    return {finding.topic: finding for finding in findings}
+
+
+def test_every_package_that_is_looked_at_has_a_pin() -> None:
+    assert set(PACKAGES) <= set(pins())
+
+
+def test_a_sound_machine_has_no_fault(tmp_path: Path) -> None:
+    findings = found(tmp_path)
+    assert [f for f in findings.values() if f.state == "fault"] == []
+    assert findings["cpu"].found == "A CPU: a DNN step of 4,096 rows takes 51.3 ms"
+    assert findings["CUDA"].state == "note"
+    assert findings["tables"].advice == "prime-bench prepare synthetic"
+
+
+def test_another_version_is_a_note_and_a_build_of_the_same_is_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    versions = {"torch": f"{pins()['torch']}+cu130", "polars": "1.0.0"}
+    monkeypatch.setattr(importlib.metadata, "version", lambda n: versions.get(n, pins()[n]))
+    findings = found(tmp_path)
+    assert findings["torch"].state == "ok"
+    assert findings["polars"].state == "note"
+    assert findings["polars"].advice == f"pip install polars=={pins()['polars']}"
+
+
+def test_a_missing_package_is_a_fault_with_the_command_that_installs_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def version(name: str) -> str:
+        if name == "fuxictr":
+            raise importlib.metadata.PackageNotFoundError(name)
+        return pins()[name]
+
+    monkeypatch.setattr(importlib.metadata, "version", version)
+    finding = found(tmp_path)["fuxictr"]
+    assert (finding.state, finding.advice) == ("fault", f"pip install fuxictr=={pins()['fuxictr']}")
+
+
+def test_no_compiler_is_a_note(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    assert found(tmp_path)["C++ compiler"].state == "note"
+
+
+def test_a_folder_where_nothing_can_be_made_is_a_fault() -> None:
+    findings = examine(data_dir=Path("/proc/data"), runs_dir=Path(os.devnull), command=CPU_ALONE)
+    faults = [finding.topic for finding in findings if finding.state == "fault"]
+    assert faults == ["prepared tables", "records"]
+
+
+@pytest.mark.parametrize(
+    ("command", "reason"),
+    [
+        ((sys.executable, "-c", "raise ImportError('libcudart.so.13')"), "libcudart.so.13"),
+        ((sys.executable, "-c", "raise SystemExit(9)"), "exit code 9"),
+    ],
+)
+def test_a_torch_that_does_not_load_is_a_fault(
+    tmp_path: Path, command: tuple[str, ...], reason: str
+) -> None:
+    finding = found(tmp_path, command)["devices"]
+    assert finding.state == "fault"
+    assert reason in finding.found
+
+
+def test_a_device_that_fails_is_a_fault(tmp_path: Path) -> None:
+    answer = {
+        "torch": "2.13.0",
+        "cuda": "13.0",
+        "devices": [
+            {"device": "cpu", "name": "A CPU", "step_ms": 51.0},
+            {"device": "cuda:0", "fault": "CUDA error: no kernel image"},
+        ],
+    }
+    findings = found(tmp_path, saying(answer))
+    assert findings["cuda:0"].state == "fault"
+    assert findings["CUDA"].found == "torch 2.13.0 for CUDA 13.0"
+
+
+def test_a_broken_table_is_a_fault(tmp_path: Path) -> None:
+    folder = tmp_path / "data" / "avazu-12345678"
+    folder.mkdir(parents=True)
+    (folder / "manifest.json").write_text("{")
+    assert found(tmp_path)["table"].state == "fault"
