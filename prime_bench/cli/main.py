@@ -23,6 +23,7 @@ COMMANDS = {
     "profile": "prime_bench.cli.profile:profile",
     "predict": "prime_bench.cli.predict:predict",
     "check": "prime_bench.cli.check:check",
+    "diff": "prime_bench.cli.diff:diff",
     "doctor": "prime_bench.cli.doctor:doctor",
     "ls": "prime_bench.cli.ls:ls",
     "show": "prime_bench.cli.show:show",

@@ -1,0 +1,75 @@
+"""`prime-bench diff`: what two recipes ask for differently."""
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from prime_bench.cli import options
+
+if TYPE_CHECKING:
+    from prime_bench.recipe.expand import Recipe
+
+DIFF_SCHEMA = 1
+
+
+@click.command()
+@click.argument("left", metavar="RECIPE")
+@click.argument("right", metavar="RECIPE")
+@options.as_json
+def diff(left: str, right: str, as_json: bool) -> None:
+    """Show where two recipes differ, key by key, with all defaults filled in.
+
+    Each is a file or the name of a bundled recipe. The last line says how many jobs they share:
+    those are done once. The exit code is 0 whether they differ or not.
+    """
+    import json
+
+    from prime_bench.recipe.differences import differences, resolved
+    from prime_bench.recipe.load import load_recipe
+
+    recipes = [load_recipe(left), load_recipe(right)]
+    found = differences(*(resolved(recipe, _datasets(recipe)) for recipe in recipes))
+    jobs = [_jobs(recipe) for recipe in recipes]
+    counts = {
+        "left": len(jobs[0] - jobs[1]),
+        "right": len(jobs[1] - jobs[0]),
+        "both": len(jobs[0] & jobs[1]),
+    }
+    if as_json:
+        lines = [{"key": d.key, "left": d.left, "right": d.right} for d in found]
+        content = {"schema": DIFF_SCHEMA, "recipes": [left, right], "keys": lines, "jobs": counts}
+        click.echo(json.dumps(content, indent=2))
+        return
+    for difference in found:
+        click.echo(
+            f"{difference.key}\n  - {_value(difference.left)}\n  + {_value(difference.right)}"
+        )
+    click.echo(
+        f"{len(found)} keys differ; jobs: {counts['both']} of both, {counts['left']} of {left} "
+        f"alone, {counts['right']} of {right} alone"
+    )
+
+
+def _datasets(recipe: "Recipe") -> dict[str, dict[str, Any]]:
+    """The resolved settings of the recipe's data sets. Raises UsageError."""
+    from prime_bench.schedule.plan import variants_of
+
+    return {
+        name: {"card": variant.name, **variant.settings.plain()}
+        for name, variant in variants_of(recipe).items()
+    }
+
+
+def _jobs(recipe: "Recipe") -> set[str]:
+    """What tells the recipe's jobs from others, whether their data are prepared or not."""
+    from prime_bench.schedule.plan import variants_of
+
+    variants = variants_of(recipe)
+    return {trial.bind(variants[trial.dataset].digest).id for trial in recipe.trials()}
+
+
+def _value(value: Any) -> str:
+    """As a recipe writes it; a dash where it has no such key."""
+    import json
+
+    return "-" if value is None else json.dumps(value, ensure_ascii=False)

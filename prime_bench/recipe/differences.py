@@ -1,0 +1,62 @@
+"""What two recipes ask for, key by key, and where they differ."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from prime_bench.recipe.expand import Recipe
+
+ABSENT = None
+"""Stands where a recipe has no such key."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Difference:
+    """A key that two recipes set differently, or that one of them has alone."""
+
+    key: str
+    """Dotted, as a recipe writes it."""
+    left: Any
+    right: Any
+    """ABSENT where the recipe has no such key."""
+
+
+def resolved(recipe: Recipe, datasets: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """Every setting of the recipe by its dotted key, defaults included.
+
+    `datasets` has the resolved settings of each of its data sets, which the recipe alone does not
+    know. A backbone's keys stand below each data set.
+    """
+    table = {
+        "title": recipe.title,
+        "kind": recipe.kind,
+        "seeds": recipe.seeds,
+        "arms": [arm.name for arm in recipe.arms],
+        "arm": {
+            arm.name: {"label": arm.label, "plugin": arm.plugin, **arm.settings}
+            for arm in recipe.arms
+        },
+        "dataset": datasets,
+        "training": recipe.training.plain(),
+        "backbone": {name: {"on": per_dataset} for name, per_dataset in recipe.backbones.items()},
+        "probe": recipe.probe,
+        "report": recipe.report.plain(),
+    }
+    return dict(_flat(table, ""))
+
+
+def differences(left: Mapping[str, Any], right: Mapping[str, Any]) -> list[Difference]:
+    """Where two tables of `resolved` differ, in the order of the first, then of the second."""
+    return [
+        Difference(key=key, left=left.get(key, ABSENT), right=right.get(key, ABSENT))
+        for key in dict.fromkeys([*left, *right])
+        if left.get(key, ABSENT) != right.get(key, ABSENT)
+    ]
+
+
+def _flat(table: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
+    for key, value in table.items():
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value
