@@ -91,7 +91,7 @@ class RayBackend:
 
         The caller holds the claims. Raises DataError where a node lacks the data.
         """
-        self._check_nodes({w.request.table: w.request.job.fingerprint for w in queue.left})
+        self._check_nodes({_place(w.request): w.request.job.fingerprint for w in queue.left})
         here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
         mailbox: Any = ray.remote(_Mailbox).options(num_cpus=0, scheduling_strategy=here).remote()
         running: dict[Any, _Running] = {}
@@ -179,11 +179,12 @@ class RayBackend:
         if job.kind != "train" and PROBES[job.kind].reads_checkpoint:
             carried.append(job.trained.id)
         device = "cpu" if self.device_kind == "cpu" else "cuda:0"
+        there = {"device": device, "table": _place(task.request)}
         return _job.options(
             num_cpus=self._threads,
             num_gpus=0 if self.device_kind == "cpu" else 1 / self._slots,
         ).remote(
-            task.request.model_copy(update={"device": device}).plain(),
+            task.request.model_copy(update=there).plain(),
             _pack(task.runs, carried),
             mailbox,
             self._job_timeout_s,
@@ -273,6 +274,11 @@ def _nodes() -> list[dict[str, Any]]:
 
 def _name(node: Mapping[str, Any]) -> str:
     return f"{node['NodeManagerAddress']} ({node['NodeID'][:8]})"
+
+
+def _place(request: JobRequest) -> str:
+    """The table's folder, by a path that means the same wherever a node was started."""
+    return str(Path(request.table).absolute())
 
 
 def _table_here(path: str) -> Path:

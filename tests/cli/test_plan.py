@@ -5,6 +5,7 @@ import json
 import pytest
 
 from prime_bench.cli.main import exit_code
+from prime_bench.cli.plan import duration, size
 from prime_bench.recipe.load import load_recipe
 
 COMMAND = "prime-bench prepare synthetic"
@@ -89,6 +90,56 @@ def test_what_the_arms_add_is_printed_where_the_data_are_prepared(capsys):
         "synthetic: parameters, and multiply-accumulates a row, added: "
         "prime 120,224 and 120,192; residual_macs 120,429 and 119,922"
     )
+
+
+def test_json_has_sizes_budgets_and_totals_where_the_data_are_prepared(capsys):
+    assert exit_code(["prepare", "synthetic", "--rows", "200"]) == 0
+    capsys.readouterr()
+    narrow = ["--only", "backbone=DNN", "--only", "seed=2021"]
+    assert _plan("quick", "--json", "--set", "dataset.synthetic.rows=200", *narrow) == 0
+
+    content = json.loads(capsys.readouterr().out)
+    assert content["added"]["synthetic"]["prime"] == {
+        "DNN": {"parameters": 120_224, "macs_per_row": 120_192}
+    }
+    assert set(content["added"]["synthetic"]) == {"prime", "residual_parameters"}
+    jobs, total = content["jobs"], content["total"]
+    assert [job["estimate_s"] for job in jobs] == [None] * 3
+    assert total["jobs"] == 3
+    assert total["known_jobs"] == 0
+    assert total["disk_bytes"] == sum(job["disk_bytes"] for job in jobs) > 3 * 4 * 120_224
+    assert total["memory_bytes"] == max(job["memory_bytes"] for job in jobs)
+    assert jobs[1]["disk_bytes"] - jobs[0]["disk_bytes"] == 4 * 120_224
+
+
+def test_a_measurement_tells_the_time_and_leaves_nothing(tmp_path, capsys):
+    assert exit_code(["prepare", "synthetic", "--rows", "1000"]) == 0
+    capsys.readouterr()
+    narrow = ["--only", "backbone=DNN", "--only", "seed=2021", "--device", "cpu"]
+    assert _plan("quick", "--measure", "--set", "dataset.synthetic.rows=1000", *narrow) == 0
+
+    out, err = capsys.readouterr()
+    assert err == "measuring synthetic DNN dense seed 2021\n"
+    (line,) = [line for line in out.splitlines() if line.startswith("time: ")]
+    assert line.startswith("time: about ")
+    assert line.endswith(
+        "for 3 jobs one after another (measured for 10 s on cpu; "
+        "measured for 10 s on cpu, scaled from another arm)"
+    )
+    assert [path.name for path in tmp_path.iterdir()] == ["data"]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0.4, "0 s"), (89, "89 s"), (90, "2 min"), (5399, "90 min"), (5400, "1.5 h")],
+)
+def test_durations_have_the_unit_that_suits(seconds, text):
+    assert duration(seconds) == text
+
+
+@pytest.mark.parametrize(("n_bytes", "text"), [(0, "0 MB"), (4e8, "400 MB"), (2.34e9, "2.3 GB")])
+def test_sizes_have_the_unit_that_suits(n_bytes, text):
+    assert size(n_bytes) == text
 
 
 def test_the_whole_of_main13_is_260_jobs(capsys):

@@ -1,11 +1,14 @@
 """`prime-bench run`: its codes, its last words, and that nothing is left where it cannot run."""
 
 import json
+import os
+import signal
 
 import pytest
 
 from prime_bench.cli.main import exit_code
 from prime_bench.schedule.backend import Outcome
+from prime_bench.schedule.devices import CPU
 
 SMALL = [
     "quick",
@@ -32,19 +35,24 @@ def prepared(capsys):
 
 @pytest.fixture
 def engine(monkeypatch):
-    """Ends the jobs of an engine with these errors; None for done, `skipped` for skipped."""
+    """Ends the jobs of an engine with these errors; None for done, `skipped` for skipped, a signal
+    for one that comes in the middle of the job. Returns what the engine was given.
+    """
 
     def engine(*errors):
+        given = {"requests": []}
+
         class Engine:
-            def __init__(self, **_options):
-                pass
+            def __init__(self, **options):
+                given.update(options)
 
             def stop(self):
-                raise AssertionError("nobody asked it to stop")
+                given["stopped"] = True
 
             def run(self, queue, *, on_event):
                 for error in errors:
                     request = queue.take()
+                    given["requests"].append(request)
                     event = {"job_id": request.job.id, "epoch": 1}
                     on_event(
                         {
@@ -59,11 +67,17 @@ def engine(monkeypatch):
                     on_event({"event": "epoch", "valid_auc": 0.5, **event})
                     if error == "interrupt":
                         raise KeyboardInterrupt
-                    state = {None: "done", "skipped": "skipped"}.get(error, "failed")
+                    if isinstance(error, signal.Signals):
+                        os.kill(os.getpid(), error)
+                        queue.stop()
+                        state, error = "interrupted", "stopped at a checkpoint"
+                    else:
+                        state = {None: "done", "skipped": "skipped"}.get(error, "failed")
                     yield from queue.settle(Outcome(request=request, state=state, why=error or ""))
                 assert queue.take(wait=False) is None
 
         monkeypatch.setattr("prime_bench.schedule.local.LocalBackend", Engine)
+        return given
 
     return engine
 
@@ -88,6 +102,99 @@ def test_a_failed_job_is_1_and_named_with_its_folder(engine, capsys):
     assert err.startswith(
         "failed: synthetic DNN dense seed 190034: RuntimeError: out of luck (runs/"
     )
+
+
+@pytest.mark.usefixtures("prepared")
+def test_options_reach_the_engine_and_the_jobs(engine):
+    given = engine(None, None, None)
+    options = ["--device", "cpu", "--slots", "3", "--job-timeout", "90", "--threads-per-job", "5"]
+
+    assert exit_code(["run", *SMALL, *options, "--compile"]) == 0
+    assert given["devices"] == [CPU]
+    assert (given["slots"], given["job_timeout_s"]) == (3, 90)
+    assert [request.threads for request in given["requests"]] == [5] * 3
+    assert all(request.job.training.compile for request in given["requests"])
+
+
+@pytest.mark.usefixtures("prepared")
+@pytest.mark.parametrize(("cores", "slots", "threads"), [(8, 1, 8), (8, 3, 2), (2, 4, 1)])
+def test_the_slots_share_the_cores(engine, monkeypatch, cores, slots, threads):
+    monkeypatch.setattr("prime_bench.schedule.devices.cores", lambda: cores)
+    given = engine(None, None, None)
+
+    assert exit_code(["run", *SMALL, "--slots", str(slots)]) == 0
+    assert [request.threads for request in given["requests"]] == [threads] * 3
+
+
+@pytest.mark.usefixtures("prepared")
+def test_a_retry_that_does_well_is_no_failure(engine, capsys):
+    engine("out of luck", None, None, None)
+
+    assert exit_code(["run", *SMALL, "--retries", "1"]) == 0
+    assert capsys.readouterr().out == "quick: 3 jobs done, 0 had a record, 0 failed\n"
+
+
+@pytest.mark.usefixtures("prepared")
+def test_fail_fast_starts_no_other_job(engine, capsys):
+    engine(None, "out of luck")
+
+    assert exit_code(["run", *SMALL, "--fail-fast"]) == 1
+    out, err = capsys.readouterr()
+    assert out == "quick: 1 jobs done, 0 had a record, 1 failed, 1 not started\n"
+    assert err.endswith("the same command goes on where this one was\n")
+
+
+@pytest.mark.usefixtures("prepared")
+def test_no_time_starts_no_job(engine, capsys):
+    engine()
+
+    assert exit_code(["run", *SMALL, "--max-hours", "0"]) == 0
+    assert (
+        capsys.readouterr().out == "quick: 0 jobs done, 0 had a record, 0 failed, 3 not started\n"
+    )
+
+
+@pytest.mark.usefixtures("prepared")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_the_first_signal_stops_gently_and_says_what_is_left(engine, number, monkeypatch, capsys):
+    given, written = engine(None, number), []
+    monkeypatch.setattr("prime_bench.cli.run.os.write", lambda _to, text: written.append(text))
+    before = signal.getsignal(number)
+
+    assert exit_code(["run", *SMALL]) == 130
+    out, err = capsys.readouterr()
+    assert given["stopped"]
+    assert out == ("quick: 1 jobs done, 0 had a record, 0 failed, 1 interrupted, 1 not started\n")
+    assert written == [
+        b"\nstopping: running jobs go on to the end of their epoch; once more ends them now\n"
+    ]
+    assert err == "the same command goes on where this one was\n"
+    assert signal.getsignal(number) is before
+
+
+@pytest.mark.usefixtures("prepared")
+def test_the_second_signal_interrupts(engine, monkeypatch, capsys):
+    given = engine(signal.SIGINT)
+    kill = os.kill
+    monkeypatch.setattr(os, "kill", lambda *to: (kill(*to), kill(*to)))
+
+    assert exit_code(["run", *SMALL]) == 130
+    assert given["stopped"]
+    assert capsys.readouterr().err.startswith("\ninterrupted; the same command goes on")
+
+
+@pytest.mark.usefixtures("prepared")
+def test_a_device_that_is_not_there_is_one_message_and_no_job(
+    tmp_path, engine, monkeypatch, capsys
+):
+    engine()
+    monkeypatch.setattr("prime_bench.schedule.devices._seen_by_torch", lambda: ("2.9", 0))
+
+    assert exit_code(["run", *SMALL, "--device", "cuda"]) == 4
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("error: device cuda is not there: torch 2.9 sees 0 CUDA devices\n")
+    assert not (tmp_path / "runs").exists()
 
 
 @pytest.mark.usefixtures("prepared")
