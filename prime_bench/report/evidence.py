@@ -1,5 +1,6 @@
 """What a table is made from: the records of a recipe's cells, or of everything that has some."""
 
+import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -9,6 +10,7 @@ from prime_bench.report.definition import dataset_labels
 from prime_bench.report.design import Design, design_from_records, design_from_trials
 from prime_bench.report.grid import Grid, Split, build_grid, without_degenerate
 from prime_bench.settings.kinds import PROBES, Kind
+from prime_bench.settings.routing import RoutingFindings
 from prime_bench.store.frame import Shelf, settings_text, shelve
 from prime_bench.store.record import ProbeRecord, RunRecord
 
@@ -59,6 +61,18 @@ class Evidence:
             return every
         asked = [(trial, self.cells.variants[trial.dataset]) for trial in self.cells.trials]
         return [r for r in every if any(_answers(r, trial, variant) for trial, variant in asked)]
+
+    @functools.cached_property
+    def _routing(self) -> dict[str, RoutingFindings]:
+        return {
+            record.job.trained.id: record.findings
+            for record in self.probes
+            if isinstance(record.findings, RoutingFindings)
+        }
+
+    def routing_of(self, run: RunRecord) -> RoutingFindings | None:
+        """What the routing diagnosis found on a trained run; None where there was none."""
+        return self._routing.get(run.job_id)
 
     def records(self) -> list[RunRecord | ProbeRecord]:
         """Every record that any table of this evidence can be made from."""

@@ -3,6 +3,7 @@
 import contextlib
 import itertools
 import json
+import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import pydantic
 
 from prime_bench.base.errors import DataError, UsageError
 from prime_bench.base.files import sha256_of, write_whole, writing
+from prime_bench.recipe.job import JOB_ID_DIGITS
 from prime_bench.settings.kinds import Kind
 from prime_bench.store.record import RECORD_SCHEMA, ProbeRecord, RunRecord
 
@@ -21,6 +23,7 @@ STATE = "resume.state"
 """What an interrupted job goes on from; a finished one has none."""
 _CLAIMS = ".claims"
 _REPLACED = ".replaced"
+_JOB_ID = re.compile(f"[0-9a-f]{{{JOB_ID_DIGITS}}}")
 
 
 class Runs:
@@ -98,6 +101,15 @@ class Runs:
     def record_digest(self, job_id: str) -> str:
         """SHA-256 of the record's file. Raises FileNotFoundError."""
         return sha256_of(self.path(job_id) / RECORD)
+
+    def job_ids(self) -> list[str]:
+        """Every job that has a folder, in order."""
+        folders = self.folder.iterdir() if self.folder.is_dir() else ()
+        return sorted(path.name for path in folders if _JOB_ID.fullmatch(path.name))
+
+    def replaced(self) -> list[Path]:
+        """The folders that `put_aside` has moved away."""
+        return sorted((self.folder / _REPLACED).glob("*"))
 
     def _files(self) -> list[Path]:
         return sorted(self.folder.glob(f"*/{RECORD}")) if self.folder.is_dir() else []

@@ -37,6 +37,12 @@ def make_record() -> MakeRecord:
     return _make_record
 
 
+@pytest.fixture(scope="session")
+def make_any_record() -> MakeRecord:
+    """The same, for fixtures that live longer than a test."""
+    return _make_record
+
+
 @pytest.fixture
 def full_set(make_record: MakeRecord) -> list[RunRecord]:
     """2 x 3 x 3 x 5 records: but for a missing arm, with a degenerate and a mispaired run."""

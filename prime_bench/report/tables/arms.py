@@ -37,7 +37,7 @@ def build(evidence: Evidence, definition: ArmsDefinition) -> Content:
     if any(column.shows in ("entropy", "largest_load") for column in definition.columns):
         notes.append(
             "Entropy (in nats, mean over bags) and largest load (over bags) are those of the "
-            "training batches of each run's best epoch"
+            "routing diagnosis where it was made, else of the training batches of the best epoch"
         )
     return grid_content(evidence, grid, blocks=blocks, definition=definition, notes=notes)
 
@@ -99,7 +99,7 @@ def _level(
     for row in rows:
         runs = evidence.shelf.get(row.place, {}).get(arm.key, {}) if row.place else {}
         own = {seed: run for seed, run in runs.items() if seed in seeds}
-        values = {run.job_id: _value(run, column) for run in own.values()}
+        values = {run.job_id: _value(run, column, evidence) for run in own.values()}
         flagged |= any(run.result.degenerate for run in own.values())
         by_row.append({job: value for job, value in values.items() if value is not None})
     found = [list(values.values()) for values in by_row if values]
@@ -116,9 +116,11 @@ def _level(
     )
 
 
-def _value(run: RunRecord, column: LevelColumn) -> float | None:
+def _value(run: RunRecord, column: LevelColumn, evidence: Evidence) -> float | None:
     if column.shows == "auc" or column.shows == "logloss":
         return score_of(run, column.shows, column.split)
+    if (found := evidence.routing_of(run)) is not None:
+        return found.entropy if column.shows == "entropy" else found.largest_load
     best = [item.routing for item in run.history if item.epoch == run.result.best_epoch]
     if not best or best[0] is None:
         return None

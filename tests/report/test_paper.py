@@ -1,0 +1,289 @@
+"""The paper's own numbers fed in as records: our tables of them are its tables, digit by digit.
+
+The paper computed from unrounded runs, we from its printed digits: a number of ours may be off by
+one unit of the last digit. The places where it is are listed; nothing is edited to fit.
+"""
+
+import math
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from prime_bench.base.errors import UsageError
+from prime_bench.report.claims import judge_claims
+from prime_bench.report.definition import load_definition
+from prime_bench.report.document import make_report
+from prime_bench.report.evidence import gather
+from prime_bench.report.expected import ExpectedNumbers, judge, load_paper, read_expected
+from prime_bench.report.table import Report
+from prime_bench.store.record import RunRecord
+
+SEEDS = (2021, 190034, 27011, 948432, 992817)
+PAPER = load_paper()
+PRINTED = PAPER.printed()
+UNIT = 1e-4
+
+MakeRecord = Callable[..., RunRecord]
+
+
+def with_moments(mean: float, sd: float | None) -> list[float]:
+    """Five values of that mean and sample SD; a LogLoss of 4.08 ± 4.26 must stay above zero."""
+    return [mean + (sd or 0) * step / math.sqrt(5) for step in (-1, -1, -1, -1, 4)]
+
+
+def report_of(records: list[RunRecord], *names: str) -> Report:
+    return make_report(gather(records), definitions={n: load_definition(n) for n in names})
+
+
+@pytest.fixture(scope="module")
+def make(request: pytest.FixtureRequest) -> MakeRecord:
+    return request.getfixturevalue("make_any_record")
+
+
+@pytest.fixture(scope="module")
+def main(make: MakeRecord) -> Report:
+    records = []
+    for dataset in ("avazu", "criteo"):
+        for backbone in sorted(backbones(dataset)):
+            for arm in ("dense", "prime"):
+                place = f"main.{dataset}.{backbone}"
+                auc, loss = (PRINTED[f"{place}.{metric}.{arm}"] for metric in ("auc", "logloss"))
+                scores = zip(
+                    SEEDS,
+                    with_moments(auc.value, auc.sd),
+                    with_moments(loss.value, loss.sd),
+                    strict=True,
+                )
+                facts = {"dataset": dataset, "backbone": backbone, "arm": arm}
+                records += [make(seed=s, auc=a, logloss=b, **facts) for s, a, b in scores]
+    return report_of(records, "main")
+
+
+@pytest.fixture(scope="module")
+def apg(make: MakeRecord) -> Report:
+    """Seeds of APG and PRIME as printed; Dense and LogLoss are printed as means alone."""
+    records = []
+    for backbone in ("FiBiNET", "DCNv2"):
+        for arm in ("dense", "apg", "prime"):
+            place = f"apg.avazu.{backbone}.{arm}"
+            for seed in SEEDS:
+                auc = PRINTED.get(f"{place}.seed.{seed}", PRINTED[f"{place}.auc"]).value
+                loss = PRINTED[f"{place}.logloss"].value
+                records.append(make(backbone=backbone, arm=arm, seed=seed, auc=auc, logloss=loss))
+    return report_of(records, "apg")
+
+
+@pytest.fixture(scope="module")
+def gdcn(make: MakeRecord) -> Report:
+    arms = ("dense", "prime", "cross_1_pre", "cross_2_pre", "cross_2_pre_no_ln")
+    records = [
+        make(
+            dataset="criteo",
+            backbone="GDCN",
+            arm=arm,
+            seed=seed,
+            plugin="dense" if arm == "dense" else "prime",
+            plugin_settings={} if arm == "dense" else {"k": arm},
+            auc=PRINTED[f"gdcn_seeds.criteo.GDCN.{seed}.{arm}"].value,
+            logloss=0.44,
+        )
+        for arm in arms
+        for seed in SEEDS
+    ]
+    return report_of(records, "gdcn_seeds")
+
+
+def backbones(dataset: str) -> set[str]:
+    found = {a.split(".")[2] for a in PRINTED if a.startswith(f"main.{dataset}.")}
+    return found - {"mean", "paired_median", "backbones_won"}
+
+
+def off_by_units(report: Report, prefix: str) -> list[tuple[str, int, int]]:
+    """Addresses under `prefix` whose printed digits differ: by how many units, value and SD."""
+    found = []
+    for item in judge(report, PAPER)[0]:
+        if not item.address.startswith(prefix) or "/" in item.cell.text or not item.cell.value:
+            continue
+        ours = [float(number) for number in re.findall(r"[+-]?\d+\.\d+", item.cell.text)]
+        theirs = [item.printed.value, *([item.printed.sd] if item.printed.sd is not None else [])]
+        units = [round((a - b) / UNIT) for a, b in zip(ours, theirs, strict=False)] + [0]
+        if any(units):
+            found.append((item.address, units[0], units[1]))
+    return sorted(found)
+
+
+def test_the_papers_numbers_were_found() -> None:
+    assert backbones("avazu") == backbones("criteo")
+    assert len(backbones("avazu")) == 13
+    assert len(PRINTED) > 250
+
+
+def test_main_table_is_the_papers_within_a_unit(main: Report) -> None:
+    found = [item for item in off_by_units(main, "main.") if ".paired_median." not in item[0]]
+
+    assert found == [
+        # Eight deltas of cells: the difference of two rounded means is not the rounded difference.
+        ("main.avazu.DeepFM.logloss.prime.delta", -1, 0),
+        ("main.avazu.FiBiNET.logloss.prime.delta", 1, 0),
+        ("main.avazu.FwFM.auc.prime.delta", 1, 0),
+        ("main.avazu.PNN.logloss.prime.delta", 1, 0),
+        ("main.avazu.mean.logloss.prime", 0, -1),  # one mean of standard deviations
+        ("main.criteo.AutoInt.logloss.prime.delta", 1, 0),
+        ("main.criteo.DCN.logloss.prime.delta", 1, 0),
+        ("main.criteo.FwFM.logloss.prime.delta", 1, 0),
+        ("main.criteo.NFM.logloss.prime.delta", -1, 0),
+    ]
+
+
+def test_counts_are_the_papers_and_medians_need_seeds(main: Report) -> None:
+    cells = dict(cell for table in main.tables for cell in table.cells())
+
+    for dataset in ("avazu", "criteo"):
+        assert cells[f"main.{dataset}.backbones_won.auc.prime.delta"].text == "11/13"
+    # Five made-up values of a mean and an SD have other medians than the paper's unprinted seeds.
+    assert "main.avazu.paired_median.auc.prime.delta" in PRINTED
+
+
+def test_apg_table_is_the_papers_within_a_unit(apg: Report) -> None:
+    found = [item for item in off_by_units(apg, "apg.") if ".parameters" not in item[0]]
+
+    assert found == [
+        ("apg.avazu.FiBiNET.delta.seed.190034", 1, 0),
+        ("apg.avazu.FiBiNET.delta.seed.2021", -1, 0),
+    ]
+
+
+def test_all_ten_seeds_favour_prime(apg: Report) -> None:
+    claim = next(claim for claim in judge_claims(apg) if claim.key == "apg.seeds")
+
+    assert claim.answer == "reproduced"
+    assert claim.evidence == "10 of 10 seeds, of 10; least +0.0003"
+
+
+def test_gdcn_means_are_the_papers_within_a_unit(gdcn: Report) -> None:
+    assert off_by_units(gdcn, "gdcn_seeds.") == [
+        ("gdcn_seeds.criteo.GDCN.mean.dense", 1, 0),
+        ("gdcn_seeds.criteo.GDCN.mean.prime", 1, 0),
+    ]
+
+
+def claims_of(report: Report) -> dict[str, str]:
+    return {claim.key: claim.answer for claim in judge_claims(report)}
+
+
+def test_the_papers_own_numbers_reproduce_its_counts(main: Report) -> None:
+    answers = claims_of(main)
+
+    assert answers["won.avazu"] == answers["won.criteo"] == "reproduced"
+    assert answers["apg.seeds"] == answers["gap"] == "not enough runs"
+    assert answers["control.parameter_matched"] == "not enough runs"
+
+
+@pytest.mark.parametrize("missing", ["seed", "backbone"])
+def test_fewer_than_all_runs_are_not_enough(make: MakeRecord, missing: str) -> None:
+    names = sorted(backbones("avazu"))[1 if missing == "backbone" else 0 :]
+    seeds = SEEDS[1:] if missing == "seed" else SEEDS
+    records = [
+        make(backbone=name, arm=arm, seed=seed, auc=0.76 + gain, logloss=0.37)
+        for name in names
+        for arm, gain in (("dense", 0), ("prime", 0.0022))
+        for seed in seeds
+    ]
+
+    answers = claims_of(report_of(records, "main"))
+    assert answers["won.avazu"] == answers["median.avazu.auc"] == "not enough runs"
+
+
+@pytest.mark.parametrize(
+    ("gain", "won", "median"),
+    [
+        (0.0022, "reproduced", "reproduced"),
+        (0.0012, "reproduced", "reproduced"),
+        (0.0010, "reproduced", "not reproduced"),
+        (0.0033, "reproduced", "not reproduced"),
+        (-0.0022, "not reproduced", "not reproduced"),
+    ],
+)
+def test_a_claim_has_its_answer_from_the_numbers(
+    make: MakeRecord, gain: float, won: str, median: str
+) -> None:
+    records = [
+        make(backbone=name, arm=arm, seed=seed, auc=0.76 + gain * (arm == "prime"), logloss=0.37)
+        for name in sorted(backbones("avazu"))
+        for arm in ("dense", "prime")
+        for seed in SEEDS
+    ]
+    answers = claims_of(report_of(records, "main"))
+
+    assert (answers["won.avazu"], answers["median.avazu.auc"]) == (won, median)
+
+
+def expected(**changes: object) -> ExpectedNumbers:
+    table = {"schema": 1, "title": "numbers", "tolerance": 0.001, **changes}
+    return ExpectedNumbers.parse(table, where="")
+
+
+@pytest.mark.parametrize(
+    ("theirs", "verdict"),
+    [
+        (0.7600, "inside seed noise"),
+        (0.7600 + 2 * 0.002 / math.sqrt(5) - 1e-6, "inside seed noise"),
+        (0.7600 + 2 * 0.002 / math.sqrt(5) + 1e-6, "outside"),
+    ],
+)
+def test_seed_noise_is_two_deviations_of_the_five_seed_mean(
+    make: MakeRecord, theirs: float, verdict: str
+) -> None:
+    scores = zip(SEEDS, with_moments(0.76, 0.002), strict=True)
+    report = report_of([make(seed=s, auc=a, logloss=0.4) for s, a in scores], "main")
+    (item,), _ = judge(report, expected(values={"main.avazu.DNN.auc.dense": theirs}))
+
+    assert item.verdict == verdict
+
+
+@pytest.mark.parametrize(
+    ("theirs", "more", "verdict"),
+    [
+        (0.7610, {}, "inside"),
+        (0.7611, {}, "outside"),
+        (0.7000, {"not_judged": ["main.*.dense"]}, "not judged"),
+        (0.7700, {"one_sided": ["main.*"]}, "not above"),
+        (0.7500, {"one_sided": ["main.*"]}, "above"),
+    ],
+)
+def test_without_noise_the_tolerance_decides(
+    make: MakeRecord, theirs: float, more: dict[str, object], verdict: str
+) -> None:
+    report = report_of([make(seed=1, auc=0.76, logloss=0.4)], "main")
+    numbers = expected(values={"main": {"avazu": {"DNN": {"auc.dense": theirs}}}}, **more)
+    (item,), _ = judge(report, numbers)
+
+    assert item.verdict == verdict
+
+
+def test_a_number_of_a_shown_block_without_a_cell_is_named(make: MakeRecord) -> None:
+    report = report_of([make(seed=1)], "main")
+    values = {"main.avazu.AFM.auc.dense": 0.7, "main.criteo.AFM.auc.dense": 0.7}
+    judged, unknown = judge(report, expected(values=values))
+
+    assert judged == []
+    assert unknown == ["main.avazu.AFM.auc.dense"]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("schema = 1", "title"),
+        ('schema = 1\ntitle = ""\ntolerance = 0\n[values]\na = "x"', "values.a"),
+        ('schema = 1\ntitle = ""\ntolerance = 0\n[values]\na = [1, 2, 3]', "values.a"),
+        ("schema = ", "cannot read"),
+    ],
+)
+def test_a_faulty_file_of_numbers_is_one_message(tmp_path: Path, text: str, words: str) -> None:
+    (tmp_path / "n.toml").write_text(text, encoding="utf-8")
+
+    with pytest.raises(UsageError, match=re.escape(words)) as caught:
+        read_expected(tmp_path / "n.toml")
+    assert str(tmp_path / "n.toml") in caught.value.message
