@@ -11,6 +11,9 @@ from pathlib import Path
 from prime_bench.base.errors import EnvironmentFault
 
 READ_BYTES = 1 << 20
+_PART = ".part-"
+PART_FILES = f"{_PART}*"
+"""Pattern of what a process that is killed while it writes leaves beside the file."""
 _REASONS = {
     errno.ENOSPC: "the disk is full",
     errno.EDQUOT: "the disk quota is used up",
@@ -61,7 +64,7 @@ def write_whole(path: Path, content: str | bytes | memoryview) -> None:
     data = content.encode() if isinstance(content, str) else content
     with making(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".part-", delete=False) as part:
+        with tempfile.NamedTemporaryFile(dir=path.parent, prefix=_PART, delete=False) as part:
             try:
                 part.write(data)
                 part.flush()

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from prime_bench.base.files import write_whole, writing
+from prime_bench.base.files import PART_FILES, write_whole, writing
 from prime_bench.store.record import Validation
 from prime_bench.store.runs import FAILURE, STATE
 
@@ -18,7 +18,7 @@ CHECKPOINT = "checkpoint.safetensors"
 TEST = "test.json"
 PREDICTIONS = "predictions.npz"
 LOG = "log.txt"
-_OURS = (CONFIG, ENVIRONMENT, HISTORY, CHECKPOINT, TEST, FAILURE, PREDICTIONS, ".part-*")
+_OURS = (CONFIG, ENVIRONMENT, HISTORY, CHECKPOINT, TEST, FAILURE, PREDICTIONS, PART_FILES)
 
 
 class JobFolder:

@@ -1,0 +1,59 @@
+"""`prime-bench clean`: list, then remove, what no record needs."""
+
+from pathlib import Path
+
+import click
+
+from prime_bench.cli import options
+
+CLEAN_SCHEMA = 1
+
+
+@click.command()
+@click.option(
+    "--unfinished",
+    is_flag=True,
+    help="Also the folders of jobs that failed or were interrupted; they begin anew then.",
+)
+@click.option("--yes", is_flag=True, help="Remove what is listed, without a question.")
+@options.runs_dir
+@options.as_json
+def clean(unfinished: bool, yes: bool, runs_dir: Path, as_json: bool) -> None:
+    """List what no record needs, and remove it with --yes or when a terminal's user says so.
+
+    Replaced records, states that finished jobs do not go on from any more, halves of files. Records
+    and their weights stay, and so does everything of a job at work.
+    """
+    import json
+    import sys
+
+    from prime_bench.cli.plan import size
+    from prime_bench.store.leftovers import leftovers, remove
+    from prime_bench.store.runs import Runs
+
+    runs = Runs(runs_dir)
+    found = list(leftovers(runs, unfinished=unfinished))
+    total = size(sum(leftover.n_bytes for leftover in found))
+    if not as_json:
+        for leftover in found:
+            click.echo(f"{leftover.path}: {size(leftover.n_bytes)}, {leftover.why}")
+        click.echo(f"{len(found)} to remove, {total}")
+        if found and not yes and sys.stdin.isatty():
+            yes = click.confirm("Remove them?", err=True)
+    removed = [leftover for leftover in found if yes and remove(leftover, runs)]
+    if as_json:
+        items = [
+            {
+                "path": str(leftover.path),
+                "bytes": leftover.n_bytes,
+                "why": leftover.why,
+                "removed": leftover in removed,
+            }
+            for leftover in found
+        ]
+        click.echo(json.dumps({"schema": CLEAN_SCHEMA, "leftovers": items}, indent=2))
+    elif yes and found:
+        left = len(found) - len(removed)
+        click.echo(f"{len(removed)} removed" + (f", {left} in use meanwhile" if left else ""))
+    elif found:
+        click.echo("nothing was removed: add --yes", err=True)

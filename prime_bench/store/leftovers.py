@@ -1,0 +1,71 @@
+"""What lies in a folder of runs that no record needs."""
+
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from prime_bench.base.files import PART_FILES, writing
+from prime_bench.store.runs import STATE, Runs
+
+
+@dataclass(frozen=True, kw_only=True)
+class Leftover:
+    """A file or a folder that can go."""
+
+    path: Path
+    n_bytes: int
+    why: str
+    job_id: str | None = None
+    """The job to claim before it is removed; None where nobody can be at work on it."""
+
+
+def leftovers(runs: Runs, *, unfinished: bool = False) -> Iterator[Leftover]:
+    """Find what can go: records that were replaced, and what killed processes have left.
+
+    `unfinished` adds the folders of jobs without a record, whose saved state is then lost. Nothing
+    of a job that a living process has claimed is named.
+    """
+    for folder in runs.replaced():
+        yield _leftover(folder, "a record that was replaced by a newer one")
+    for job_id in runs.job_ids():
+        if runs.claimed(job_id):
+            continue
+        folder = runs.path(job_id)
+        if runs.done(job_id):
+            if (folder / STATE).is_file():
+                yield _leftover(folder / STATE, "the job is done, nobody goes on from it", job_id)
+        elif unfinished:
+            failed = runs.failure(job_id) is not None
+            yield _leftover(folder, "failed" if failed else "interrupted", job_id)
+            continue
+        for part in sorted(folder.glob(PART_FILES)):
+            yield _leftover(part, "half a file of a process that was killed", job_id)
+
+
+def remove(found: Leftover, runs: Runs) -> bool:
+    """Remove it, and say whether that was done: not where its job has been claimed meanwhile.
+
+    Raises EnvironmentFault where it cannot be removed.
+    """
+    if found.job_id is None:
+        _remove(found.path)
+        return True
+    with runs.claim(found.job_id) as mine:
+        if mine:
+            _remove(found.path)
+    return mine
+
+
+def _remove(path: Path) -> None:
+    with writing(path):
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink(missing_ok=True)
+
+
+def _leftover(path: Path, why: str, job_id: str | None = None) -> Leftover:
+    files = [path] if path.is_file() else [file for file in path.rglob("*") if file.is_file()]
+    n_bytes = sum(file.stat().st_size for file in files)
+    return Leftover(path=path, n_bytes=n_bytes, why=why, job_id=job_id)
