@@ -26,6 +26,7 @@ COMMANDS = {
     "clean": "prime_bench.cli.clean:clean",
     "diff": "prime_bench.cli.diff:diff",
     "doctor": "prime_bench.cli.doctor:doctor",
+    "verify": "prime_bench.cli.verify:verify",
     "ls": "prime_bench.cli.ls:ls",
     "show": "prime_bench.cli.show:show",
     "export": "prime_bench.cli.export:export",

@@ -13,10 +13,9 @@ from prime_bench.data.schema import Schema
 from prime_bench.data.table import Split
 from prime_bench.plugins.attach import Arm
 from prime_bench.recipe.job import JobRequest
-from prime_bench.store.runs import Runs
+from prime_bench.store.runs import CHECKPOINT, Runs
 from prime_bench.training.batches import Batch
 from prime_bench.training.checkpoint import load_weights
-from prime_bench.training.folder import CHECKPOINT
 
 Tell = Callable[[dict[str, Any]], None]
 """What takes a worker's events."""

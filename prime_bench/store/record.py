@@ -126,6 +126,8 @@ class RunRecord(Settings):
     environment: Environment
     wall_s: float
     """Seconds of the whole job, reading data included."""
+    weights: str | None = None
+    """SHA-256 of the file with the best weights; None where it was not noted."""
 
 
 Findings = Annotated[

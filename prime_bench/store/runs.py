@@ -19,6 +19,8 @@ from prime_bench.store.record import RECORD_SCHEMA, ProbeRecord, RunRecord
 
 RECORD = "record.json"
 FAILURE = "failure.json"
+HISTORY = "history.jsonl"
+CHECKPOINT = "checkpoint.safetensors"
 STATE = "resume.state"
 """What an interrupted job goes on from; a finished one has none."""
 _CLAIMS = ".claims"

@@ -9,12 +9,10 @@ from typing import Any
 
 from prime_bench.base.files import PART_FILES, write_whole, writing
 from prime_bench.store.record import Validation
-from prime_bench.store.runs import FAILURE, STATE
+from prime_bench.store.runs import CHECKPOINT, FAILURE, HISTORY, STATE
 
 CONFIG = "config.json"
 ENVIRONMENT = "environment.json"
-HISTORY = "history.jsonl"
-CHECKPOINT = "checkpoint.safetensors"
 TEST = "test.json"
 PREDICTIONS = "predictions.npz"
 LOG = "log.txt"

@@ -10,14 +10,16 @@ from typing import Any
 import torch
 
 from prime_bench.assemble import Assembled, build_arm
+from prime_bench.base.files import sha256_of
 from prime_bench.data.table import PreparedTable
 from prime_bench.recipe.budget import Budget, budget_of
 from prime_bench.recipe.job import Job, JobRequest
 from prime_bench.store.record import Environment, Pairing, Result, RunRecord, Validation
+from prime_bench.store.runs import CHECKPOINT
 from prime_bench.training.batches import Rows, joins_last_row
 from prime_bench.training.checkpoint import StateFile, StateUnfit, load_state, save_weights
 from prime_bench.training.evaluation import check_labels, degeneracy, predict, score
-from prime_bench.training.folder import CHECKPOINT, PREDICTIONS, TEST, JobFolder
+from prime_bench.training.folder import PREDICTIONS, TEST, JobFolder
 from prime_bench.training.loop import Progress, StateMisfit, TrainingSplits, TrainResult, train
 from prime_bench.training.memory import device_bytes, is_out_of_memory, need_of
 from prime_bench.training.optimizer import Penalty
@@ -200,6 +202,7 @@ class TrainingJob:
             history=trained.history,
             environment=self.environment,
             wall_s=wall_s,
+            weights=sha256_of(self.folder.path / CHECKPOINT),
         )
 
 

@@ -12,11 +12,11 @@ from prime_bench.base.errors import DataError, EnvironmentFault, UsageError
 from prime_bench.base.numerics import NUMERICS
 from prime_bench.data.table import PreparedTable
 from prime_bench.store.record import RunRecord
+from prime_bench.store.runs import CHECKPOINT
 from prime_bench.training.batches import Rows, row_order, row_order_digest
 from prime_bench.training.checkpoint import load_weights
 from prime_bench.training.device import fix_arithmetic
 from prime_bench.training.evaluation import predict, score
-from prime_bench.training.folder import CHECKPOINT
 from prime_bench.training.memory import is_out_of_memory
 from prime_bench.training.predictions import SPLITS
 from prime_bench.training.provenance import conditions, environment, unlike

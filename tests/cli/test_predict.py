@@ -1,7 +1,6 @@
 """`prime-bench predict`: which jobs are meant, what is written, and what is refused."""
 
 import json
-import shutil
 from pathlib import Path
 
 import numpy as np
@@ -11,30 +10,6 @@ from prime_bench.cli.main import exit_code
 from prime_bench.training.metrics import auc
 
 SETTINGS = ["--set", "dataset.synthetic.rows=1000", "--set", "training.max_epochs=1"]
-ONLY = ["--only", "backbone=DNN", "--only", "seed=2021"]
-
-
-@pytest.fixture(scope="module")
-def finished(tmp_path_factory):
-    """A folder where two jobs of `quick` are done; the second one kept its predictions."""
-    folder = tmp_path_factory.mktemp("finished")
-    patch = pytest.MonkeyPatch()
-    with patch.context() as inside:
-        inside.chdir(folder)
-        assert exit_code(["prepare", "synthetic", "--rows", "1000"]) == 0
-        run = ["run", "quick", *SETTINGS, *ONLY, "--device", "cpu", "--threads-per-job", "1"]
-        assert exit_code([*run, "--only", "arm=dense"]) == 0
-        assert exit_code([*run, "--only", "arm=prime", "--keep-predictions"]) == 0
-    return folder
-
-
-@pytest.fixture
-def jobs(finished, tmp_path, monkeypatch, capsys):
-    """The same in a folder of the test's own: the records' folders by arm."""
-    shutil.copytree(finished, tmp_path, dirs_exist_ok=True)
-    monkeypatch.chdir(tmp_path)
-    capsys.readouterr()
-    return {json.loads(p.read_text())["arm"]: p.parent for p in Path("runs").glob("*/record.json")}
 
 
 def test_run_keeps_them_where_it_is_told_to(jobs):

@@ -1,0 +1,185 @@
+"""`prime-bench verify`: do records still say what is beside them."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from prime_bench.cli import options
+
+if TYPE_CHECKING:
+    from prime_bench.store.record import ProbeRecord, RunRecord
+    from prime_bench.store.runs import Runs
+    from prime_bench.store.verification import Finding
+
+VERIFY_SCHEMA = 1
+EXIT_FINDINGS = 1
+
+
+@click.command()
+@click.argument("what", metavar="[JOB|RECIPE]", required=False)
+@options.only
+@options.changes
+@click.option(
+    "--recompute",
+    "again",
+    is_flag=True,
+    help="Also predict with the kept weights, and compare the metrics.",
+)
+@click.option(
+    "--report",
+    "report_folder",
+    type=click.Path(path_type=Path, file_okay=False, exists=True),
+    help="Also hold the report in this folder against its records.",
+)
+@options.device
+@options.data_dir
+@options.runs_dir
+@options.as_json
+@click.pass_context
+def verify(
+    ctx: click.Context,
+    what: str | None,
+    only: tuple[str, ...],
+    changes: tuple[str, ...],
+    again: bool,
+    report_folder: Path | None,
+    device: str,
+    data_dir: Path,
+    runs_dir: Path,
+    as_json: bool,
+) -> None:
+    """Check records, their files and data, and which runs cannot be compared.
+
+    JOB is the id of a job, or its first digits; RECIPE stands for its jobs; without either all
+    records are checked. Every digest is computed again. The exit code is 1 where something does not
+    hold: a record or file that was changed, runs without a partner, data that were not verified.
+    """
+    import json
+
+    from prime_bench.report.manifest import report_faults
+    from prime_bench.store.runs import Runs
+    from prime_bench.store.verification import Finding
+
+    runs = Runs(runs_dir)
+    records, findings = _records(what, only=only, changes=changes, data_dir=data_dir, runs=runs)
+    findings += _findings(records, runs, data_dir=data_dir, one_job=_is_job(what, runs))
+    if again:
+        findings += _recomputed(records, runs, data_dir=data_dir, device=device)
+    if report_folder is not None:
+        where = str(report_folder)
+        faults = report_faults(report_folder, runs)
+        findings += [Finding(topic="report", where=where, what=fault) for fault in faults]
+    if as_json:
+        lines = [finding.plain() for finding in findings]
+        content = {"schema": VERIFY_SCHEMA, "records": len(records), "findings": lines}
+        click.echo(json.dumps(content, indent=2))
+    else:
+        for finding in findings:
+            click.echo(f"{finding.topic}: {finding.where}: {finding.what}")
+        click.echo(f"{len(records)} records, {len(findings)} findings")
+    ctx.exit(EXIT_FINDINGS if findings else 0)
+
+
+def _is_job(what: str | None, runs: "Runs") -> bool:
+    from prime_bench.cli.jobs import find_job
+
+    return what is not None and find_job(what, runs) is not None
+
+
+def _records(
+    what: str | None,
+    *,
+    only: tuple[str, ...],
+    changes: tuple[str, ...],
+    data_dir: Path,
+    runs: "Runs",
+) -> "tuple[list[RunRecord | ProbeRecord], list[Finding]]":
+    """The records that are meant, and what is wrong with those that cannot be read.
+
+    Raises DataError where there is none of either.
+    """
+    from prime_bench.base.errors import DataError, UsageError
+    from prime_bench.cli.jobs import find_job
+    from prime_bench.cli.plan import load_plan
+    from prime_bench.store.verification import Finding
+
+    records, faults = runs.readable()
+    findings = [Finding(topic="record", where=str(runs.folder), what=fault) for fault in faults]
+    job_id = None if what is None else find_job(what, runs)
+    if what is None or job_id is not None:
+        if only or changes:
+            raise UsageError("--only and --set go with a recipe")
+        records = [record for record in records if job_id in (None, record.job_id)]
+    else:
+        made = load_plan(what, only=only, changes=changes, data_dir=data_dir, runs_dir=runs.folder)
+        wanted = {planned.job_id for planned in made.jobs}
+        records = [record for record in records if record.job_id in wanted]
+    if not records and not findings:
+        raise DataError(
+            f"{runs.folder}: no record{'' if what is None else f' of {what}'} here",
+            hint="make some: prime-bench run RECIPE",
+        )
+    return records, findings
+
+
+def _findings(
+    records: "list[RunRecord | ProbeRecord]", runs: "Runs", *, data_dir: Path, one_job: bool
+) -> "Iterator[Finding]":
+    from prime_bench.store.record import RunRecord
+    from prime_bench.store.verification import check_data, check_files, check_pairs
+
+    trained = [record for record in records if isinstance(record, RunRecord)]
+    for record in trained:
+        yield from check_files(record, runs)
+    yield from check_data(records)
+    yield from _tables({record.job.fingerprint for record in records}, data_dir=data_dir)
+    if not one_job:
+        yield from check_pairs(trained)
+
+
+def _tables(fingerprints: set[str], *, data_dir: Path) -> "Iterator[Finding]":
+    """Read the prepared tables that are here; a record may outlive its data."""
+    from prime_bench.base.errors import DataError
+    from prime_bench.cli.tables import table_of
+    from prime_bench.data.table import PreparedTable
+    from prime_bench.store.verification import Finding
+
+    for fingerprint in sorted(fingerprints):
+        try:
+            folder = table_of(fingerprint, data_dir=data_dir)
+        except DataError:
+            click.echo(f"not checked: no table {fingerprint[:8]} in {data_dir}", err=True)
+            continue
+        try:
+            PreparedTable.open(folder).check_contents()
+        except DataError as error:
+            yield Finding(topic="data", where=str(folder), what=error.message)
+
+
+def _recomputed(
+    records: "list[RunRecord | ProbeRecord]", runs: "Runs", *, data_dir: Path, device: str
+) -> "Iterator[Finding]":
+    """Predict with the weights of every training run."""
+    from prime_bench.base.errors import DataError, UsageError
+    from prime_bench.cli.tables import table_of
+    from prime_bench.data.table import PreparedTable
+    from prime_bench.store.record import RunRecord
+    from prime_bench.store.verification import Finding
+    from prime_bench.training.device import resolve_device
+    from prime_bench.training.recompute import recompute
+
+    chosen = resolve_device(device)
+    for record in records:
+        if not isinstance(record, RunRecord):
+            continue
+        folder = runs.path(record.job_id)
+        try:
+            table = PreparedTable.open(table_of(record.job.fingerprint, data_dir=data_dir))
+            found = recompute(record, folder, table, device=chosen)
+        except (DataError, UsageError) as error:
+            yield Finding(topic="metrics", where=str(folder), what=error.message)
+            continue
+        for difference in found.differences:
+            yield Finding(topic="metrics", where=str(folder), what=difference)

@@ -1,0 +1,98 @@
+"""Whether records still say what is beside them, and which of them cannot be compared."""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from prime_bench.base.files import sha256_of
+from prime_bench.store.frame import ArmKey, Place, pair_up, shelve
+from prime_bench.store.record import ProbeRecord, RunRecord
+from prime_bench.store.runs import CHECKPOINT, HISTORY, Runs
+
+Topic = Literal["record", "files", "data", "pairing", "metrics", "report"]
+_BASELINE = "dense"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """One thing that does not hold."""
+
+    topic: Topic
+    where: str
+    """A file, a job, or what a comparison is of."""
+    what: str
+
+    def plain(self) -> dict[str, str]:
+        """As JSON, for `--json`."""
+        return {"topic": self.topic, "where": self.where, "what": self.what}
+
+
+def check_files(record: RunRecord, runs: Runs) -> Iterator[Finding]:
+    """Hold the files in the job's folder against its record."""
+    folder = runs.path(record.job_id)
+    weights, history = folder / CHECKPOINT, folder / HISTORY
+    if record.weights is not None:
+        if not weights.is_file():
+            yield Finding(topic="files", where=str(weights), what="missing")
+        elif sha256_of(weights) != record.weights:
+            what = "not the weights that the record's metrics are of"
+            yield Finding(topic="files", where=str(weights), what=what)
+    if history.is_file() and _lines(history.read_text(encoding="utf-8", errors="replace")) != [
+        validation.plain() for validation in record.history
+    ]:
+        yield Finding(topic="files", where=str(history), what="not the validations of the record")
+
+
+def check_data(records: Iterable[RunRecord | ProbeRecord]) -> Iterator[Finding]:
+    """Name the data, once each, that were not what their publisher has."""
+    unverified: dict[tuple[str, str], int] = {}
+    for record in records:
+        if not record.data_verified:
+            key = (record.dataset, record.job.fingerprint)
+            unverified[key] = unverified.get(key, 0) + 1
+    for (dataset, fingerprint), count in sorted(unverified.items()):
+        where = f"{dataset} {fingerprint[:8]}"
+        what = f"data that are not those of the card, in {count} records"
+        yield Finding(topic="data", where=where, what=what)
+
+
+def check_pairs(records: Iterable[RunRecord]) -> Iterator[Finding]:
+    """Name the runs that are in no comparison with Dense, and why."""
+    shelf, _ = shelve(records)
+    for place, arms in sorted(shelf.items()):
+        dense = next((arms[key] for key in sorted(arms) if key.plugin == _BASELINE), None)
+        for key, runs in sorted(arms.items()):
+            if key.plugin == _BASELINE:
+                if len(arms) == 1:
+                    yield _unpaired(place, key, runs, "no other arm has run")
+            elif dense is None:
+                yield _unpaired(place, key, runs, "Dense has not run")
+            else:
+                _, unpaired = pair_up(dense, runs)
+                for seed in unpaired:
+                    yield _unpaired(place, key, {**dense, **runs}, seed.reason, seed=seed.seed)
+
+
+def _unpaired(
+    place: Place,
+    key: ArmKey,
+    runs: Mapping[int, RunRecord],
+    why: str,
+    *,
+    seed: int | None = None,
+) -> Finding:
+    first = next(iter(runs.values()))
+    arm = first.arm if first.job.plugin == key.plugin else key.plugin
+    seeds = [seed] if seed is not None else sorted(runs)
+    listed = ", ".join(map(str, seeds))
+    where = f"{place.dataset} {place.backbone} {arm} seed {listed}"
+    return Finding(topic="pairing", where=where, what=why)
+
+
+def _lines(text: str) -> list[object] | None:
+    """The values of a file of JSON lines; None where one is none."""
+    try:
+        return [json.loads(line) for line in text.splitlines()]
+    except ValueError:
+        return None

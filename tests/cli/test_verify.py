@@ -1,0 +1,127 @@
+"""`prime-bench verify`: a sound folder is quiet, and each kind of change is found."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from prime_bench.cli.main import exit_code
+
+
+def findings(
+    capsys: pytest.CaptureFixture[str], *arguments: str
+) -> tuple[int, list[dict[str, str]]]:
+    code = exit_code(["verify", *arguments, "--json"])
+    found: list[dict[str, str]] = json.loads(capsys.readouterr().out)["findings"]
+    return code, found
+
+
+def test_a_sound_folder_has_no_findings(
+    jobs: dict[str, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert exit_code(["verify", "--recompute", "--device", "cpu"]) == 0
+    assert capsys.readouterr().out == "2 records, 0 findings\n"
+    assert findings(capsys, jobs["prime"].name) == (0, [])
+
+
+def test_other_weights_are_found(jobs: dict[str, Path], capsys: pytest.CaptureFixture[str]) -> None:
+    weights = jobs["dense"] / "checkpoint.safetensors"
+    content = bytearray(weights.read_bytes())
+    content[-1] ^= 1
+    weights.write_bytes(content)
+    code, found = findings(capsys)
+    assert (code, found) == (
+        1,
+        [
+            {
+                "topic": "files",
+                "where": str(weights),
+                "what": "not the weights that the record's metrics are of",
+            }
+        ],
+    )
+    weights.unlink()
+    assert findings(capsys)[1][0]["what"] == "missing"
+
+
+def test_an_edited_metric_is_found_by_computing_it_again(
+    jobs: dict[str, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = jobs["prime"] / "record.json"
+    record = json.loads(path.read_text())
+    record["result"]["test"]["auc"] += 1e-9
+    path.write_text(json.dumps(record))
+    assert findings(capsys) == (0, [])
+    code, found = findings(capsys, jobs["prime"].name, "--recompute", "--device", "cpu")
+    assert code == 1
+    assert [item["topic"] for item in found] == ["metrics"]
+    assert found[0]["what"].startswith("test auc: ")
+
+
+def test_a_changed_history_and_a_broken_record_are_found(
+    jobs: dict[str, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    history = jobs["dense"] / "history.jsonl"
+    history.write_text(history.read_text() + "{}\n")
+    (jobs["prime"] / "record.json").write_text("{")
+    code, found = findings(capsys)
+    assert code == 1
+    # Dense has lost its partner with the broken record.
+    assert [item["topic"] for item in found] == ["record", "files", "pairing"]
+    assert found[1]["where"] == str(history)
+
+
+@pytest.mark.usefixtures("jobs")
+def test_a_changed_table_is_found(capsys: pytest.CaptureFixture[str]) -> None:
+    labels = next(Path("data").glob("*/train.labels.npy"))
+    content = bytearray(labels.read_bytes())
+    content[-1] ^= 1
+    labels.write_bytes(content)
+    code, found = findings(capsys)
+    assert code == 1
+    assert [item["topic"] for item in found] == ["data"]
+    assert "was changed since it was prepared" in found[0]["what"]
+
+
+@pytest.mark.usefixtures("jobs")
+def test_data_that_are_gone_are_said_to_be_unchecked(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert exit_code(["verify", "--data-dir", str(tmp_path / "none")]) == 0
+    assert "not checked: no table" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("jobs")
+def test_a_report_that_does_not_follow_from_its_records_is_found(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert exit_code(["report", "--output", "report"]) == 0
+    capsys.readouterr()
+    assert findings(capsys, "--report", "report") == (0, [])
+    table = next(Path("report").glob("*.md"))
+    table.write_text(table.read_text().replace("0", "1"))
+    code, found = findings(capsys, "--report", "report")
+    assert code == 1
+    assert [item["topic"] for item in found] == ["report"]
+
+
+@pytest.mark.usefixtures("jobs")
+def test_a_recipe_stands_for_its_jobs(capsys: pytest.CaptureFixture[str]) -> None:
+    settings = ["--set", "dataset.synthetic.rows=1000", "--set", "training.max_epochs=1"]
+    assert findings(capsys, "quick", *settings) == (0, [])
+    code, found = findings(capsys, "quick", *settings, "--only", "arm=dense")
+    assert code == 1
+    assert found == [
+        {
+            "topic": "pairing",
+            "where": "synthetic DNN dense seed 2021",
+            "what": "no other arm has run",
+        }
+    ]
+
+
+def test_nothing_to_check_is_a_data_error(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert exit_code(["verify", "--runs-dir", str(tmp_path)]) == 3
+    assert "no record here" in capsys.readouterr().err
