@@ -8,6 +8,7 @@ user's own `import fuxictr.preprocess` gets the real ones.
 
 import contextlib
 import importlib
+import itertools
 import sys
 import types
 import warnings
@@ -16,7 +17,7 @@ from typing import Any
 
 from torch import nn
 
-from prime_bench.backbones.dropout import Dropout
+from prime_bench.backbones.dropout import DroppedReLU
 from prime_bench.base.errors import EnvironmentFault
 
 _PREPROCESS = "fuxictr.preprocess"
@@ -72,8 +73,8 @@ def mlp(
 ) -> nn.Module:
     """FuxiCTR's MLP, (B, width_in) -> (B, width_out), or (B, widths[-1]) without an output layer.
 
-    Per hidden layer Linear, BatchNorm1d if `batch_norm`, ReLU, our Dropout if `dropout` > 0; the
-    output layer is a bare Linear. All of them lie in its nn.Sequential `mlp`.
+    Per hidden layer Linear, BatchNorm1d if `batch_norm`, ReLU and dropout (one layer) if
+    `dropout` > 0; the output layer is a bare Linear. All of them lie in its nn.Sequential `mlp`.
     """
     block: nn.Module = _layers.MLP_Block(
         input_dim=width_in,
@@ -83,9 +84,10 @@ def mlp(
         batch_norm=batch_norm,
     )
     layers = block.get_submodule("mlp")
-    for name, layer in list(layers.named_children()):
-        if type(layer) is nn.Dropout:
-            setattr(layers, name, Dropout(layer.p))
+    for (name, layer), (after, follower) in itertools.pairwise(list(layers.named_children())):
+        if type(layer) is nn.ReLU and type(follower) is nn.Dropout:
+            setattr(layers, name, DroppedReLU(follower.p))
+            setattr(layers, after, nn.Identity())  # the layers behind it keep their names
     return block
 
 

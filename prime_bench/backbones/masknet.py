@@ -19,7 +19,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from prime_bench.backbones import fuxi
-from prime_bench.backbones.dropout import Dropout
+from prime_bench.backbones.dropout import DroppedReLU
 from prime_bench.backbones.embedding import FieldEmbedding
 from prime_bench.backbones.initial import linear_paths, parameter_paths, reset_linears
 from prime_bench.backbones.interface import Backbone, identity_sites
@@ -53,9 +53,7 @@ class MaskBlock(nn.Module):
         hidden: list[nn.Module] = [nn.Linear(width_in, width_out, bias=False)]
         if settings.net_layernorm:
             hidden.append(nn.LayerNorm(width_out))
-        hidden.append(nn.ReLU())
-        if settings.net_dropout > 0:
-            hidden.append(Dropout(settings.net_dropout))
+        hidden.append(DroppedReLU(settings.net_dropout))
         self.hidden_layer = nn.Sequential(*hidden)
 
 

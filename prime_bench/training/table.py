@@ -59,6 +59,7 @@ class TrainedTable:
                 alpha=2 * self._l2,
             )
             squares = squares + (gradient * met).sum(dtype=torch.float64)
+        self._dense = self.parameter.grad is not None
         if self.parameter.grad is not None:
             # The backbone has looked other ids up as well. The hook of the embedding has seen to
             # the padding.
@@ -94,6 +95,10 @@ class TrainedTable:
             step=step,
             learning_rate=learning_rate,
         )
+        if self._dense:
+            self._sums.zero_()
+        else:
+            self._sums.index_fill_(0, self._places, 0.0)
 
     def state_dict(self) -> dict[str, Tensor]:
         """What the next step depends on beside W; no copies."""
@@ -103,5 +108,5 @@ class TrainedTable:
         """What `state_dict` gave, from any device."""
         device = self._weight.device
         self._first, self._second, self._squares = (
-            state[name].to(device) for name in ("first", "second", "squares")
+            state[name].to(device, copy=True) for name in ("first", "second", "squares")
         )

@@ -1,9 +1,9 @@
 """One step of Adam on a whole table, in one pass over memory: in blocks that a cache holds, with
 torch's own kernels, or in one loop that a compiler makes.
 
-    g = c (l2 W + S),    Adam with g,    S <- 0,    and |W|^2 of the new W
+    g = c (l2 W + S),    Adam with g,    and |W|^2 of the new W
 
-Both change W, S, m and v in place; all have one shape and are contiguous.
+Both change W, m and v in place; these and S have one shape and are contiguous.
 """
 
 from collections.abc import Callable
@@ -58,7 +58,6 @@ def in_blocks(
             amsgrad=False,
             maximize=False,
         )
-        s.zero_()
         squares += torch.dot(w, w)
     return squares
 
@@ -96,5 +95,4 @@ def _formula(
     first.mul_(BETAS[0]).add_(gradient, alpha=1 - BETAS[0])
     second.mul_(BETAS[1]).add_(gradient * gradient, alpha=1 - BETAS[1])
     weight.sub_(rate * first / (second.sqrt() / root + EPSILON))
-    sums.zero_()
     return (weight.double() * weight.double()).sum()

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from prime_bench.backbones import fuxi
-from prime_bench.backbones.dropout import Dropout, dropout
+from prime_bench.backbones.dropout import DroppedReLU, dropout
 
 N_ROWS, WIDTH = 1024, 257
 
@@ -28,21 +28,22 @@ def test_each_number_stays_with_its_probability_and_is_scaled(p):
 
 
 @pytest.mark.parametrize("p", [0.1, 0.5])
-def test_pairs_triples_and_squares_are_independent(p):
-    """The words of a mask are sums over rows and columns before they are hashed: what a bad hash
-    would leave are relations among the corners of rectangles.
+def test_rows_and_columns_are_as_little_correlated_as_independent_draws(p):
+    """The masks of a rectangle's corners are related; the mean square of all correlations of pairs
+    of rows, or of columns, is a sum over rectangles and would show it.
     """
-    centred = (mask(p) != 0).double() - (1 - p)
-    centred /= (p * (1 - p)) ** 0.5
-    one, two = centred[: N_ROWS // 2], centred[N_ROWS // 2 :]
-    left, right = one[:, : WIDTH // 2], one[:, WIDTH // 2 : 2 * (WIDTH // 2)]
-    below = two[:, : WIDTH // 2]
-    corner = two[:, WIDTH // 2 : 2 * (WIDTH // 2)]
-    for product in (one * two, left * right, left * right * below, left * right * below * corner):
-        assert abs(product.mean()) < 4 / product.numel() ** 0.5
-    # Every pair of columns: no correlation far outside what chance gives 33,000 of them.
-    correlations = (centred.T @ centred / N_ROWS).fill_diagonal_(0)
-    assert correlations.abs().max() < 6 / N_ROWS**0.5
+    found = []
+    for seed in range(20):
+        centred = ((mask(p, seed=seed) != 0).double() - (1 - p)) / (p * (1 - p)) ** 0.5
+        by_column = (centred.T @ centred).fill_diagonal_(0) / N_ROWS**0.5
+        by_row = (centred @ centred.T).fill_diagonal_(0) / WIDTH**0.5
+        n_pairs = (WIDTH * (WIDTH - 1), N_ROWS * (N_ROWS - 1))
+        squares = (by_column.square().sum(), by_row.square().sum())
+        found.append([total / n for total, n in zip(squares, n_pairs, strict=True)])
+    means = torch.tensor(found)
+    error = means.std(dim=0) / len(found) ** 0.5
+    assert bool((error < 0.01).all())
+    assert bool(((means.mean(dim=0) - 1).abs() < 4 * error + 1e-3).all())
 
 
 def test_masks_follow_the_global_generator_and_nothing_else():
@@ -67,8 +68,24 @@ def test_any_shape_with_rows_first(shape):
     torch.testing.assert_close(gradient, torch.where(y == 0, 0.0, 2.0).double())
 
 
-def test_fuxictrs_mlp_has_it_in_the_place_of_torchs():
-    plain = [type(m) for m in fuxi.mlp(5, [4, 3], dropout=0.2).modules()]
-    assert plain.count(Dropout) == 2
-    assert nn.Dropout not in plain
-    assert [m.p for m in fuxi.mlp(5, [4], dropout=0.2).modules() if type(m) is Dropout] == [0.2]
+def test_dropped_relu_is_dropout_of_relu():
+    layer, x = DroppedReLU(0.3), torch.randn(40, 31, dtype=torch.float64, requires_grad=True)
+    direction = torch.randn(40, 31, dtype=torch.float64)
+    found = []
+    for forward in (layer, lambda x: dropout(torch.relu(x), 0.3, training=True)):
+        torch.manual_seed(2)
+        y = forward(x)
+        found.append((y, *torch.autograd.grad(y, x, direction)))
+    assert torch.equal(found[0][0], found[1][0])
+    torch.testing.assert_close(found[0][1], found[1][1])
+    for silent in (DroppedReLU(0.3).eval(), DroppedReLU(0.0)):
+        assert torch.equal(silent(x), torch.relu(x))
+
+
+def test_fuxictrs_mlp_has_ours_in_the_place_of_torchs():
+    mlp = fuxi.mlp(5, [4, 3], dropout=0.2, batch_norm=True, width_out=1)
+    kinds = [type(layer) for layer in mlp.mlp]
+    hidden = [nn.Linear, nn.BatchNorm1d, DroppedReLU, nn.Identity]
+    assert kinds == [*hidden, *hidden, nn.Linear]
+    assert [layer.p for layer in mlp.modules() if type(layer) is DroppedReLU] == [0.2, 0.2]
+    assert [type(layer) for layer in fuxi.mlp(5, [4]).mlp] == [nn.Linear, nn.ReLU]
