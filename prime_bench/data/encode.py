@@ -203,18 +203,19 @@ def _count(
     rows = np.zeros(len(SPLITS), dtype=np.int64)
     positives = np.zeros(len(SPLITS), dtype=np.int64)
     ranges = Ranges.empty(spool.n_numerics)
-    for block in spool.blocks:
-        split, codes = splits.of(block), block.codes()
-        rows += np.bincount(split, minlength=len(SPLITS))
-        positives += np.bincount(split[block.labels() == 1], minlength=len(SPLITS))
-        for part, mask in enumerate((split == _TRAIN, split != _TRAIN)):
-            chosen = codes if mask.all() else codes[:, mask]
-            for count, values in zip(counts, chosen, strict=True):
-                np.add.at(count[part], values, np.uint32(1))
-        if spool.numeric_dtype == np.float64:
-            ranges.see(block.numerics()[split == _TRAIN])
-        done = int(rows.sum())
-        on_progress(Progress(stage="counting", done=done, total=spool.rows, rows=done))
+    read = ((block, splits.of(block), block.codes()) for block in spool.blocks)
+    with ahead(read) as blocks:
+        for block, split, codes in blocks:
+            rows += np.bincount(split, minlength=len(SPLITS))
+            positives += np.bincount(split[block.labels() == 1], minlength=len(SPLITS))
+            for part, mask in enumerate((split == _TRAIN, split != _TRAIN)):
+                chosen = codes if mask.all() else codes[:, mask]
+                for count, values in zip(counts, chosen, strict=True):
+                    np.add.at(count[part], values, np.uint32(1))
+            if spool.numeric_dtype == np.float64:
+                ranges.see(block.numerics()[split == _TRAIN])
+            done = int(rows.sum())
+            on_progress(Progress(stage="counting", done=done, total=spool.rows, rows=done))
     empty = [name for name, count in zip(SPLITS, rows, strict=True) if count == 0]
     if empty:
         raise DataError(
