@@ -120,12 +120,14 @@ def _held_against(
 ) -> tuple["Report", bool]:
     """The report with the tables of the comparison first; whether all checked numbers agree."""
     from prime_bench.report.comparison import claims_table, expected_table
-    from prime_bench.report.expected import load_paper, read_expected
+    from prime_bench.report.expected import load_bars, load_paper, read_expected
 
     first, agrees = [], True
     if against:
         paper = load_paper()
         first += [claims_table(made, paper), expected_table(made, paper, name="paper")[0]]
+        bars, _ = expected_table(made, load_bars(), name="bars")
+        first += [bars] if bars.blocks else []
     if check:
         table, agrees = expected_table(made, read_expected(check), name="check")
         first.append(table)

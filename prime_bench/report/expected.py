@@ -78,6 +78,11 @@ def load_paper() -> ExpectedNumbers:
     return read_expected(bundled_folder("reports") / "paper" / "prime2026.toml")
 
 
+def load_bars() -> ExpectedNumbers:
+    """Public scores of the Dense arm."""
+    return read_expected(bundled_folder("reports") / "paper" / "bars.toml")
+
+
 def read_expected(path: Path) -> ExpectedNumbers:
     """The numbers in a file. Raises UsageError with every fault."""
     try:

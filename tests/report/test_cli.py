@@ -350,7 +350,7 @@ def test_against_the_paper_takes_each_table_from_its_own_recipe(
     assert call("--runs-dir", tmp_path, "--against", "paper", "--format", "json") == 0
     tables = {table["name"]: table for table in json.loads(capsys.readouterr().out)["tables"]}
 
-    assert set(tables) >= {"claims", "paper", "main", "apg", "controls", "gradients", "cost"}
+    assert set(tables) >= {"claims", "paper", "bars", "main", "apg", "controls", "gradients", "cost"}
     keys = {block["key"] for block in tables["paper"]["blocks"]}
     assert "main.avazu.auc.dense" in keys
     notes = "\n".join(tables["paper"]["notes"])

@@ -200,7 +200,7 @@ def test_fewer_than_all_runs_are_not_enough(make: MakeRecord, missing: str) -> N
     ("gain", "won", "median"),
     [
         (0.0022, "reproduced", "reproduced"),
-        (0.0012, "reproduced", "reproduced"),
+        (0.0013, "reproduced", "reproduced"),
         (0.0010, "reproduced", "not reproduced"),
         (0.0033, "reproduced", "not reproduced"),
         (-0.0022, "not reproduced", "not reproduced"),

@@ -207,10 +207,11 @@ Text goes on.
 
 
 @pytest.mark.skipif(shutil.which("pdflatex") is None, reason="needs pdflatex")
-@pytest.mark.parametrize("arms", ["three", "two"])
+@pytest.mark.parametrize("golden", ["three/main.tex", "two/main.tex", "records/report.tex"])
 @pytest.mark.parametrize("way", ["alone", "inside"])
-def test_latex_compiles(tmp_path: Path, arms: str, way: str) -> None:
-    shutil.copy(GOLDEN / arms / "main.tex", tmp_path)
+def test_latex_compiles(tmp_path: Path, golden: str, way: str) -> None:
+    """Alone and by \\input in a document of two columns; the third has every kind of table."""
+    shutil.copy(GOLDEN / golden, tmp_path / "main.tex")
     (tmp_path / "host.tex").write_text(HOST, encoding="utf-8")
     done = subprocess.run(
         [
