@@ -17,7 +17,7 @@ from prime_bench.training.loss import batch_loss
 
 BUFFER_BYTES = 1 << 30
 """Gradients of all blocks that are held at once; a larger Top-NN takes several passes."""
-_COLUMNS = 1 << 16
+_COLUMNS = 1 << 13
 
 
 @dataclass(frozen=True)
@@ -62,10 +62,11 @@ def block_grams(
 
 
 def _add_products(gram: Tensor, columns: Tensor) -> None:
-    """Add the inner products of the rows (n, P), taken in float64, a stretch of P at a time."""
+    """Add the inner products of the rows (n, P): float32 within a stretch of P, float64 over them,
+    so that the sum is as exact as its terms.
+    """
     for stretch in torch.split(columns, _COLUMNS, dim=1):
-        exact = stretch.double()
-        gram.addmm_(exact, exact.T)
+        gram.add_(stretch @ stretch.T)
 
 
 def _passes(sets: Sequence[Sequence[nn.Parameter]], *, width: int) -> list[list[_Part]]:
