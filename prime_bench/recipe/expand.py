@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Literal
 
 from prime_bench.base.errors import UsageError, did_you_mean
 from prime_bench.catalog import find_backbone, find_plugin
@@ -101,6 +101,8 @@ class Recipe:
     report: ReportTable = field(default_factory=ReportTable)
     places: dict[str, str] = field(default_factory=dict)
     """Per data set the file and line where its table starts, for what the card finds there."""
+    given: dict[tuple[str, ...], Literal["recipe", "--set"]] = field(default_factory=dict)
+    """Every key that the file or a `--set` has set, by its path: all others have defaults."""
 
     def trials(self, *, only: Sequence[str] = ()) -> list[Trial]:
         """The grid, seed by seed and the arms of a pair side by side, so that a cut leaves pairs.

@@ -72,6 +72,10 @@ class JobRequest(Settings):
     """Threads of one operation on the CPU; None leaves torch's own choice."""
     keep_predictions: bool = False
     """Whether the job leaves its predictions in its folder."""
+    recipe: str = ""
+    """Name of the recipe that planned it, a label."""
+    origins: dict[str, str] = {}
+    """Where settings that are no defaults come from, as `recipe.origins` has them."""
 
 
 def check_device(name: str) -> None:

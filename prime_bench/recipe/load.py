@@ -11,6 +11,7 @@ from prime_bench.base.bundled import bundled_folder
 from prime_bench.base.errors import UsageError, did_you_mean
 from prime_bench.recipe.check import read_recipe
 from prime_bench.recipe.expand import Recipe
+from prime_bench.recipe.origins import given
 from prime_bench.settings.model import Fault
 
 # No commas: a line of a nested array is no header.
@@ -40,6 +41,7 @@ def load_recipe(argument: str | Path, *, changes: Sequence[str] = ()) -> Recipe:
     return replace(
         recipe,
         places={name: f"{path}:{line}" if line else str(path) for name, line in lines.items()},
+        given=given(table, changed),
     )
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from prime_bench.base.files import making
 from prime_bench.recipe.job import JobRequest
+from prime_bench.recipe.origins import origins
 from prime_bench.schedule.backend import Backend, Event, Outcome
 from prime_bench.schedule.plan import Plan, check_runnable
 from prime_bench.schedule.queue import Limits, Queue, Work
@@ -92,5 +93,7 @@ def _works(plan: Plan, *, runs: Runs, threads: int, keep_predictions: bool) -> I
                 runs=str(runs.folder),
                 threads=threads,
                 keep_predictions=keep_predictions,
+                recipe=plan.recipe.name,
+                origins=dict(origins(plan.recipe, planned.trial)),
             )
             yield Work(request=request, needs=planned.needs, replaces=planned.record is not None)
