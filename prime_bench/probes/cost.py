@@ -65,7 +65,7 @@ def run(
     most = size * (probe.warm_up_steps + max(probe.inference_steps, probe.training_steps))
     pool = Pool(
         table.split("train"),
-        n_rows=max(most, *probe.other_batch_sizes),
+        n_rows=max([most, *probe.other_batch_sizes]),
         seed=job.seed,
         device=device,
     )

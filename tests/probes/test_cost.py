@@ -136,6 +136,14 @@ def test_a_record_of_all_arms_comes_back_as_it_was(make_request, tmp_path):
 
 
 @pytest.mark.usefixtures("_no_child")
+def test_without_other_batch_sizes_the_protocol_alone_is_timed(make_request, table):
+    request = make_request(other_batch_sizes=[], arms=[])
+
+    (dense,) = cost.run(request, table, device=CPU, on_event=lambda _: None).arms
+    assert [(cost.form, cost.batch_size) for cost in dense.inference] == [("eager", 32)]
+
+
+@pytest.mark.usefixtures("_no_child")
 def test_parameters_and_products_are_those_of_the_model_that_was_timed(make_request, table):
     request = make_request()
 

@@ -273,6 +273,7 @@ def test_costs_are_measured_by_the_papers_protocol_on_main13s_backbones():
     }
     assert recipe["seeds"] == MAIN13["seeds"][:1]
     assert recipe["probe"] == CostSettings().plain()
+    assert recipe["report"]["tables"] == ["cost"]
     assert {on for on, plugins in arms.items() if "apg" in plugins} == {
         (dataset, backbone) for dataset in recipe["dataset"] for backbone in ("FiBiNET", "DCNv2")
     }
