@@ -91,6 +91,36 @@ def dataset(table: str, html: Path | None, data_dir: Path, as_json: bool) -> Non
         click.echo("\n\n\n".join(map(show_dataset.text, tables)))
 
 
+@show.command()
+@click.argument("job", metavar="JOB")
+@options.data_dir
+@options.runs_dir
+@options.as_json
+def job(job: str, data_dir: Path, runs_dir: Path, as_json: bool) -> None:
+    """Show a job: its settings and where each is from, its history, environment and log.
+
+    JOB is the id of a job, or its first digits, four at least; it need not be done.
+    """
+    import json
+
+    from prime_bench.base.errors import UsageError
+    from prime_bench.cli import show_job
+    from prime_bench.cli.jobs import find_job
+    from prime_bench.store.runs import Runs
+
+    runs = Runs(runs_dir)
+    job_id = find_job(job, runs)
+    if job_id is None:
+        raise UsageError(
+            f"{job}: no job in {runs_dir} has an id that begins so",
+            hint="`prime-bench status` lists them",
+        )
+    facts = show_job.facts(job_id, runs, data_dir=data_dir)
+    click.echo(
+        json.dumps({"schema": SHOW_SCHEMA, **facts}, indent=1) if as_json else show_job.text(facts)
+    )
+
+
 def _keys(settings: "BackboneSettings") -> list[dict[str, Any]]:
     from typing import Literal, get_args, get_origin
 
