@@ -18,6 +18,7 @@ COMMANDS = {
     "prepare": "prime_bench.cli.prepare:prepare",
     "plan": "prime_bench.cli.plan:plan",
     "run": "prime_bench.cli.run:run",
+    "status": "prime_bench.cli.status:status",
     "report": "prime_bench.cli.report:report",
     "pack": "prime_bench.cli.pack:pack",
     "profile": "prime_bench.cli.profile:profile",

@@ -4,11 +4,14 @@ from types import TracebackType
 from typing import Self
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, TaskID, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bars
+from rich.table import Column
 
 from prime_bench.schedule.backend import Event, Outcome
 from prime_bench.schedule.plan import Plan
+
+_BAR_WIDTH = 10
 
 
 class Progress:
@@ -17,16 +20,21 @@ class Progress:
     def __init__(self, plan: Plan) -> None:
         console = Console(stderr=True)
         self._bars = Bars(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TextColumn("{task.fields[note]}"),
-            TimeRemainingColumn(),
+            # The one column that gives way on a narrow screen.
+            TextColumn(
+                "{task.description}",
+                table_column=Column(ratio=1, no_wrap=True, overflow="ellipsis"),
+            ),
+            BarColumn(bar_width=_BAR_WIDTH),
+            TextColumn("{task.fields[note]}", justify="right"),
+            TimeRemainingColumn(compact=True),
             console=console,
+            expand=True,
             disable=not console.is_terminal,
         )
         self._names = {planned.job.id: str(planned.trial) for planned in plan.jobs if planned.job}
-        self._all = self._bars.add_task("jobs", total=len(plan.to_run), note="")
+        self._n_jobs, self._n_ended = len(plan.to_run), 0
+        self._all = self._bars.add_task("jobs", total=self._n_jobs, note=f"0/{self._n_jobs}")
         self._at_work: dict[str, TaskID] = {}
 
     def event(self, event: Event) -> None:
@@ -37,7 +45,7 @@ class Progress:
                 self._at_work[job_id] = self._bars.add_task("", total=None, note="")
             self._bars.update(
                 self._at_work[job_id],
-                description=f"{self._names.get(job_id, job_id)}, epoch {event['epoch']}",
+                description=f"epoch {event['epoch']}: {self._names.get(job_id, job_id)}",
                 completed=event["rows"],
                 total=event["rows_total"],
                 note=f"{event['rows_per_s']:,.0f} rows/s" if event.get("rows_per_s") else "",
@@ -45,12 +53,15 @@ class Progress:
         elif event["event"] == "epoch" and job_id in self._at_work:
             auc = event["valid_auc"]
             said = "not a number" if auc is None else f"{auc:.4f}"
-            self._bars.update(self._at_work[job_id], note=f"validation AUC {said}")
+            self._bars.update(self._at_work[job_id], note=f"AUC {said}")
 
     def outcome(self, outcome: Outcome) -> None:
         """Count a finished job and leave a line for it above the bars."""
         job_id = outcome.request.job.id
-        self._bars.advance(self._all)
+        self._n_ended += 1
+        self._bars.update(
+            self._all, completed=self._n_ended, note=f"{self._n_ended}/{self._n_jobs}"
+        )
         if job_id in self._at_work:
             self._bars.remove_task(self._at_work.pop(job_id))
         if not self._bars.disable:

@@ -1,6 +1,8 @@
 """The files of one job while it runs. `record.json`, which ends it, is the store's."""
 
 import json
+import math
+import time
 import traceback
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
@@ -9,14 +11,25 @@ from typing import Any
 
 from prime_bench.base.files import PART_FILES, write_whole, writing
 from prime_bench.store.record import Validation
-from prime_bench.store.runs import CHECKPOINT, FAILURE, HISTORY, STATE
+from prime_bench.store.runs import CHECKPOINT, FAILURE, HISTORY, PROGRESS, STATE
 
 CONFIG = "config.json"
 ENVIRONMENT = "environment.json"
 TEST = "test.json"
 PREDICTIONS = "predictions.npz"
 LOG = "log.txt"
-_OURS = (CONFIG, ENVIRONMENT, HISTORY, CHECKPOINT, TEST, FAILURE, PREDICTIONS, PART_FILES)
+_OURS = (
+    CONFIG,
+    ENVIRONMENT,
+    HISTORY,
+    PROGRESS,
+    CHECKPOINT,
+    TEST,
+    FAILURE,
+    PREDICTIONS,
+    PART_FILES,
+)
+_PROGRESS_EVERY_S = 5.0
 
 
 class JobFolder:
@@ -24,6 +37,7 @@ class JobFolder:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self._progress_s = -math.inf
 
     def empty(self) -> None:
         """Make the folder, or take out what an earlier, unfinished try has left in it: all but the
@@ -48,6 +62,18 @@ class JobFolder:
         """Take the state out: nobody is to go on from it."""
         with writing(self.state):
             self.state.unlink(missing_ok=True)
+
+    def note_progress(self, progress: Mapping[str, Any]) -> None:
+        """Leave word for `prime-bench status`, if the last one is some seconds old."""
+        now = time.monotonic()
+        if now - self._progress_s >= _PROGRESS_EVERY_S:
+            self._progress_s = now
+            self.write(PROGRESS, progress)
+
+    def drop_progress(self) -> None:
+        """Take the last word of progress out: the epochs are over."""
+        with writing(self.path):
+            (self.path / PROGRESS).unlink(missing_ok=True)
 
     def write_history(self, lines: Sequence[Mapping[str, Any]]) -> None:
         """Begin the history with these validations."""

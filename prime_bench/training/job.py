@@ -74,6 +74,7 @@ class TrainingJob:
             if not is_out_of_memory(error):
                 raise
             raise need.fault(self.device) from error
+        self.folder.drop_progress()
         self.folder.write(TEST, {"rows": self.table.manifest.rows.test, **result.test.plain()})
         self.folder.log(f"done: {result}")
         wall_s = trained.earlier_s + time.perf_counter() - start
@@ -139,6 +140,7 @@ class TrainingJob:
 
     def _tell(self, event: Progress | Validation) -> None:
         if isinstance(event, Progress):
+            self.folder.note_progress(vars(event))
             self.on_event({"event": "progress", "job_id": self._job.id, **vars(event)})
         else:
             self.folder.add_validation(event)

@@ -1,0 +1,162 @@
+"""`prime-bench status`: how far the jobs are."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from prime_bench.cli import options
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from prime_bench.schedule.status import JobStatus, Status
+
+STATUS_SCHEMA = 1
+_REFRESH_S = 2.0
+# What a look is for: jobs at work first, then those that need somebody's attention.
+_SHOWN = ("running", "failed", "interrupted", "stale")
+_LINES_AROUND = 5  # header, rule, summary and what a terminal needs below
+
+
+@click.command()
+@click.argument("recipe", required=False)
+@options.only
+@options.changes
+@click.option("--watch", is_flag=True, help="Keep the table on the screen until Ctrl-C.")
+@options.device
+@options.data_dir
+@options.runs_dir
+@options.as_json
+def status(
+    recipe: str | None,
+    only: tuple[str, ...],
+    changes: tuple[str, ...],
+    watch: bool,
+    device: str,
+    data_dir: Path,
+    runs_dir: Path,
+    as_json: bool,
+) -> None:
+    """Show how far the jobs of RECIPE are, or all jobs that have a folder.
+
+    A table of the jobs at work and of those that failed or were interrupted, with the running
+    epoch, the rows a second, the best validation AUC and the time left; then a line of counts,
+    which is all that a pipe gets. `plan` lists every job. `--device` says where they are meant to
+    run, as for `plan`.
+    """
+    import json
+
+    from rich.console import Console
+
+    from prime_bench.base.errors import UsageError
+    from prime_bench.cli.plan import load_plan
+    from prime_bench.schedule.devices import find_devices
+    from prime_bench.schedule.status import status_of_folder, status_of_plan
+    from prime_bench.store.runs import Runs
+
+    runs = Runs(runs_dir)
+    if recipe is None and (only or changes):
+        raise UsageError("--only and --set go with a recipe: name one")
+    kind = find_devices(device)[0].kind
+
+    def look() -> "Status":
+        if recipe is None:
+            return status_of_folder(runs)
+        plan = load_plan(
+            recipe,
+            only=only,
+            changes=changes,
+            data_dir=data_dir,
+            runs_dir=runs_dir,
+            device_kind=kind,
+        )
+        return status_of_plan(plan, runs)
+
+    console = Console()
+    if as_json:
+        found = look()
+        jobs = [job.plain() for job in found.jobs]
+        content = {"schema": STATUS_SCHEMA, "counts": found.counts, "jobs": jobs}
+        click.echo(json.dumps(content, indent=2))
+    elif not console.is_terminal:
+        click.echo(summary(look()))
+    elif watch:
+        _watch(look, console_lines=console.height)
+    else:
+        found = look()
+        if any(job.state in _SHOWN for job in found.jobs):
+            console.print(table_of(found, n_lines=len(found.jobs)))
+        click.echo(summary(found))
+
+
+def summary(found: "Status") -> str:
+    """One line: jobs a state, and the time until the last running job ends."""
+    from prime_bench.cli.plan import duration
+
+    counts = ", ".join(f"{number} {state}" for state, number in found.counts.items())
+    left = [job.left_s for job in found.jobs if job.left_s is not None]
+    running = f"; those running end in {duration(max(left))} or sooner" if left else ""
+    return f"{len(found.jobs)} jobs: {counts or 'none'}{running}"
+
+
+def table_of(found: "Status", *, n_lines: int) -> "Table":
+    """The first `n_lines` jobs that are worth a look, one a line."""
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, expand=True)
+    table.add_column("job", no_wrap=True)
+    # The one column that gives way on a narrow screen.
+    table.add_column("", ratio=1, overflow="ellipsis", no_wrap=True)
+    table.add_column("state", no_wrap=True)
+    for name in ("epoch", "rows/s", "AUC", "left"):
+        table.add_column(name, justify="right", no_wrap=True)
+    jobs = sorted(
+        (job for job in found.jobs if job.state in _SHOWN), key=lambda j: _SHOWN.index(j.state)
+    )
+    for job in jobs[:n_lines]:
+        table.add_row(*_cells(job))
+    if len(jobs) > n_lines:
+        table.add_row("...", f"and {len(jobs) - n_lines} more")
+    return table
+
+
+def _cells(job: "JobStatus") -> tuple[str, ...]:
+    from prime_bench.cli.plan import duration
+
+    share = "" if job.share is None else f" {job.share:.0%}"
+    bound = "< " if job.at_most else ""
+    return (
+        (job.job_id or "-")[:8],
+        job.name,
+        job.state,
+        "-" if job.epoch is None else f"{job.epoch}{share}",
+        "-" if job.rows_per_s is None else f"{job.rows_per_s:,.0f}",
+        "-" if job.valid_auc is None else f"{job.valid_auc:.4f}",
+        "-" if job.left_s is None else bound + duration(job.left_s),
+    )
+
+
+def _watch(look: "Callable[[], Status]", *, console_lines: int) -> None:
+    """Draw the table anew every few seconds, until Ctrl-C, which is no fault here."""
+    import time
+
+    from rich.console import Group
+    from rich.live import Live
+    from rich.text import Text
+
+    n_lines = max(1, console_lines - _LINES_AROUND)
+
+    def drawn() -> Group:
+        found = look()
+        return Group(table_of(found, n_lines=n_lines), Text(summary(found)))
+
+    with Live(drawn(), auto_refresh=False, screen=True) as live:
+        try:
+            while True:
+                time.sleep(_REFRESH_S)
+                live.update(drawn(), refresh=True)
+        except KeyboardInterrupt:
+            pass
+    click.echo(summary(look()))

@@ -1,0 +1,83 @@
+"""`prime-bench status`: a line for a pipe, JSON, and a table that fits its screen."""
+
+import json
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from prime_bench.cli.main import exit_code
+from prime_bench.cli.status import summary, table_of
+from prime_bench.schedule.status import JobStatus, Status
+
+QUICK = ["quick", "--set", "dataset.synthetic.rows=1000", "--set", "training.max_epochs=1"]
+
+
+@pytest.mark.usefixtures("jobs")
+def test_a_pipe_gets_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert exit_code(["status"]) == 0
+    assert capsys.readouterr().out == "2 jobs: 2 done\n"
+    assert exit_code(["status", *QUICK]) == 0
+    assert capsys.readouterr().out == "18 jobs: 2 done, 16 pending\n"
+
+
+def test_json_has_every_job(jobs: dict[str, Path], capsys: pytest.CaptureFixture[str]) -> None:
+    assert exit_code(["status", *QUICK, "--only", "arm=dense", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["counts"] == {"done": 1, "pending": 5}
+    record = json.loads((jobs["dense"] / "record.json").read_text())
+    done = next(job for job in found["jobs"] if job["state"] == "done")
+    assert done["job_id"] == record["job_id"]
+    assert done["epoch"] == 1
+    assert done["valid_auc"] == record["history"][0]["valid_auc"]
+
+
+def test_narrowing_goes_with_a_recipe(capsys: pytest.CaptureFixture[str]) -> None:
+    assert exit_code(["status", "--only", "seed=1"]) == 2
+    assert "name one" in capsys.readouterr().err
+
+
+def running(number: int) -> JobStatus:
+    return JobStatus(
+        job_id=f"{number:08x}" * 2,
+        name=f"criteo AutoInt residual_parameters seed {number}",
+        state="running",
+        why="another process has claimed it",
+        epoch=12,
+        share=0.5,
+        rows_per_s=123456.7,
+        valid_auc=0.81234,
+        left_s=5000.0,
+        at_most=True,
+    )
+
+
+def drawn(found: Status, *, n_lines: int, width: int) -> list[str]:
+    console = Console(width=width)
+    with console.capture() as capture:
+        console.print(table_of(found, n_lines=n_lines))
+    return capture.get().rstrip().splitlines()
+
+
+def test_on_80_columns_the_name_gives_way_and_no_number_does() -> None:
+    lines = drawn(Status(jobs=[running(992817)]), n_lines=9, width=80)
+    assert [len(line) <= 80 for line in lines] == [True, True]
+    for part in ("000f2631", "criteo AutoInt", "…", "12 50%", "123,457", "0.8123", "< 83 min"):
+        assert part in lines[1], part
+
+
+def test_hundreds_of_jobs_fit_and_those_at_work_come_first() -> None:
+    failed = JobStatus(job_id="f" * 16, name="it", state="failed", why="no luck")
+    pending = JobStatus(job_id="e" * 16, name="it", state="pending", why="has no record")
+    found = Status(jobs=[failed, pending, *map(running, range(300))])
+    lines = drawn(found, n_lines=10, width=100)
+    assert len(lines) == 1 + 10 + 1
+    assert all(" running " in line for line in lines[1:11])
+    assert "and 291 more" in lines[11]
+    assert summary(found) == (
+        "302 jobs: 1 failed, 1 pending, 300 running; those running end in 83 min or sooner"
+    )
+
+
+def test_nothing_is_a_line_too() -> None:
+    assert summary(Status(jobs=[])) == "0 jobs: none"

@@ -1,0 +1,110 @@
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from prime_bench.recipe.job import JobRequest
+from prime_bench.schedule.status import JobStatus, status_of_folder, usual_epochs
+from prime_bench.store.runs import HISTORY, PROGRESS, Runs
+
+MakeRequest = Callable[..., JobRequest]
+
+
+@pytest.fixture
+def start(make_request: MakeRequest) -> Callable[..., JobRequest]:
+    """A job's folder after some validations, in the middle of the next epoch."""
+
+    def start(*aucs: float | None, rows: int | None = None, seed: int = 1) -> JobRequest:
+        request = make_request("dense", seed=seed, max_epochs=10)
+        folder = Path(request.runs) / request.job.id
+        folder.mkdir(parents=True)
+        config = {"job": request.job.plain(), "dataset": "tiny", "arm": "dense"}
+        (folder / "config.json").write_text(json.dumps(config))
+        lines = [
+            {"epoch": epoch, "valid_auc": auc, "wall_s": 2.0 * epoch}
+            for epoch, auc in enumerate(aucs, start=1)
+        ]
+        (folder / HISTORY).write_text("".join(json.dumps(line) + "\n" for line in lines))
+        if rows is not None:
+            progress = {"epoch": len(aucs) + 1, "rows": rows, "rows_total": 100, "rows_per_s": 50.0}
+            (folder / PROGRESS).write_text(json.dumps(progress))
+        return request
+
+    return start
+
+
+def only_job(request: JobRequest) -> JobStatus:
+    (job,) = status_of_folder(Runs(Path(request.runs))).jobs
+    return job
+
+
+def test_a_running_job_has_its_epoch_pace_best_auc_and_an_upper_bound(start: Any) -> None:
+    request = start(0.6, 0.7, None, rows=25)
+    with Runs(Path(request.runs)).claim(request.job.id):
+        job = only_job(request)
+    assert job.name == "tiny DNN dense seed 1"
+    assert (job.state, job.epoch, job.share, job.rows_per_s) == ("running", 4, 0.25, 50.0)
+    assert job.valid_auc == 0.7
+    # 10 epochs at most, 3.25 of them are over, 2 s each
+    assert (job.left_s, job.at_most) == (13.5, True)
+
+
+def test_in_the_first_epoch_the_pace_is_that_of_its_rows(start: Any) -> None:
+    request = start(rows=50)
+    with Runs(Path(request.runs)).claim(request.job.id):
+        job = only_job(request)
+    assert (job.epoch, job.left_s) == (1, 9.5 * 2.0)
+
+
+def test_between_two_epochs_the_old_word_of_progress_does_not_count(start: Any) -> None:
+    request = start(rows=99)
+    folder = Path(request.runs) / request.job.id
+    (folder / HISTORY).write_text('{"epoch": 1, "valid_auc": 0.6, "wall_s": 2.0}\n')
+    with Runs(Path(request.runs)).claim(request.job.id):
+        job = only_job(request)
+    assert (job.epoch, job.share, job.left_s) == (1, None, 18.0)
+
+
+def test_an_interrupted_job_has_no_time_left(start: Any) -> None:
+    job = only_job(start(0.6, rows=25))
+    assert (job.state, job.epoch, job.left_s) == ("interrupted", 1, None)
+
+
+def test_half_a_line_and_half_a_file_do_no_harm(start: Any) -> None:
+    request = start(0.6)
+    folder = Path(request.runs) / request.job.id
+    (folder / HISTORY).write_text((folder / HISTORY).read_text() + '{"epoch": 2, "va')
+    (folder / PROGRESS).write_text('{"epo')
+    assert only_job(request).epoch == 1
+
+
+def test_a_folder_without_a_config_is_listed(start: Any) -> None:
+    request = start()
+    (Path(request.runs) / request.job.id / "config.json").unlink()
+    assert only_job(request).why == "it has no config.json"
+
+
+def test_a_folder_that_is_not_there_has_no_jobs(tmp_path: Path) -> None:
+    assert status_of_folder(Runs(tmp_path / "none")).jobs == []
+
+
+def test_usual_epochs_are_those_of_runs_that_ended_by_themselves(
+    make_request: MakeRequest, record_of: Any
+) -> None:
+    ends = [(3, "patience"), (4, "patience"), (8, "patience"), (100, "max_epochs")]
+    records = [
+        record_of(make_request("dense", seed=seed).job, epochs=epochs, stopped=stopped)
+        for seed, (epochs, stopped) in enumerate(ends)
+    ]
+    assert list(usual_epochs(records).values()) == [4]
+
+
+def test_with_like_jobs_the_time_left_is_no_bound(start: Any, record_of: Any) -> None:
+    request = start(0.6, rows=50)
+    runs = Runs(Path(request.runs))
+    runs.put(record_of(request.job.model_copy(update={"seed": 9}), epochs=4))
+    with runs.claim(request.job.id):
+        (job,) = (job for job in status_of_folder(runs).jobs if job.state == "running")
+    assert (job.left_s, job.at_most) == ((4 - 1.5) * 2.0, False)
