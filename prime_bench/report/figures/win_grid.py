@@ -10,6 +10,7 @@ from matplotlib.figure import Figure
 from prime_bench.report.figures.evidence import PairedScores, in_order
 from prime_bench.report.figures.style import (
     BLUE,
+    COLUMN_IN,
     FAINT,
     ORANGE,
     PAGE_IN,
@@ -29,8 +30,8 @@ def draw_win_grid(panels: dict[str, Sequence[PairedScores]], *, seeds: Sequence[
     backbones = in_order(cell.backbone for cells in panels.values() for cell in cells)
     if not backbones or not seeds:
         return nothing_to_show(PAGE_IN, "no pairs")
-    width = min(PAGE_IN, 1.6 + 0.43 * len(seeds) * len(panels))
-    figure = Figure(figsize=(width, 0.8 + 0.23 * len(backbones)))
+    width = min(PAGE_IN, max(COLUMN_IN, 1.6 + 0.43 * len(seeds) * len(panels)))
+    figure = Figure(figsize=(width, 1.35 + 0.23 * len(backbones)))
     grid = figure.subplots(1, len(panels), squeeze=False, sharey=True)
     counts = []
     for axes, (title, cells) in zip(grid.flat, panels.items(), strict=True):

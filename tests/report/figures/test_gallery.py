@@ -1,0 +1,272 @@
+"""From records to figures: which there are, and that they are drawn from the right runs."""
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from prime_bench.report.evidence import gather
+from prime_bench.report.figures.findings import gap_findings, subgroup_rows
+from prime_bench.report.figures.gallery import figures_of, write_figures
+from prime_bench.report.figures.pairs import cost_points, leading_arm, paired_scores, spread_row
+from prime_bench.report.figures.save import figure_bytes
+from prime_bench.settings.gradients import FieldGradients, Gap, GradientFindings, Measure
+from prime_bench.settings.probe import GroupSize
+from prime_bench.settings.subgroups import FieldSubgroups, SubgroupFindings, SubgroupScore
+from prime_bench.store.record import ProbeRecord, Routing, RunRecord, Validation
+
+MakeRecord = Callable[..., RunRecord]
+
+
+def probe_of(record: RunRecord, findings: Any) -> ProbeRecord:
+    job = record.job.model_copy(update={"kind": findings.kind, "probe": {"seen": True}})
+    plain = record.plain()
+    own = {key: plain[key] for key in ("dataset", "arm", "data_variant", "data_verified")}
+    return ProbeRecord.parse(
+        {
+            **own,
+            "job_id": job.id,
+            "job": job.plain(),
+            "findings": findings.plain(),
+            "environment": plain["environment"],
+            "wall_s": 1.0,
+        },
+        where="",
+    )
+
+
+def gradients_of(record: RunRecord, *, gap: float, rows: str = "the same") -> ProbeRecord:
+    def field(name: str, gap: float) -> FieldGradients:
+        block = Gap(
+            permutations=9,
+            random=0.9,
+            random_deviation=0.01,
+            gap=gap,
+            monte_carlo_error=0.001,
+            p_value=0.1,
+        )
+        measure = Measure(
+            parameters="top", n_parameters=5, semantic=0.9 - gap, cosines=[[1.0]], block=block
+        )
+        return FieldGradients(field=name, groups=[], too_small=[], measures=[measure])
+
+    fields = [field("hour", gap), field("device_type", gap), field("null_1", 0.0)]
+    return probe_of(record, GradientFindings(fields=fields, rows=rows))
+
+
+def subgroups_of(record: RunRecord, *, auc: float) -> ProbeRecord:
+    def score(name: str, rows: int, auc: float | None) -> SubgroupScore:
+        return SubgroupScore(
+            size=GroupSize(name=name, rows=rows, positives=rows // 5),
+            click_rate=0.2,
+            mean_prediction=0.2,
+            auc=auc,
+            logloss=0.4,
+            calibration_error=0.01,
+        )
+
+    groups = [score(f"{index:02}", 1000 + index, auc) for index in range(12)]
+    groups.append(score("one class", 5000, None))
+    fields = [FieldSubgroups(field="hour", groups=groups, too_small=[])]
+    overall = score("all", 99_999, auc)
+    return probe_of(record, SubgroupFindings(split="test", overall=overall, fields=fields))
+
+
+@pytest.fixture
+def trained(full_set: list[RunRecord]) -> list[RunRecord]:
+    """The full set with two validations a run, PRIME's with its routers'."""
+    routing = Routing(entropy=[1.0, 1.2], effective_experts=[2.7, 3.3], largest_load=[0.3, 0.5])
+    return [
+        record.model_copy(
+            update={
+                "history": [
+                    Validation(
+                        epoch=epoch,
+                        step=100 * epoch,
+                        learning_rate=1e-3,
+                        train_loss=0.4,
+                        valid_auc=0.75,
+                        valid_logloss=0.4,
+                        improved=True,
+                        wall_s=epoch * (12.0 if record.arm == "prime" else 10.0),
+                        routing=routing if record.arm == "prime" else None,
+                    )
+                    for epoch in (1, 2)
+                ]
+            }
+        )
+        for record in full_set
+    ]
+
+
+def test_every_figure_that_there_is_evidence_for(
+    trained: list[RunRecord], make_record: MakeRecord, tmp_path: Path
+) -> None:
+    probes = [
+        make(make_record(arm=arm, seed=seed), **{key: value})
+        for arm, gap, auc in (("dense", 0.4, 0.75), ("prime", 0.2, 0.751))
+        for seed in (1, 2)
+        for make, key, value in ((gradients_of, "gap", gap), (subgroups_of, "auc", auc))
+    ]
+
+    figures = figures_of(gather(trained, probes=probes), baseline="dense")
+
+    assert [item.name for item in figures] == [
+        *(
+            f"{kind}-{place}"
+            for place in ("avazu", "criteo")
+            for kind in ("pairs", "wins", "forest", "tradeoff", "curves", "load")
+        ),
+        "controls-avazu",
+        "controls-criteo",
+        "competition-avazu",
+        "gap-avazu",
+        "subgroups-avazu-dnn",
+    ]
+    first = write_figures(figures[:1], tmp_path)
+    assert [path.name for path in first] == [
+        f"pairs-avazu.{kind}" for kind in ("svg", "pdf", "png")
+    ]
+
+
+def test_order_of_records_changes_no_figure(trained: list[RunRecord]) -> None:
+    some = [record for record in trained if record.job.backbone == "DNN"]
+    texts = [
+        [
+            figure_bytes(item.figure, "svg", name=item.name)
+            for item in figures_of(gather(records), baseline="dense")
+        ]
+        for records in (some, some[::-1])
+    ]
+
+    assert texts[0] == texts[1]
+
+
+@pytest.mark.parametrize("arms", [(), ("dense",), ("prime",), ("residual_parameters", "prime")])
+def test_no_baseline_or_nothing_but_it_has_no_pairs(
+    full_set: list[RunRecord], arms: tuple[str, ...]
+) -> None:
+    records = [record for record in full_set if record.arm in arms]
+
+    assert figures_of(gather(records), baseline="dense") == []
+
+
+def test_two_versions_of_one_data_set_have_files_of_their_own(make_record: MakeRecord) -> None:
+    records = [
+        make_record(arm=arm, seed=1, fingerprint=letter * 64)
+        for arm in ("dense", "prime")
+        for letter in "ab"
+    ]
+
+    names = [item.name for item in figures_of(gather(records), baseline="dense")]
+
+    assert len(names) == len(set(names)) > 0
+
+
+def test_prime_leads_else_the_first(full_set: list[RunRecord]) -> None:
+    controls = [record for record in full_set if record.arm != "prime"]
+
+    leading = leading_arm(gather(full_set).grid(baseline="dense"))
+    without = leading_arm(gather(controls).grid(baseline="dense"))
+
+    assert (leading and leading.name, without and without.name) == ("prime", "residual_parameters")
+    assert leading_arm(gather([]).grid(baseline="dense")) is None
+
+
+def test_pairs_are_those_that_tables_compare(full_set: list[RunRecord]) -> None:
+    """The mispaired seed is in neither; the degenerate one in both."""
+    panel = gather(full_set).grid(baseline="dense").panels[0]
+    cells = {
+        cell.backbone: cell for cell in paired_scores(panel, ("dense", "prime"), metric="logloss")
+    }
+
+    for row in panel.design.rows:
+        own = panel.comparisons[row.label, "prime", "logloss"]
+        assert tuple(cells[row.label].differences) == own.seeds
+        assert list(cells[row.label].differences.values()) == pytest.approx(own.differences)
+    assert 948432 not in cells["DCNv2"].seeds
+
+
+def test_cost_is_that_of_the_pairs(trained: list[RunRecord]) -> None:
+    grid = gather(trained).grid(baseline="dense")
+    assert grid.baseline
+    elsewhere = [
+        record.model_copy(
+            update={"environment": record.environment.model_copy(update={"device": "another"})}
+        )
+        if record.arm == "prime"
+        else record
+        for record in trained
+    ]
+    apart = gather(elsewhere).grid(baseline="dense")
+    assert apart.baseline
+
+    points = cost_points(grid.panels[0], grid.baseline, arms=grid.others)
+    unlike = cost_points(apart.panels[0], apart.baseline, arms=apart.others)
+
+    ratios = {(point.arm, point.step_time_ratio) for point in points}
+    assert ratios == {("PRIME", 1.2), ("Residual (params)", 1.0)}
+    assert {point.added_parameters for point in points} == {1.0}
+    assert {point.step_time_ratio for point in unlike if point.arm == "PRIME"} == {None}
+
+
+@pytest.mark.parametrize(("n", "level"), [(1, None), (2, 0.5), (3, 0.75), (5, 0.9375)])
+def test_the_range_of_n_covers_the_median_as_often_as_it_says(n: int, level: float | None) -> None:
+    """Against all 2^n ways in which n values fall below or above a median."""
+    row = spread_row([0.1 * value for value in range(n)], label="DNN")
+    patterns = [[bits >> place & 1 for place in range(n)] for bits in range(2**n)]
+    covered = sum(0 < sum(pattern) < n for pattern in patterns) / 2**n
+
+    assert row.level == level
+    assert row.level is None or row.level == pytest.approx(covered)
+    assert row.estimate == pytest.approx(0.05 * (n - 1))
+
+
+def test_gaps_on_other_rows_and_of_random_labels_are_left_out(make_record: MakeRecord) -> None:
+    records = [
+        gradients_of(make_record(arm="dense", seed=1), gap=0.4),
+        gradients_of(make_record(arm="prime", seed=1), gap=0.2),
+        gradients_of(make_record(arm="residual_parameters", seed=1), gap=0.3, rows="others"),
+    ]
+
+    found = gap_findings(records, baseline="dense")
+
+    assert {(item.arm, item.field) for item in found} == {
+        (arm, field) for arm in ("Dense", "PRIME") for field in ("hour", "device_type")
+    }
+    assert {round(item.gap, 9) for item in found} == {0.4, 0.2}
+
+
+def test_subgroups_are_the_largest_and_paired_by_seed(make_record: MakeRecord) -> None:
+    records = [
+        subgroups_of(make_record(arm=arm, seed=seed), auc=auc + 0.01 * seed)
+        for arm, auc in (("dense", 0.75), ("prime", 0.753))
+        for seed in (1, 2, 3)
+    ]
+    records.append(subgroups_of(make_record(arm="prime", seed=4), auc=0.99))
+
+    rows = subgroup_rows(records, backbone="DNN", arms=("dense", "prime"))
+
+    assert [row.label for row in rows] == [
+        "All rows",
+        *(f"{index:02}" for index in range(11, 4, -1)),
+    ]
+    assert {row.heading for row in rows[1:]} == {"hour"}
+    assert {row.n for row in rows} == {3}
+    assert [row.estimate for row in rows] == pytest.approx([0.003] * len(rows))
+
+
+def test_tables_need_no_matplotlib_and_figures_no_torch() -> None:
+    code = (
+        "import sys\n"
+        "import prime_bench.report.render, prime_bench.report.document, prime_bench.cli.report\n"
+        "assert 'matplotlib' not in sys.modules\n"
+        "import prime_bench.report.figures.gallery\n"
+        "print([name for name in ('torch', 'matplotlib.pyplot') if name in sys.modules])\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+
+    assert (done.stdout.strip(), done.stderr) == ("[]", "")
