@@ -132,16 +132,18 @@ class Asked:
         return list(dict.fromkeys((*tables, *added)))
 
     def _nothing(self, source: Source) -> DataError:
-        folder = source.runs.folder
+        others = len(source.records) + len(source.probes)
+        shown = f" that {', '.join(self.tables)} shows" if self.tables else ""
+        there = f", though {others} of other jobs" if others else ""
         broken = "".join(f"\n{fault}" for fault in source.unreadable)
         if self.recipe is None:
-            return DataError(
-                f"{folder}: no records here{broken}", hint="make some: prime-bench run RECIPE"
-            )
-        words = " ".join([self.recipe, *(f"--set {change}" for change in self.changes)])
-        there = f", though {len(source.records)} of other jobs" if source.records else ""
+            words = "RECIPE"
+            what = f"no record{shown} here" if shown else "no records here"
+        else:
+            words = " ".join([self.recipe, *(f"--set {change}" for change in self.changes)])
+            what = f"no record of {self.recipe}{shown} here"
         return DataError(
-            f"{folder}: no record of {self.recipe} here{there}{broken}",
+            f"{source.runs.folder}: {what}{there}{broken}",
             hint=f"make some: prime-bench run {words}",
         )
 

@@ -24,6 +24,7 @@ COMMANDS = {
     "profile": "prime_bench.cli.profile:profile",
     "predict": "prime_bench.cli.predict:predict",
     "check": "prime_bench.cli.check:check",
+    "compare": "prime_bench.cli.compare:compare",
     "clean": "prime_bench.cli.clean:clean",
     "diff": "prime_bench.cli.diff:diff",
     "doctor": "prime_bench.cli.doctor:doctor",

@@ -1,10 +1,11 @@
 """What a table is made from: the records of a recipe's cells, or of everything that has some."""
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from prime_bench.base.errors import UsageError, did_you_mean
+from prime_bench.base.identity import canonical_json
 from prime_bench.recipe.expand import ONLY_KEYS, Trial
 from prime_bench.report.definition import dataset_labels
 from prime_bench.report.design import Design, design_from_records, design_from_trials
@@ -128,7 +129,7 @@ def gather(
         outdated=outdated,
         design=design,
         cells=cells,
-        probes=probes,
+        probes=_newest(probes),
         unreadable=unreadable,
         mixed=mixed,
     )
@@ -158,6 +159,15 @@ def narrowed(records: Sequence[RunRecord], only: Sequence[str]) -> list[RunRecor
         for record in records
         if all(_facts(record)[key] in values for key, values in wanted.items())
     ]
+
+
+def _newest(probes: Iterable[ProbeRecord]) -> list[ProbeRecord]:
+    """One record a measurement: that of the highest `numerics`."""
+    found: dict[str, ProbeRecord] = {}
+    for record in sorted(probes, key=lambda record: (record.job.numerics, record.job_id)):
+        plain = {key: value for key, value in record.job.plain().items() if key != "numerics"}
+        found[canonical_json(plain)] = record
+    return sorted(found.values(), key=lambda record: record.job_id)
 
 
 def _spot(record: ProbeRecord) -> tuple[str, str, str]:

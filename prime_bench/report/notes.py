@@ -33,6 +33,7 @@ def collect_notes(
     """
     notes: list[str] = []
     for panel in grid.panels:
+        notes += _pairs(panel, grid)
         notes += _missing(panel, grid.arms)
         notes += _unlike(panel)
         notes += _mixed(panel)
@@ -48,6 +49,23 @@ def collect_notes(
     notes += _provenance(grid.records, outdated)
     notes += _chance(grid)
     return tuple(notes)
+
+
+def _pairs(panel: Panel, grid: Grid) -> Iterator[str]:
+    """How many pairs there are, and how many there should be."""
+    if grid.baseline is None:
+        return
+    own = [item for (_, _, metric), item in panel.comparisons.items() if metric == "auc"]
+    n_seeds, n_rows, n_arms = len(panel.design.seeds), len(panel.design.rows), len(grid.others)
+    unlike = sum(dropped.unpaired.kind == "unlike" for dropped in panel.dropped)
+    asked, found = n_seeds * n_rows * n_arms, sum(len(item.seeds) for item in own)
+    missing = asked - found - unlike
+    degenerate = sum(len(item.degenerate_seeds) for item in own)
+    yield (
+        f"{panel.design.label}: {found} of {asked} pairs compared (seeds: {n_seeds}, backbones: "
+        f"{n_rows}, arms beside {grid.baseline.label}: {n_arms}); {missing} missing, {unlike} not "
+        f"comparable, {degenerate} with a degenerate run"
+    )
 
 
 def _missing(panel: Panel, arms: Sequence[ArmColumn]) -> Iterator[str]:

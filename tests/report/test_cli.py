@@ -278,6 +278,8 @@ def test_tables_can_be_chosen_and_full_adds_statistics(
     names = [table["name"] for table in json.loads(capsys.readouterr().out)["tables"]]
     assert names == ["pairs", "main"]
 
+    assert call("--runs-dir", runs, "--table", "cost") == 3
+    assert "no record that cost shows here, though 5 of other jobs" in capsys.readouterr().err
     assert call(recipe, *arguments, "--table", "mian") == 2
     assert "did you mean `main`?" in capsys.readouterr().err
 
@@ -350,7 +352,8 @@ def test_against_the_paper_takes_each_table_from_its_own_recipe(
     assert call("--runs-dir", tmp_path, "--against", "paper", "--format", "json") == 0
     tables = {table["name"]: table for table in json.loads(capsys.readouterr().out)["tables"]}
 
-    assert set(tables) >= {"claims", "paper", "bars", "main", "apg", "controls", "gradients", "cost"}
+    shown = {"claims", "paper", "bars", "main", "apg", "controls", "gradients", "cost"}
+    assert set(tables) >= shown
     keys = {block["key"] for block in tables["paper"]["blocks"]}
     assert "main.avazu.auc.dense" in keys
     notes = "\n".join(tables["paper"]["notes"])

@@ -6,7 +6,9 @@ import pytest
 
 from prime_bench.base.bundled import bundled_folder
 from prime_bench.base.errors import UsageError
-from prime_bench.report.definition import load_definition, read_definition
+from prime_bench.recipe.load import load_recipe
+from prime_bench.report.definition import load_definition, read_definition, shipped_tables
+from prime_bench.report.expected import load_bars, load_paper
 
 MAIN = bundled_folder("reports") / "main.toml"
 
@@ -24,6 +26,7 @@ def test_shipped_definitions_load() -> None:
         ("decimals", "decimal", "unknown key; did you mean `decimals`?"),
         ("decimals = 4", "decimals = 0", "decimals"),
         ("schema = 1", "schema = 2", "schema"),
+        ('kind = "main"', 'kind = "mian"', "kind: expected one of main, "),
         ("schema = 1", "schema = ", "cannot read the report definition"),
     ],
 )
@@ -35,3 +38,22 @@ def test_a_fault_is_named(tmp_path: Path, old: str, new: str, words: str) -> Non
         read_definition(path)
     assert words in caught.value.message
     assert str(path) in caught.value.message
+
+
+def test_an_unknown_table_is_a_mistake_with_a_suggestion() -> None:
+    with pytest.raises(UsageError, match="did you mean `controls`"):
+        load_definition("control")
+
+
+@pytest.mark.parametrize("name", shipped_tables())
+def test_a_table_of_the_paper_names_a_bundled_recipe(name: str) -> None:
+    recipe = load_definition(name).recipe
+
+    assert recipe is None or load_recipe(recipe).trials()
+
+
+def test_numbers_to_compare_with_name_tables_that_there_are() -> None:
+    for expected in (load_paper(), load_bars()):
+        assert {address.partition(".")[0] for address in expected.printed()} <= set(
+            shipped_tables()
+        )

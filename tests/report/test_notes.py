@@ -25,9 +25,13 @@ def pair(make_record: MakeRecord, seed: int = 1, **changes: object) -> list[RunR
     return [make_record(arm=arm, seed=seed, **changes) for arm in ("dense", "prime")]
 
 
-def test_a_clean_pair_has_the_chance_note_alone(make_record: MakeRecord) -> None:
-    (note,) = notes_of(pair(make_record)).splitlines()
+def test_a_clean_pair_has_its_count_and_the_chance_alone(make_record: MakeRecord) -> None:
+    count, note = notes_of(pair(make_record)).splitlines()
 
+    assert count == (
+        "Avazu: 1 of 1 pairs compared (seeds: 1, backbones: 1, arms beside Dense: 1); 0 missing, "
+        "0 not comparable, 0 with a degenerate run"
+    )
     assert "at least one of 1 independent cells in 50% of such tables" in note
 
 
@@ -128,7 +132,7 @@ def test_the_recipes_own_notes_stand_between_the_data_and_the_chance(
     cells = RecipeCells(title="", trials=trials, variants={"avazu": "v"}, notes=["First", "Next"])
     notes = notes_of(records, cells=cells)
 
-    assert notes.splitlines()[:3] == ["Avazu: of the data", "First", "Next"]
+    assert notes.splitlines()[1:4] == ["Avazu: of the data", "First", "Next"]
     assert notes.splitlines()[-1].startswith("If nothing differed")
 
 
@@ -215,3 +219,14 @@ def test_chance_of_a_clean_sweep_is_the_papers_design(make_record: MakeRecord) -
 
     assert "every pair of at least one of 26 independent cells in 56% of such tables" in notes
     assert "from 5 pairs no exact two-sided p is below 0.0625" in notes
+
+
+def test_pairs_are_counted_by_what_became_of_them(full_set: list[RunRecord]) -> None:
+    notes = notes_of(full_set)
+
+    assert (
+        "Avazu: 29 of 30 pairs compared (seeds: 5, backbones: 3, arms beside Dense: 2); 0 missing, "
+        "1 not comparable, 0 with a degenerate run"
+    ) in notes
+    assert "25 of 30 pairs compared" in notes
+    assert "5 missing, 0 not comparable, 2 with a degenerate run" in notes

@@ -12,9 +12,13 @@ from pathlib import Path
 import pytest
 
 from prime_bench.cli.evidence import Asked, source_of
+from prime_bench.report.definition import load_definition
+from prime_bench.report.document import make_report
+from prime_bench.report.evidence import gather
 from prime_bench.report.formats.html import table_html
 from prime_bench.report.render import SUFFIXES, Format, render
 from prime_bench.report.table import Cell, Report
+from prime_bench.settings.kinds import Kind
 from prime_bench.store.runs import Runs
 
 RECORDS = Path(__file__).parents[1] / "records"
@@ -217,6 +221,34 @@ def test_every_number_names_the_jobs_behind_it(report: Report) -> None:
             if cell.value is not None and not address.endswith((".floor", ".rows")):
                 assert cell.jobs, address
                 assert set(cell.jobs) <= known
+
+
+@pytest.mark.parametrize("kind", ["cost", "gradients", "routing", "subgroups"])
+def test_measurements_on_two_versions_of_the_data_are_two_blocks(kind: Kind) -> None:
+    records = Runs(RECORDS).probe_records(kind)
+    other = [
+        record.model_copy(update={"job": record.job.model_copy(update={"fingerprint": "f" * 64})})
+        for record in records
+    ]
+    definitions = {kind: load_definition(kind)}
+    one, both = (
+        make_report(gather([], probes=probes), definitions=definitions).tables[0].blocks
+        for probes in (records, [*records, *other])
+    )
+
+    assert len(both) == 2 * len(one)
+    assert len({block.key for block in both}) == len(both)
+    assert {block.key.partition(".")[0].partition("/")[0] for block in both} == {
+        "avazu#1",
+        "avazu#2",
+    }
+
+
+def test_a_measurement_of_older_numerics_is_replaced() -> None:
+    (record, *_) = Runs(RECORDS).probe_records("routing")
+    newer = record.model_copy(update={"job": record.job.model_copy(update={"numerics": 9})})
+
+    assert gather([], probes=[newer, record]).probes_of("routing") == [newer]
 
 
 if __name__ == "__main__":

@@ -3,7 +3,8 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from prime_bench.report.definition import TableDefinition
+from prime_bench.base.identity import canonical_json
+from prime_bench.report.definition import TableDefinition, dataset_labels
 from prime_bench.report.design import PanelDesign
 from prime_bench.report.evidence import Evidence
 from prime_bench.report.grid import Grid
@@ -68,6 +69,40 @@ def grid_content(
             "backbones": counted([len(panel.mean_rows) for panel in grid.panels], "backbone"),
         },
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measurements:
+    """Measurements on one version of one data set under one protocol; others are never mixed in."""
+
+    key: str
+    """Unique in a table: the data set, numbered where it has several versions."""
+    label: str
+    records: Sequence[ProbeRecord]
+
+
+def measurements(records: Sequence[ProbeRecord]) -> list[Measurements]:
+    """Records by data set, version and protocol, in that order."""
+    labels = dataset_labels()
+    found: dict[tuple[str, str, str], list[ProbeRecord]] = {}
+    for record in records:
+        training = canonical_json(record.job.training.plain())
+        place = (record.dataset, record.job.fingerprint, training)
+        found.setdefault(place, []).append(record)
+    groups: list[Measurements] = []
+    for dataset, fingerprint, training in sorted(found):
+        twins = [place for place in sorted(found) if place[0] == dataset]
+        number = twins.index((dataset, fingerprint, training)) + 1
+        several = len(twins) > 1
+        label = labels.get(dataset, dataset)
+        groups.append(
+            Measurements(
+                key=f"{dataset}#{number}" if several else dataset,
+                label=f"{label} ({number}, data {fingerprint[:8]})" if several else label,
+                records=found[dataset, fingerprint, training],
+            )
+        )
+    return groups
 
 
 def probe_notes(records: Sequence[ProbeRecord], *, noun: str) -> list[str]:

@@ -5,12 +5,12 @@ from dataclasses import replace
 
 from prime_bench.report.cells import level, words
 from prime_bench.report.costs import MeasuredCost, Spot, measured_costs
-from prime_bench.report.definition import CostDefinition, dataset_labels
+from prime_bench.report.definition import CostDefinition
 from prime_bench.report.design import ArmColumn, arm_columns, backbone_label, catalogue_rank
 from prime_bench.report.evidence import Evidence
 from prime_bench.report.numbers import series
 from prime_bench.report.table import Block, Cell, Column, Row
-from prime_bench.report.tables.content import Content, probe_notes
+from prime_bench.report.tables.content import Content, measurements, probe_notes
 from prime_bench.settings.cost import CostFindings, CostSettings
 from prime_bench.store.record import ProbeRecord
 
@@ -18,25 +18,24 @@ from prime_bench.store.record import ProbeRecord
 def build(evidence: Evidence, definition: CostDefinition) -> Content:
     """Every measurement of cost that is asked for, the latest where one was repeated."""
     records = evidence.probes_of("cost")
-    labels = dataset_labels()
+    groups = measurements(records)
+    devices = sorted({record.environment.device for record in records})
     blocks = []
-    for device, costs in sorted(measured_costs(records).items()):
-        for variant, dataset in sorted({(r.data_variant, r.dataset) for r in records}):
-            own = {spot: cost for spot, cost in costs.items() if spot[0] == variant}
-            if own:
-                blocks.append(
-                    Block(
-                        key=dataset if len(measured_costs(records)) == 1 else f"{dataset}/{device}",
-                        label=f"{labels.get(dataset, dataset)}, {device}",
-                        columns=tuple(_columns()),
-                        rows=tuple(_rows(own, definition)),
-                    )
+    for group in groups:
+        for device, costs in sorted(measured_costs(group.records).items()):
+            blocks.append(
+                Block(
+                    key=group.key if len(devices) == 1 else f"{group.key}/{device}",
+                    label=f"{group.label}, {device}",
+                    columns=tuple(_columns()),
+                    rows=tuple(_rows(costs, definition)),
                 )
+            )
     return Content(
         blocks=blocks,
         notes=[*_how(records), *probe_notes(records, noun="measurement of cost")],
         records=records,
-        words={"datasets": series(sorted({labels.get(r.dataset, r.dataset) for r in records}))},
+        words={"datasets": series([group.label for group in groups])},
     )
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from prime_bench.report.cells import count, level, words
-from prime_bench.report.definition import GradientsDefinition, dataset_labels
+from prime_bench.report.definition import GradientsDefinition
 from prime_bench.report.design import arm_label, backbone_label, catalogue_rank
 from prime_bench.report.evidence import Evidence
 from prime_bench.report.gaps import (
@@ -19,7 +19,7 @@ from prime_bench.report.gaps import (
 from prime_bench.report.intervals import t_interval
 from prime_bench.report.numbers import series
 from prime_bench.report.table import Block, Cell, Column, Row
-from prime_bench.report.tables.content import Content, probe_notes
+from prime_bench.report.tables.content import Content, measurements, probe_notes
 
 WHAT_ELSE = (
     "The gap also measures how the groups' covariates differ: where a group's rows look alike, its "
@@ -30,10 +30,9 @@ WHAT_ELSE = (
 def build(evidence: Evidence, definition: GradientsDefinition) -> Content:
     """Gaps over checkpoints and fields that all arms have on the same rows."""
     records = evidence.probes_of("gradients")
-    labels = dataset_labels()
     blocks, notes = [], []
-    for dataset in sorted({record.dataset for record in records}):
-        gaps = field_gaps([record for record in records if record.dataset == dataset])
+    for group in measurements(records):
+        gaps = field_gaps(group.records)
         arms = [arm for arm in definition.arms if any(gap.arm == arm for gap in gaps)]
         shown = comparable(gaps, arms)
         left_out = len({(g.backbone, g.seed, g.field) for g in gaps}) - len(
@@ -41,13 +40,13 @@ def build(evidence: Evidence, definition: GradientsDefinition) -> Content:
         )
         if left_out:
             notes.append(
-                f"{dataset}: {left_out} comparisons of backbone, seed and field are left out: not "
-                "every arm has them on the same rows"
+                f"{group.label}: {left_out} comparisons of backbone, seed and field are left out: "
+                "not every arm has them on the same rows"
             )
         blocks.append(
             Block(
-                key=dataset,
-                label=labels.get(dataset, dataset),
+                key=group.key,
+                label=group.label,
                 columns=tuple(_columns(arms, definition.baseline)),
                 rows=tuple(_rows(shown, arms, definition)),
             )
@@ -61,7 +60,7 @@ def build(evidence: Evidence, definition: GradientsDefinition) -> Content:
             WHAT_ELSE,
         ],
         records=records,
-        words={"datasets": series(sorted({labels.get(r.dataset, r.dataset) for r in records}))},
+        words={"datasets": series([group.label for group in measurements(records)])},
     )
 
 

@@ -4,17 +4,17 @@
 directions are the definition's.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from statistics import mean
 
-from prime_bench.report.cells import MISSING_CELL, change, improves, level, words
+from prime_bench.report.cells import MISSING_CELL, change, level, words
 from prime_bench.report.costs import MeasuredCost, Spot, measured_costs
 from prime_bench.report.definition import Measured, MethodsDefinition
 from prime_bench.report.design import ArmColumn, PanelDesign, RowDesign
 from prime_bench.report.evidence import Evidence
 from prime_bench.report.grid import Grid, Panel
-from prime_bench.report.table import Better, Block, Cell, Column, Row
+from prime_bench.report.table import Block, Cell, Column, Row
 from prime_bench.report.tables.content import Content, block_keys, grid_content
 from prime_bench.report.tables.names import absent_note, arms_named
 from prime_bench.store.record import ProbeRecord, RunRecord
@@ -89,20 +89,19 @@ class _Rows:
         arms = arms_named(self.grid, self.definition.arms)
         lines = {arm.name: self._line(panel, row, arm) for arm in arms}
         first, second = (lines.get(name) for name in self.definition.delta)
+        delta = list(self._delta(panel, row, first, second)) if first and second else []
+        if first and delta:
+            lines[self.definition.delta[0]] = [
+                replace(cell, bold=better.bold) for cell, better in zip(first, delta, strict=True)
+            ]
         for number, arm in enumerate(arms):
-            cells = lines[arm.name]
-            if arm.name == self.definition.delta[0] and second is not None:
-                cells = self._bold(cells, second, seeds=panel.design.seeds)
             yield Row(
                 key=f"{row.key}.{arm.name}",
-                cells=(words("" if number else row.label), words(arm.label), *cells),
+                cells=(words("" if number else row.label), words(arm.label), *lines[arm.name]),
                 ruled=number == 0 and row is not panel.design.rows[0],
             )
-        if first is not None and second is not None:
-            yield Row(
-                key=f"{row.key}.delta",
-                cells=(words(""), words("Δ"), *self._delta(panel, row, first, second)),
-            )
+        if delta:
+            yield Row(key=f"{row.key}.delta", cells=(words(""), words("Δ"), *delta))
 
     def _line(self, panel: Panel, row: RowDesign, arm: ArmColumn) -> list[Cell]:
         runs = self._runs(panel, row, arm)
@@ -154,24 +153,6 @@ class _Rows:
             return {}
         runs = self.evidence.shelf.get(row.place, {}).get(arm.key, {})
         return {seed: run for seed, run in runs.items() if seed in panel.design.seeds}
-
-    def _directions(self, seeds: Sequence[int]) -> list[Better]:
-        by_seed: list[Better] = ["higher"] * len(seeds)
-        return [*self.definition.directions.values(), *by_seed]
-
-    def _bold(self, cells: list[Cell], other: list[Cell], *, seeds: Sequence[int]) -> list[Cell]:
-        """The first arm's cells, bold where they are better than the second's."""
-        marked = []
-        for cell, against, better in zip(cells, other, self._directions(seeds), strict=True):
-            bold = (
-                cell.value is not None
-                and against.value is not None
-                and improves(
-                    cell.value - against.value, "higher" if better == "higher" else "lower"
-                )
-            )
-            marked.append(replace(cell, bold=bold))
-        return marked
 
     def _delta(
         self, panel: Panel, row: RowDesign, first: list[Cell], second: list[Cell]

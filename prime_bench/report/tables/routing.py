@@ -3,13 +3,13 @@
 from collections.abc import Iterator, Sequence
 
 from prime_bench.report.cells import count, level, words
-from prime_bench.report.definition import RoutingDefinition, dataset_labels
+from prime_bench.report.definition import RoutingDefinition
 from prime_bench.report.design import backbone_label, catalogue_rank
 from prime_bench.report.evidence import Evidence
 from prime_bench.report.numbers import series
 from prime_bench.report.stats import moments
 from prime_bench.report.table import Block, Cell, Column, Row
-from prime_bench.report.tables.content import Content, probe_notes
+from prime_bench.report.tables.content import Content, measurements, probe_notes
 from prime_bench.settings.routing import RoutingFindings
 from prime_bench.store.record import ProbeRecord
 
@@ -23,19 +23,18 @@ _QUANTITIES = (
 def build(evidence: Evidence, definition: RoutingDefinition) -> Content:
     """Mean and SD over runs, on each backbone and over all; a block a data set and arm."""
     records = evidence.probes_of("routing")
-    labels = dataset_labels()
-    spots = sorted({(record.dataset, record.arm) for record in records})
-    several = len({arm for _, arm in spots}) > 1
+    groups = measurements(records)
+    arms = sorted({record.arm for record in records})
     blocks = [
         Block(
-            key=f"{dataset}.{arm}" if several else dataset,
-            label=labels.get(dataset, dataset) + (f", {arm}" if several else ""),
+            key=f"{group.key}.{arm}" if len(arms) > 1 else group.key,
+            label=f"{group.label}, {arm}" if len(arms) > 1 else group.label,
             columns=tuple(_columns()),
-            rows=tuple(
-                _rows([r for r in records if (r.dataset, r.arm) == (dataset, arm)], definition)
-            ),
+            rows=tuple(_rows([r for r in group.records if r.arm == arm], definition)),
         )
-        for dataset, arm in spots
+        for group in groups
+        for arm in arms
+        if any(record.arm == arm for record in group.records)
     ]
     splits = {r.findings.split for r in records if isinstance(r.findings, RoutingFindings)}
     return Content(
@@ -43,7 +42,7 @@ def build(evidence: Evidence, definition: RoutingDefinition) -> Content:
         notes=probe_notes(records, noun="routing diagnosis"),
         records=records,
         words={
-            "datasets": series(sorted({labels.get(r.dataset, r.dataset) for r in records})),
+            "datasets": series([group.label for group in groups]),
             "split": series(
                 sorted({"valid": "validation", "test": "test"}[split] for split in splits)
             ),

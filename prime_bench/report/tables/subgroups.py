@@ -4,13 +4,13 @@ from collections.abc import Iterator, Sequence
 from statistics import mean, stdev
 
 from prime_bench.report.cells import change, level, words
-from prime_bench.report.definition import SubgroupsDefinition, dataset_labels
+from prime_bench.report.definition import SubgroupsDefinition
 from prime_bench.report.design import backbone_label, catalogue_rank
 from prime_bench.report.evidence import Evidence
 from prime_bench.report.intervals import t_interval
 from prime_bench.report.numbers import series
 from prime_bench.report.table import Block, Cell, Column, Row
-from prime_bench.report.tables.content import Content, probe_notes
+from prime_bench.report.tables.content import Content, measurements, probe_notes
 from prime_bench.settings.subgroups import SubgroupFindings, SubgroupScore
 from prime_bench.store.record import ProbeRecord
 
@@ -26,29 +26,28 @@ Seeds = dict[int, tuple[SubgroupScore, SubgroupScore, tuple[str, str]]]
 def build(evidence: Evidence, definition: SubgroupsDefinition) -> Content:
     """The arm against the baseline over the seeds that both have, a block a backbone and field."""
     records = evidence.probes_of("subgroups")
-    labels = dataset_labels()
+    groups = measurements(records)
     blocks = [
         block
-        for dataset in sorted({record.dataset for record in records})
-        for backbone in sorted(
-            {r.job.backbone for r in records if r.dataset == dataset}, key=catalogue_rank
-        )
+        for group in groups
+        for backbone in sorted({r.job.backbone for r in group.records}, key=catalogue_rank)
         for block in _blocks(
-            [r for r in records if (r.dataset, r.job.backbone) == (dataset, backbone)],
+            [record for record in group.records if record.job.backbone == backbone],
             definition,
-            label=f"{backbone_label(backbone)}, {labels.get(dataset, dataset)}",
+            key=f"{group.key}.{backbone}",
+            label=f"{backbone_label(backbone)}, {group.label}",
         )
     ]
     return Content(
         blocks=blocks,
         notes=probe_notes(records, noun="subgroup report"),
         records=records,
-        words={"datasets": series(sorted({labels.get(r.dataset, r.dataset) for r in records}))},
+        words={"datasets": series([group.label for group in groups])},
     )
 
 
 def _blocks(
-    records: Sequence[ProbeRecord], definition: SubgroupsDefinition, *, label: str
+    records: Sequence[ProbeRecord], definition: SubgroupsDefinition, *, key: str, label: str
 ) -> Iterator[Block]:
     groups = _paired(records, definition)
     for field in dict.fromkeys(field for field, _ in groups):
@@ -58,7 +57,7 @@ def _blocks(
             if own == field
         )
         yield Block(
-            key=f"{records[0].dataset}.{records[0].job.backbone}.{field}",
+            key=f"{key}.{field}",
             label=f"{label}, {field}",
             columns=tuple(_columns(definition)),
             rows=rows,
