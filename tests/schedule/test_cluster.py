@@ -137,7 +137,6 @@ def _results(folder):
     return found
 
 
-@pytest.mark.slow
 def test_two_nodes_give_the_local_engines_results_even_when_one_is_lost(work, address, second):
     _wait_for_nodes(address, 2)
     run = _run(work, address, "--runs-dir", "cluster")
@@ -157,37 +156,27 @@ def test_two_nodes_give_the_local_engines_results_even_when_one_is_lost(work, ad
     assert _results(work / "cluster") == _results(work / "local")
 
 
-@pytest.mark.slow
-def test_a_node_without_the_data_is_named_with_what_to_do(work, address, head):
+def test_a_node_without_the_data_or_a_gpu_is_one_message(work, address, head):
     assert head.poll() is None
     elsewhere = work / "elsewhere"
     node = _start("--address", address, PRIME_BENCH_DATA=str(elsewhere))
     try:
         _wait_for_nodes(address, 2)
-        run = _run(work, address)
+        run, on_gpus = _run(work, address), _run(work, address, "--device", "cuda")
         out, err = run.communicate(timeout=PATIENCE_S)
+        _, no_gpu = on_gpus.communicate(timeout=PATIENCE_S)
     finally:
         _end(node)
 
     assert run.returncode == 3
     assert "jobs done" not in out
     (table,) = (work / "data").iterdir()
-    said = [line for line in err.splitlines() if line.startswith("error: node 127.0.0.1 (")]
+    said = [line for line in err.splitlines() if line.startswith("error: node ")]
     assert len(said) == 1
     assert f"{elsewhere / table.name}: no prepared table here" in said[0]
     assert "hint: copy the table's folder there, `rsync -a FOLDER HOST:DATA/`" in err
-
-
-@pytest.mark.slow
-def test_without_a_gpu_in_the_cluster_cuda_is_one_message(work, address, head):
-    assert head.poll() is None
-    _wait_for_nodes(address, 1)
-    run = _run(work, address, "--device", "cuda")
-    out, err = run.communicate(timeout=PATIENCE_S)
-
-    assert run.returncode == 4
-    assert "jobs done" not in out
-    assert "device cuda is not there: no node of the Ray cluster" in err
+    assert on_gpus.returncode == 4
+    assert "device cuda is not there: no node of the Ray cluster" in no_gpu
 
 
 def test_a_device_with_an_index_is_the_clusters_choice(work):

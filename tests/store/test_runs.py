@@ -269,3 +269,54 @@ def test_one_of_many_processes_gets_the_claim(runs):
             process.communicate()
 
     assert sorted(answers) == ["False\n"] * 3 + ["True\n"]
+
+
+def test_a_failure_is_noted_unless_the_worker_did_or_another_works_on_it(runs):
+    runs.fail(JOB.id, "killed")
+    assert runs.failure(JOB.id) == "killed"
+    runs.fail(JOB.id, "killed again")
+    assert runs.failure(JOB.id) == "killed"
+
+    with runs.claim("0" * 16):
+        runs.fail("0" * 16, "killed")
+    assert runs.failure("0" * 16) is None
+
+
+def test_a_done_job_does_not_fail(runs):
+    runs.put(_record())
+    runs.fail(JOB.id, "killed")
+
+    assert runs.failure(JOB.id) is None
+
+
+def test_a_record_that_is_put_aside_is_kept_and_its_job_not_done(runs):
+    for number in (1, 2):
+        runs.put(_record(wall_s=float(number)))
+        runs.put_aside(JOB.id)
+        assert not runs.done(JOB.id)
+        assert not runs.started(JOB.id)
+        kept = json.loads((runs.folder / ".replaced" / f"{JOB.id}-{number}" / RECORD).read_text())
+        assert kept["wall_s"] == number
+
+    assert runs.records() == []
+    runs.put_aside(JOB.id)
+    assert len(list((runs.folder / ".replaced").iterdir())) == 2
+
+
+@pytest.mark.usefixtures("holder")
+def test_what_another_process_works_on_is_not_put_aside(runs):
+    runs.put(_record())
+    runs.put_aside(JOB.id)
+
+    assert runs.done(JOB.id)
+
+
+def test_a_sweep_takes_lock_files_of_done_jobs_alone(runs):
+    other = JOB.model_copy(update={"seed": 1})
+    for job in (JOB, other):
+        with runs.claim(job.id):
+            pass
+    runs.put(_record())
+
+    runs.sweep([JOB.id, other.id, "0" * 16])
+    assert [path.name for path in (runs.folder / ".claims").iterdir()] == [f"{other.id}.lock"]
