@@ -1,0 +1,141 @@
+"""The page without a browser: what it refers to, what its cells carry, and what names cannot do."""
+
+import json
+import re
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from prime_bench.report.definition import load_definition
+from prime_bench.report.document import make_report
+from prime_bench.report.evidence import gather
+from prime_bench.report.render import render
+from prime_bench.report.table import Picture, Report
+from prime_bench.store.record import RunRecord
+
+MakeRecord = Callable[..., RunRecord]
+VOID = {"meta", "br", "hr", "img", "input", "link"}
+EVIL = '</script><script>alert("x")</script> <img src=//example.org/x> & "quoted" {{ 7 }}'
+
+
+class Page(HTMLParser):
+    """Elements with their attributes, and whether every one is closed where it should be."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(convert_charrefs=True)
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.texts: list[tuple[str, str]] = []
+        self._open: list[str] = []
+        self.feed(text)
+        assert self._open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self._open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self._open.pop() == tag, self.getpos()
+
+    def handle_data(self, data: str) -> None:
+        self.texts.append((self._open[-1] if self._open else "", data))
+
+    def having(self, key: str) -> list[str]:
+        return [str(attributes[key]) for _, attributes in self.elements if key in attributes]
+
+
+def report_of(records: list[RunRecord]) -> Report:
+    return make_report(gather(records), definitions={"main": load_definition("main")})
+
+
+def jobs_in(text: str) -> dict[str, dict[str, object]]:
+    found = re.search(r'<script type="application/json" id="jobs">(.*?)</script>', text, re.DOTALL)
+    assert found
+    content = json.loads(found.group(1))
+    assert isinstance(content, dict)
+    return content
+
+
+def test_the_page_needs_no_other_file(page_file: Path) -> None:
+    page = Page(page_file.read_text(encoding="utf-8"))
+    links = [*page.having("src"), *page.having("href"), *page.having("xlink:href")]
+
+    assert [link for link in links if not link.startswith("#")] == []
+    assert not {"link", "iframe", "object", "embed"} & {tag for tag, _ in page.elements}
+    assert "default-src 'none'" in " ".join(page.having("content"))
+
+
+def test_ids_are_unique_and_links_lead_somewhere(full_set: list[RunRecord]) -> None:
+    drawn = '<svg role="img"><g id="a-axes"/></svg>'
+    figures = (Picture(name="a", title="A figure", svg=drawn),)
+    page = Page(render(replace(report_of(full_set), figures=figures), "html"))
+
+    ids = Counter(page.having("id"))
+    assert max(ids.values()) == 1
+    assert {link.removeprefix("#") for link in page.having("href")} <= set(ids)
+    assert "figure-a" in ids
+
+
+def test_every_job_of_a_cell_can_be_opened(full_set: list[RunRecord]) -> None:
+    text = render(report_of(full_set), "html")
+    named = {job for jobs in Page(text).having("data-jobs") for job in jobs.split()}
+    content = jobs_in(text)
+
+    assert named == set(content["jobs"]) == {record.job_id for record in full_set}
+    record = full_set[0]
+    job = content["jobs"][record.job_id]
+    assert isinstance(job, dict)
+    assert job["seed"] == record.job.seed
+    assert job["auc"] == record.result.test.auc
+    parts = content["parts"]
+    configuration = parts[job["parts"]["Configuration"]]
+    assert configuration["data fingerprint"] == record.job.fingerprint
+    assert configuration["training.batch_size"] == record.job.training.batch_size
+    assert parts[job["parts"]["Environment"]]["torch"] == "2.13.0"
+
+
+def test_what_jobs_share_is_written_once(full_set: list[RunRecord]) -> None:
+    content = jobs_in(render(report_of(full_set), "html"))
+    n_places = len({(record.dataset, record.job.backbone) for record in full_set})
+    n_arms = len({record.arm for record in full_set})
+
+    assert len(content["parts"]) == n_places + n_arms + 1
+
+
+def test_cells_are_headed_and_sortable(page_file: Path) -> None:
+    page = Page(page_file.read_text(encoding="utf-8"))
+    columns = [own for tag, own in page.elements if tag == "th" and own.get("scope") == "col"]
+    rows = [own for tag, own in page.elements if tag == "th" and own.get("scope") == "row"]
+
+    assert {own["aria-sort"] for own in columns} == {"none"}
+    assert len([own for tag, own in page.elements if own.get("class") == "sort"]) == len(columns)
+    assert len(rows) == 2 * (3 + 4)
+    values = page.having("data-value")
+    assert all(float(value) == float(value) for value in values)
+
+
+@pytest.mark.parametrize("name", [EVIL, "12335e61"])
+def test_names_are_words_and_nothing_else(make_record: MakeRecord, name: str) -> None:
+    records = [make_record(backbone=name, arm=arm, device=name) for arm in ("dense", "prime")]
+
+    text = render(report_of(records), "html")
+    page = Page(text)
+
+    assert [tag for tag, _ in page.elements].count("script") == 2
+    assert "img" not in {tag for tag, _ in page.elements}
+    assert name in [data for tag, data in page.texts if tag == "th"]
+    content = jobs_in(text)
+    assert any(part.get("device") == name for part in content["parts"])
+
+
+def test_a_report_of_nothing_is_a_page(make_record: MakeRecord) -> None:
+    page = Page(render(report_of([make_record(arm="prime")]), "html"))
+
+    assert page.having("data-jobs")
