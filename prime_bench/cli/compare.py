@@ -1,0 +1,177 @@
+"""`prime-bench compare`: two arms, two recipes or two folders of runs against each other."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from prime_bench.cli import options
+
+if TYPE_CHECKING:
+    from prime_bench.report.matches import Match, Row
+    from prime_bench.report.stats import Moments
+    from prime_bench.store.record import RunRecord
+
+COMPARE_SCHEMA = 1
+_DECIMALS = 4
+
+
+@click.command()
+@click.argument("left", metavar="A")
+@click.argument("right", metavar="B")
+@click.option("--changed", is_flag=True, help="Leave out what is the same on both sides.")
+@options.data_dir
+@options.runs_dir
+@options.as_json
+def compare(
+    left: str, right: str, changed: bool, data_dir: Path, runs_dir: Path, as_json: bool
+) -> None:
+    """Hold A against B, seed by seed: two folders of runs, two recipes, or two arms.
+
+    Prints the test metrics, the paired differences (B over A; positive favours B, for LogLoss too)
+    and what differs in settings and surroundings. Arms are looked for in the runs folder, wherever
+    both have run under one choice of all else.
+    """
+    import json
+
+    from prime_bench.base.errors import DataError
+    from prime_bench.report.matches import rows_of
+
+    matches, alone = _matches(left, right, data_dir=data_dir, runs_dir=runs_dir)
+    if not matches:
+        raise DataError(
+            f"no run of {left} has one of {right} beside it",
+            hint="`prime-bench status` lists what there is",
+        )
+    rows = [row for row in rows_of(matches) if row.changed or not changed]
+    if as_json:
+        lines = [_plain(row) for row in rows]
+        content = {"schema": COMPARE_SCHEMA, "sides": [left, right], "rows": lines, "alone": alone}
+        click.echo(json.dumps(content, indent=2))
+    else:
+        click.echo(_text(rows, left, right))
+        for line in alone:
+            click.echo(line)
+
+
+def _matches(
+    left: str, right: str, *, data_dir: Path, runs_dir: Path
+) -> "tuple[list[Match], list[str]]":
+    """What belongs together, and what has no partner. Raises UsageError and DataError."""
+    from prime_bench.base.errors import UsageError
+    from prime_bench.report.matches import match_arms, match_sets
+    from prime_bench.store.runs import Runs
+
+    kinds = [_kind(side) for side in (left, right)]
+    if kinds[0] != kinds[1]:
+        raise UsageError(f"{left} is a {kinds[0]} and {right} a {kinds[1]}: two of a kind, please")
+    if kinds[0] == "folder":
+        return match_sets(Runs(Path(left)).records(), Runs(Path(right)).records())
+    if kinds[0] == "recipe":
+        sides = [_of_recipe(side, data_dir=data_dir, runs_dir=runs_dir) for side in (left, right)]
+        return match_sets(*sides)
+    records = Runs(runs_dir).records()
+    known = sorted({name for record in records for name in (record.arm, record.job.plugin)})
+    for side in (left, right):
+        if side not in known:
+            raise UsageError(
+                f"{side}: no folder, no recipe, and no arm of a record in {runs_dir}",
+                hint=f"arms: {', '.join(known) or 'none'}",
+            )
+    return match_arms(records, left, right), []
+
+
+def _kind(side: str) -> str:
+    from prime_bench.base.errors import UsageError
+    from prime_bench.recipe.load import find_recipe
+
+    if Path(side).is_dir():
+        return "folder"
+    try:
+        find_recipe(side)
+    except UsageError:
+        if Path(side).suffix == ".toml":
+            raise
+        return "arm"
+    return "recipe"
+
+
+def _of_recipe(recipe: str, *, data_dir: Path, runs_dir: Path) -> "list[RunRecord]":
+    from prime_bench.cli.plan import load_plan
+    from prime_bench.store.record import RunRecord
+
+    made = load_plan(recipe, only=(), changes=(), data_dir=data_dir, runs_dir=runs_dir)
+    return [planned.record for planned in made.jobs if isinstance(planned.record, RunRecord)]
+
+
+def _text(rows: "list[Row]", left: str, right: str) -> str:
+    from tabulate import tabulate
+
+    if not rows:
+        return "nothing differs"
+    header = ["", "seeds", f"AUC {left}", f"AUC {right}", "Δ AUC", "won", "Δ LogLoss"]
+    cells = [
+        [
+            row.name,
+            str(len(row.seeds)),
+            _spread(row.left),
+            _spread(row.right),
+            _change(row.auc),
+            f"{row.auc_tally.wins}/{len(row.seeds)}",
+            _change(row.logloss),
+        ]
+        for row in rows
+    ]
+    style = {"tablefmt": "plain", "disable_numparse": True}
+    parts = [tabulate(cells, headers=header, **style)]  # type: ignore[arg-type]
+    parts += ["\n  ".join(lines) for lines in _settings(rows)]
+    parts += [
+        f"{row.name}, seed {seed}: no pair in the strict sense: {why}"
+        for row in rows
+        for seed, why in row.unpaired.items()
+    ]
+    return "\n\n".join(parts)
+
+
+def _settings(rows: "list[Row]") -> Iterator[list[str]]:
+    """What differs, once for all rows in which the same does."""
+    blocks: dict[str, list[str]] = {}
+    for row in rows:
+        lines = [f"{key}: {_value(a)} -> {_value(b)}" for key, (a, b) in row.settings.items()]
+        blocks.setdefault("\n".join(lines), []).append(row.name)
+    for text, names in blocks.items():
+        if text:
+            yield [f"{', '.join(names)}: what differs", *text.split("\n")]
+
+
+def _spread(moments: "Moments | None") -> str:
+    from prime_bench.report.cells import spread
+
+    return spread(moments, decimals=_DECIMALS)
+
+
+def _change(moments: "Moments | None") -> str:
+    from prime_bench.report.numbers import signed
+
+    return "--" if moments is None else signed(moments.mean, _DECIMALS)
+
+
+def _value(value: Any) -> str:
+    import json
+
+    return "-" if value is None else json.dumps(value, ensure_ascii=False)
+
+
+def _plain(row: "Row") -> dict[str, Any]:
+    return {
+        "name": row.name,
+        "seeds": row.seeds,
+        "auc": [None if side is None else vars(side) for side in (row.left, row.right)],
+        "auc_difference": None if row.auc is None else vars(row.auc),
+        "auc_wins": row.auc_tally.wins,
+        "auc_losses": row.auc_tally.losses,
+        "logloss_difference": None if row.logloss is None else vars(row.logloss),
+        "settings": {key: list(values) for key, values in row.settings.items()},
+        "unpaired": {str(seed): why for seed, why in row.unpaired.items()},
+    }
