@@ -8,7 +8,8 @@ Avazu_x1. Measured for each backbone and arm: seconds of a block's forward and b
 groupings of the blocks at each field's number of groups. Extrapolated to three checkpoints and four
 fields with every value of the published training rows a group (24, 31, 4 and 24), which is more
 than have the 2,048 clicks that a group needs. Gradients count once for each pass that the memory of
-`probes.blocks` takes.
+`probes.blocks` takes. Random groupings of rows, 100 a field, are beside the sum: a grouping costs
+what the weights' part of a backward pass over all rows costs, and the recipe may do without.
 """
 
 import argparse
@@ -25,6 +26,7 @@ from tabulate import tabulate
 from prime_bench.assemble import build_arm
 from prime_bench.data.schema import Schema
 from prime_bench.probes import blocks
+from prime_bench.probes.examples import example_grams
 from prime_bench.probes.gap import parameter_sets
 from prime_bench.probes.gram import mean_cosine, regrouped
 from prime_bench.probes.groups import block_groupings
@@ -51,7 +53,9 @@ def seconds(work: Callable[[], object], *, repeat: int) -> float:
 
 
 def measure_arm(trial: Trial, schema: Schema, options: argparse.Namespace) -> dict[str, float]:
-    """Seconds of one block's gradient, seconds of the products of 192 blocks, and parameters."""
+    """Seconds of one block's gradient, of the products of 192 blocks and of a grouping of rows, by
+    the row; parameters.
+    """
     arm = build_arm(trial.bind("").trained, schema).arm.eval().requires_grad_(False)
     sets = list(parameter_sets(arm, include_head=False).values())
     split = avazu_shape.rows(schema, options.blocks * BLOCK_ROWS, seed=1)
@@ -69,7 +73,14 @@ def measure_arm(trial: Trial, schema: Schema, options: argparse.Namespace) -> di
     stretch = torch.randn(MEASURED_BLOCKS, min(n_parameters, 1 << 19))
     gram = torch.zeros(MEASURED_BLOCKS, MEASURED_BLOCKS, dtype=torch.float64)
     products = seconds(lambda: blocks._add_products(gram, stretch), repeat=options.repeat)
+
+    def regroup_rows(n: int) -> None:
+        groupings = np.stack([rows.reshape(8, -1)] * n)
+        example_grams(arm, lambda: iter(batches), sets, groupings, spec=trial.training)
+
+    times = [seconds(lambda n=n: regroup_rows(n), repeat=1) for n in (1, 21)]
     return {
+        "row_grouping_s": (times[1] - times[0]) / 20 / len(split),
         "block_s": seconds(gradients, repeat=options.repeat) / options.blocks,
         "products_s": products * n_parameters / stretch.shape[1],
         "parameters": n_parameters,
@@ -116,10 +127,12 @@ def main() -> None:
                 f"{1000 * found['block_s']:.1f}",
                 f"{found['products_s']:.2f}",
                 *(f"{value:.1f}" for value in parts.values()),
+                f"{100 * found['row_grouping_s'] * sum(GROUPS.values()) * BLOCKS * BLOCK_ROWS:.0f}",
             ]
         )
     header = ["backbone", "arm", "parameters", "ms a block", "products of 192 blocks, s"]
     header += [f"{name} of four fields, s" for name in whole]
+    header += ["100 groupings of rows, four fields, s"]
     print(tabulate(table, headers=header, tablefmt="github", disable_numparse=True))
     beside = whole["products"] + whole["groupings"]
     print(

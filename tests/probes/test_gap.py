@@ -3,12 +3,13 @@
 import numpy as np
 import pytest
 import torch
+from scipy.stats import kstest
 
 from prime_bench.probes import blocks, examples
 from prime_bench.probes.gap import Diagnosis, NoDirection
 from prime_bench.probes.gradients import large_groups
 from prime_bench.probes.gram import cosines, gap_of, mean_cosine, regrouped
-from prime_bench.probes.groups import Grouping, block_groupings, row_groupings
+from prime_bench.probes.groups import Grouping, block_groupings, null_grouping, row_groupings
 from prime_bench.probes.trained import batch_of
 from prime_bench.settings.gradients import GradientsSettings
 from prime_bench.settings.training import TrainSpec
@@ -190,3 +191,20 @@ def test_the_p_value_counts_groupings_at_most_as_alike():
     assert gap.p_value == (1 + 2) / (1 + 4)
     assert gap.gap == pytest.approx(0.05)
     assert gap_of(0.1, np.array([0.4, 0.5])).p_value == 1 / 3
+
+
+def test_a_random_label_has_no_gap_and_uniform_p_values(make_arm, make_split):
+    """Over 20 seeds; `scripts/gap_null.py` does the same on trained arms."""
+    split, arm = make_split(3000, seed=9), make_arm("DNN", "prime")
+    settings = SETTINGS.model_copy(update={"permutations": 199, "example_permutations": 99})
+    found = []
+    for seed in range(20):
+        null = null_grouping(len(split), name="null_1", n_groups=4, seed=seed)
+        choice = large_groups(null, split.labels, settings=settings)
+        diagnosis = Diagnosis(arm, split, null, choice, settings=settings, spec=SPEC, seed=seed)
+        found.append(diagnosis.measures()[0])
+
+    for gaps in ([m.block for m in found], [m.example for m in found]):
+        values = np.array([gap.gap for gap in gaps])
+        assert abs(values.mean()) < 3 * values.std(ddof=1) / np.sqrt(20)
+        assert kstest([gap.p_value for gap in gaps], "uniform").pvalue > 0.05

@@ -3,9 +3,13 @@
 from pathlib import Path
 
 import pytest
+import torch
 
 from prime_bench.base.errors import DataError
-from prime_bench.settings.gradients import GradientFindings
+from prime_bench.probes.groups import Grouping, choose
+from prime_bench.probes.sharing import sharing_of
+from prime_bench.settings.gradients import GradientFindings, GradientsSettings
+from prime_bench.settings.training import TrainSpec
 from prime_bench.store.record import ProbeRecord, RunRecord
 from prime_bench.store.runs import Runs
 from prime_bench.worker import run_job
@@ -88,3 +92,34 @@ def test_the_loss_of_sharing_is_counted_by_group(make_job, measure):
     )
     # Labels depend on the other fields in opposite ways in half of the groups: much to gain.
     assert sharing.expected > 0.005
+
+
+def test_fine_tuning_leaves_the_arm_as_it_was(make_arm, make_split):
+    split = make_split(2000)
+    grouping = Grouping(field="hour", names=[str(i) for i in range(6)], codes=split.ids[:, 0])
+    settings = GradientsSettings(sharing_steps=3, sharing_learning_rate=0.1)
+    choice = choose(grouping, split.labels)
+    arm = make_arm("DCNv2", "prime")
+    before = {name: value.clone() for name, value in arm.state_dict().items()}
+
+    found = sharing_of(
+        arm, split, grouping, choice, settings=settings, spec=TrainSpec(batch_size=100), seed=1
+    )
+
+    assert all(torch.equal(value, before[name]) for name, value in arm.state_dict().items())
+    assert all(group.own != group.shared for group in found.groups)
+
+
+def test_a_checkpoint_that_was_cut_off_is_a_failure_with_its_reason(make_job, request_for):
+    job = make_job(training={**QUICK, "max_epochs": 1})
+    run_job(request_for(job), lambda _: None)
+    runs = Runs(Path(request_for(job).runs))
+    file = runs.path(job.id) / "checkpoint.safetensors"
+    file.write_bytes(file.read_bytes()[:-9])
+    probing = job.model_copy(update={"kind": "gradients", "probe": FEW})
+
+    with pytest.raises(DataError, match="cannot read the weights"):
+        run_job(request_for(probing), lambda _: None)
+
+    assert "cannot read the weights" in runs.failure(probing.id)
+    assert not runs.done(probing.id)

@@ -61,7 +61,7 @@ DATA_PARTS = {
     "backbones": {"schema"},
     "assemble": {"schema"},
     "integrations": {"schema"},
-    "training": {"schema", "table", "manifest"},
+    "training": {"ahead", "schema", "table", "manifest"},
     "worker": {"schema", "table", "manifest"},
     "probes": {"schema", "table", "manifest"},
     "contract": {"schema"},
@@ -85,6 +85,9 @@ SMALL = (
     "prime_bench.data.table",
     "prime_bench.assemble",
     "prime_bench.worker",
+    "prime_bench.probes.gradients",
+    "prime_bench.probes.routing",
+    "prime_bench.probes.subgroups",
 )
 """Modules that a GPU machine loads with little more than torch installed."""
 
