@@ -84,10 +84,8 @@ def styled(draw: Callable[P, Figure]) -> Callable[P, Figure]:
             matplotlib.rcdefaults()
             matplotlib.rcParams.update(_RC)
             figure = draw(*args, **kwargs)
-            # Once for all formats: finding the places of all texts is half of the work. A second
-            # pass sees the ticks that the first one made room for.
+            # Once for all formats: finding the places of all texts is half of the work.
             if engine := figure.get_layout_engine():
-                engine.execute(figure)
                 engine.execute(figure)
             figure.set_layout_engine("none")
             return figure
