@@ -1,10 +1,15 @@
 """`prime-bench profile`: what the arms of a recipe cost on this machine."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from prime_bench.cli import options
+
+if TYPE_CHECKING:
+    from prime_bench.schedule.plan import Plan
+    from prime_bench.store.runs import Runs
 
 PROFILE_SCHEMA = 1
 EXIT_SOME_FAILED = 1
@@ -46,9 +51,6 @@ def profile(
     One device is used, the first of `--device`, and every core. Let nothing else run: what shares
     the machine is measured too. What has a record of the same device is not measured again.
     """
-    import json
-
-    from prime_bench.cli.costs import Measured, plain, tables
     from prime_bench.cli.plan import print_plan, summary
     from prime_bench.cli.progress import Progress
     from prime_bench.recipe.load import load_recipe
@@ -79,18 +81,7 @@ def profile(
             on_event=progress.event,
             on_outcome=progress.outcome,
         )
-    records = [runs.find(planned.job_id) for planned in made.jobs if planned.job_id]
-    measured = [Measured.of(record) for record in records if record is not None]
-    if as_json:
-        content = {
-            "schema": PROFILE_SCHEMA,
-            "recipe": loaded.name,
-            "title": loaded.title,
-            "costs": plain(measured, loaded),
-        }
-        click.echo(json.dumps(content, indent=2))
-    elif measured:
-        click.echo(tables(measured, loaded))
+    _print(made, runs=runs, as_json=as_json)
     for outcome in tally.failed:
         job, why = outcome.request.job, outcome.why
         folder = runs_dir / job.id
@@ -98,3 +89,23 @@ def profile(
     if made.prepare_commands:
         click.echo(summary(made), err=True)
     ctx.exit(EXIT_SOME_FAILED if tally.failed else 0)
+
+
+def _print(made: "Plan", *, runs: "Runs", as_json: bool) -> None:
+    """What the plan's jobs have found, on this run or an earlier one."""
+    import json
+
+    from prime_bench.cli.costs import Measured, plain, tables
+
+    records = [runs.find(planned.job_id) for planned in made.jobs if planned.job_id]
+    measured = [Measured.of(record) for record in records if record is not None]
+    if as_json:
+        content = {
+            "schema": PROFILE_SCHEMA,
+            "recipe": made.recipe.name,
+            "title": made.recipe.title,
+            "costs": plain(measured, made.recipe),
+        }
+        click.echo(json.dumps(content, indent=2))
+    elif measured:
+        click.echo(tables(measured, made.recipe))
