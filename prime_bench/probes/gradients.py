@@ -21,8 +21,9 @@ from prime_bench.probes.groups import (
     no_such_field,
     null_grouping,
 )
+from prime_bench.probes.progress import Tell
 from prime_bench.probes.sharing import sharing_of
-from prime_bench.probes.trained import Tell, load_trained
+from prime_bench.probes.trained import load_trained
 from prime_bench.recipe.job import Job, JobRequest
 from prime_bench.settings.gradients import (
     NULL_FIELD,

@@ -13,7 +13,8 @@ from prime_bench.base.errors import UsageError
 from prime_bench.data.table import PreparedTable
 from prime_bench.plugins.attach import Arm
 from prime_bench.probes.groups import Grouping, choose, grouping_of, no_such_field
-from prime_bench.probes.trained import Tell, load_trained
+from prime_bench.probes.progress import Progress, Tell
+from prime_bench.probes.trained import load_trained
 from prime_bench.recipe.job import JobRequest
 from prime_bench.settings.probe import GroupSize
 from prime_bench.settings.routing import (
@@ -35,13 +36,11 @@ def run(
     arm = load_trained(request, table.schema, device=device)
     split = table.split(settings.split)
     sums = Sums([grouping_of(table, split, name) for name in settings.fields])
-    done = 0
+    progress = Progress(on_event, job.id, rows_total=len(split))
     for batch in Rows(split, device=device).in_order(batch_size=job.training.batch_size):
         weights = routing_of(arm, batch.ids, batch.numerics)
         sums.add(weights)
-        done += len(batch.labels)
-        share = {"epoch": 1, "rows": done, "rows_total": len(split)}
-        on_event({"event": "progress", "job_id": job.id, **share})
+        progress.add(len(batch.labels))
     bags = sums.overall()
     return RoutingFindings(
         split=settings.split,

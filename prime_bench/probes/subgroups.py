@@ -8,7 +8,8 @@ import torch
 
 from prime_bench.data.table import PreparedTable
 from prime_bench.probes.groups import choose, grouping_of, no_such_field
-from prime_bench.probes.trained import Tell, load_trained
+from prime_bench.probes.progress import Progress, Tell
+from prime_bench.probes.trained import load_trained
 from prime_bench.recipe.job import JobRequest
 from prime_bench.settings.probe import GroupSize
 from prime_bench.settings.subgroups import (
@@ -31,15 +32,8 @@ def run(
     arm = load_trained(request, table.schema, device=device)
     split = table.split(settings.split)
     rows = Rows(split, device=device)
-    done = 0
-
-    def count(n_rows: int) -> None:
-        nonlocal done
-        done += n_rows
-        share = {"epoch": 1, "rows": done, "rows_total": len(split)}
-        on_event({"event": "progress", "job_id": job.id, **share})
-
-    predicted = predict(arm, rows, batch_size=job.training.batch_size, on_rows=count)
+    progress = Progress(on_event, job.id, rows_total=len(split))
+    predicted = predict(arm, rows, batch_size=job.training.batch_size, on_rows=progress.add)
     probabilities, labels = predicted.float().cpu().numpy(), rows.labels
     everything = GroupSize(name="all rows", rows=len(labels), positives=int(labels.sum()))
     bins = settings.calibration_bins

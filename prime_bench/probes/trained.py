@@ -1,8 +1,6 @@
 """The arm that a training run has left behind, as a measurement reads it."""
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -16,9 +14,6 @@ from prime_bench.recipe.job import JobRequest
 from prime_bench.store.runs import CHECKPOINT, Runs
 from prime_bench.training.batches import Batch
 from prime_bench.training.checkpoint import load_weights
-
-Tell = Callable[[dict[str, Any]], None]
-"""What takes a worker's events."""
 
 
 def load_trained(request: JobRequest, schema: Schema, *, device: torch.device) -> Arm:
