@@ -204,7 +204,10 @@ def _outlook(total: "Total") -> Iterator[str]:
         )
     if total.memory_bytes:
         yield f"{MEMORY_NOTE}: at most {size(total.memory_bytes)} a job"
-    yield f"disk: {size(total.disk_bytes)} of checkpoints, {size(total.disk_free_bytes)} are free"
+    yield (
+        f"disk: {size(total.disk_bytes)} of checkpoints, up to {size(total.disk_at_work_bytes)} "
+        f"more for each job at work; {size(total.disk_free_bytes)} are free"
+    )
 
 
 def summary(made: "Plan") -> str:

@@ -81,6 +81,9 @@ class Total:
     memory_bytes: int
     """Of the largest job."""
     disk_bytes: int
+    """Of all checkpoints."""
+    disk_at_work_bytes: int
+    """Of the saved state of the largest job while it is at work."""
     disk_free_bytes: int
     """Where the records go."""
 
@@ -131,6 +134,9 @@ def total_of(estimates: Iterable[Estimate], *, folder: Path) -> Total:
         sources=tuple(dict.fromkeys(estimate.source for estimate in known)),
         memory_bytes=max((estimate.memory_bytes or 0 for estimate in found), default=0),
         disk_bytes=sum(estimate.disk_bytes for estimate in found),
+        disk_at_work_bytes=max(
+            (_COPIES_IN_TRAINING * estimate.disk_bytes for estimate in found), default=0
+        ),
         disk_free_bytes=shutil.disk_usage(there).free,
     )
 

@@ -174,7 +174,8 @@ def job_state(job: Job, runs: Runs) -> tuple[State, str]:
     if failure is not None:
         return "failed", failure
     if runs.started(job_id):
-        return "interrupted", "was started and has no record"
+        goes_on = "goes on from its saved state" if runs.saved(job_id) else "begins again"
+        return "interrupted", f"was started and has no record, and {goes_on}"
     return "pending", "has no record"
 
 

@@ -165,6 +165,10 @@ class Runs:
         """Whether the job has a folder."""
         return self.path(job_id).is_dir()
 
+    def saved(self, job_id: str) -> bool:
+        """Whether the job has a state from which it can go on."""
+        return (self.path(job_id) / STATE).is_file()
+
     def claimed(self, job_id: str) -> bool:
         """Whether a living process has claimed the job."""
         if not self._claim_file(job_id).exists():

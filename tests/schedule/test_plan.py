@@ -87,6 +87,16 @@ def test_each_state_is_told_from_what_the_folder_holds(plan, prepare, finish, ru
     assert _states(plan())[3] == "pending"
 
 
+def test_an_interrupted_job_says_where_it_begins(plan, prepare, runs):
+    prepare("synthetic", KEYS)
+    job_id = plan().jobs[0].job_id
+    runs.path(job_id).mkdir(parents=True)
+    assert plan().jobs[0].why == "was started and has no record, and begins again"
+
+    (runs.path(job_id) / "resume.state").touch()
+    assert plan().jobs[0].why == "was started and has no record, and goes on from its saved state"
+
+
 def test_a_failed_job_that_runs_again_is_running(plan, prepare, runs):
     prepare("synthetic", KEYS)
     job = plan().jobs[0].job
