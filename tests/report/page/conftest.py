@@ -94,7 +94,7 @@ class Browser:
             mobile=width < 600,
         )
         self.call("Page.navigate", url=path.as_uri())
-        self.until("document.readyState === 'complete' && !document.querySelector('#theme').hidden")
+        self.until("document.querySelector('#theme')?.hidden === false")
 
     def run(self, expression: str) -> Any:
         """The value of a JavaScript expression."""
