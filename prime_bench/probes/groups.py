@@ -50,7 +50,8 @@ def grouping_of(table: PreparedTable, split: Split, semantic: str) -> Grouping |
         return None
     field = table.schema.categorical[columns[0]]
     names = table.values(field)
-    return Grouping(field=semantic, names=names, codes=np.asarray(split.ids[:, columns[0]]))
+    codes = np.ascontiguousarray(split.ids[:, columns[0]])
+    return Grouping(field=semantic, names=names, codes=codes)
 
 
 def no_such_field(semantic: str) -> str:
