@@ -18,6 +18,8 @@ class Plugin(nn.Module):
 
     starts_neutral: ClassVar[bool] = True
     """Whether the first predictions are bitwise the Dense arm's, as `prime-bench check` asserts."""
+    uncompiled: ClassVar[tuple[str, ...]] = ()
+    """Names of methods with which torch.compile cannot deal, and need not: they run as they are."""
 
     @abstractmethod
     def forward(self, z: Tensor, dense_logit: Tensor, router_input: Tensor | None = None) -> Tensor:
@@ -61,6 +63,11 @@ class Plugin(nn.Module):
     def auxiliary_loss(self) -> Tensor | None:
         """What the last forward pass in train mode adds to a training step's loss, or None."""
         return None
+
+    def follow(self) -> None:
+        """Move buffers after a batch in train mode, without a gradient. A plug-in calls it at the
+        end of its forward pass, but not where that is being compiled: a training step then does.
+        """
 
 
 class Attachment:

@@ -40,8 +40,10 @@ class Prime(Plugin):
     `load_bias`, (G, M).
     """
 
+    uncompiled = ("_permutation",)
     load_bias: Tensor
     load_average: Tensor
+    routed: Tensor
     router: nn.Parameter | None
     """None with uniform routing."""
 
@@ -74,10 +76,10 @@ class Prime(Plugin):
                 nn.init.normal_(weight, std=std, generator=generator)
         self._seed = self._batches = 0
         self._auxiliary: Tensor | None = None
-        # Sums over training batches: of a bag's entropy and loads, (G, 1 + M). No buffer: it is no
-        # part of the model.
-        self._routed: Tensor | None = None
-        self._routed_batches = 0
+        self._met: Tensor | None = None
+        # Sums over training batches: of a bag's entropy and loads. No part of the model.
+        shape = (config.bags, 1 + config.experts_per_bag)
+        self.register_buffer("routed", torch.zeros(shape), persistent=False)
 
     def use_seed(self, seed: int) -> None:
         """Permuted routing takes the permutation of training batch i from the stream
@@ -101,11 +103,12 @@ class Prime(Plugin):
 
     def take_routing(self) -> tuple[Tensor, Tensor] | None:
         """As said in `Plugin`."""
-        if self._routed is None:
+        entropy, load = self.routed[:, 0].clone(), self.routed[:, 1:].clone()
+        self.routed.zero_()
+        if not load.any():
             return None
-        mean = self._routed / self._routed_batches
-        self._routed, self._routed_batches = None, 0
-        return mean[:, 0], mean[:, 1:]
+        n_batches = load.sum(dim=1)  # the loads of a batch sum to 1 in each bag
+        return entropy / n_batches, load / n_batches.unsqueeze(1)
 
     def auxiliary_loss(self) -> Tensor | None:
         """lambda M sum over e of P_ge^2, mean over bags, with P the load of the last training
@@ -199,16 +202,20 @@ class Prime(Plugin):
             self._auxiliary = scale * load.square().sum()
         with torch.no_grad():
             entropy = torch.special.entr(routing).sum(dim=2).mean(dim=0)  # (B, G, M) -> (G,)
-            routed = torch.cat([entropy.unsqueeze(1), load.detach()], dim=1)
-            self._routed = routed if self._routed is None else self._routed + routed
-        self._routed_batches += 1
-        self._follow_load(load.detach())
+            self._met = torch.cat([entropy.unsqueeze(1), load], dim=1)  # (G, 1 + M)
+        if not torch.compiler.is_compiling():
+            self.follow()
 
     @torch.no_grad()
-    def _follow_load(self, load: Tensor) -> None:
-        """Move the average towards this batch's load, then the bias against the average (Eq.
-        20-22).
+    def follow(self) -> None:
+        """As said in `Plugin`: move the average towards the batch's load, then the bias against the
+        average (Eq. 20-22).
         """
+        met, self._met = self._met, None
+        if met is None:
+            return
+        self.routed.add_(met)
+        load = met[:, 1:]
         config = self.config
         self.load_average.mul_(config.load_ema).add_(load, alpha=1 - config.load_ema)
         self.load_bias.add_(

@@ -4,7 +4,7 @@ Shapes: N rows of a split, B rows of a batch, C categorical and K numeric fields
 """
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from prime_bench.base.streams import derive
+from prime_bench.data.ahead import ahead
 from prime_bench.data.table import Split
 
 # A split goes to the device whole if it takes no more than this share of the free memory there.
@@ -32,7 +33,9 @@ class Batch:
 
 
 class Rows:
-    """A split to gather from: whole on the GPU where it fits, else in its memory maps."""
+    """A split to gather from: whole on the GPU where it fits, else in its memory maps, from which a
+    thread reads ahead.
+    """
 
     def __init__(self, split: Split, *, device: torch.device) -> None:
         self._arrays = (split.ids, split.numerics, split.labels)
@@ -53,10 +56,18 @@ class Rows:
 
     def shuffled(self, order: Tensor, *, batch_size: int) -> Iterator[Batch]:
         """The rows in `order` (N,), in batches as `batch_bounds` cuts them."""
+        bounds = batch_bounds(len(order), batch_size)
         if self._resident is not None:
             order = order.to(self._device)
-        for start, stop in batch_bounds(len(order), batch_size):
-            yield self._gather(order[start:stop])
+            for start, stop in bounds:
+                rows = order[start:stop]
+                yield Batch(*(column.index_select(0, rows) for column in self._resident))
+            return
+        places = order.numpy()
+        # The next batch is read from the disk while this one is trained on.
+        with ahead(self._gathered(places[start:stop]) for start, stop in bounds) as batches:
+            for host in batches:
+                yield self._sent(host)
 
     def in_order(self, *, batch_size: int) -> Iterator[Batch]:
         """The rows as the file has them; a last batch of one row stays one."""
@@ -65,19 +76,18 @@ class Rows:
             if self._resident is not None:
                 yield Batch(*(column[rows] for column in self._resident))
             else:
-                yield Batch(*(self._sent(np.array(array[rows])) for array in self._arrays))
+                yield self._sent(self._pinned(np.array(array[rows]) for array in self._arrays))
 
-    def _gather(self, index: Tensor) -> Batch:
-        if self._resident is not None:
-            return Batch(*(column.index_select(0, index) for column in self._resident))
-        rows = index.numpy()
-        return Batch(*(self._sent(array.take(rows, axis=0)) for array in self._arrays))
+    def _gathered(self, places: np.ndarray) -> tuple[Tensor, ...]:
+        return self._pinned(array.take(places, axis=0) for array in self._arrays)
 
-    def _sent(self, array: np.ndarray) -> Tensor:
-        tensor = torch.from_numpy(array)
-        if self._device.type != "cuda":
-            return tensor
-        return tensor.pin_memory().to(self._device, non_blocking=True)
+    def _pinned(self, columns: Iterable[np.ndarray]) -> tuple[Tensor, ...]:
+        tensors = (torch.from_numpy(column) for column in columns)
+        # What is pinned is sent without the host waiting for it.
+        return tuple(t.pin_memory() if self._device.type == "cuda" else t for t in tensors)
+
+    def _sent(self, columns: tuple[Tensor, ...]) -> Batch:
+        return Batch(*(column.to(self._device, non_blocking=True) for column in columns))
 
 
 def row_order(n_rows: int, *, seed: int, epoch: int) -> Tensor:

@@ -1,11 +1,13 @@
 """`compile = true`: parts of a step through torch.compile, or an error, never something slower."""
 
+import warnings
 from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
 import torch
 
 from prime_bench.base.errors import EnvironmentFault
+from prime_bench.plugins.interface import Plugin
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -13,7 +15,10 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 def require_compiler(device: torch.device) -> None:
     """Compile an addition. Raises EnvironmentFault where that does not work on `device`."""
     try:
-        compiled(_add_one, device=device)(torch.ones(2, device=device))
+        # Warnings of torch's own modules, as they are imported, are nothing for a user to act on.
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            compiled(_add_one, device=device)(torch.ones(2, device=device))
     except Exception as error:
         # Each part of torch's tool chain has errors of its own, without a base class.
         reason = next(line for line in str(error).splitlines() if not line.startswith("backend="))
@@ -36,6 +41,13 @@ def compiled(function: _Function, *, device: torch.device) -> _Function:
     torch._dynamo.config.fail_on_recompile_limit_hit = True
     made: Any = torch.compile(function, dynamic=False, options=options)
     return cast(_Function, made)
+
+
+def leave_out(plugin: Plugin | None) -> None:
+    """Let the methods that `plugin` names run as they are, wherever they are called."""
+    disable: Any = torch.compiler.disable  # torch gives the function no types
+    for name in () if plugin is None else plugin.uncompiled:
+        setattr(plugin, name, disable(getattr(plugin, name)))
 
 
 def _add_one(x: torch.Tensor) -> torch.Tensor:

@@ -21,7 +21,7 @@ from prime_bench.plugins.attach import Arm
 from prime_bench.settings.training import TrainSpec
 from prime_bench.training.adam import BETAS, EPSILON
 from prime_bench.training.batches import Batch
-from prime_bench.training.compiling import compiled, require_compiler
+from prime_bench.training.compiling import compiled, leave_out, require_compiler
 from prime_bench.training.loss import batch_loss
 from prime_bench.training.table import TrainedTable
 from prime_bench.training.table_pass import compiled_pass, in_blocks
@@ -50,6 +50,7 @@ class Optimizer:
         self._compiled, table_pass = self._losses, in_blocks
         if spec.compile:
             require_compiler(device)
+            leave_out(model.plugin)
             self._compiled = compiled(self._losses, device=device)
             table_pass = compiled_pass(device)
         self._compiled_rows: int | None = None
@@ -93,6 +94,8 @@ class Optimizer:
         for table in self._tables:
             table.look_up(batch.ids)
         loss, auxiliary = self._chosen(batch)(batch)
+        if self._model.plugin is not None:
+            self._model.plugin.follow()
         torch.autograd.backward(loss if auxiliary is None else loss + auxiliary)
         self._add_penalties()
         self.steps += 1

@@ -14,6 +14,7 @@ from prime_bench.assemble import build_arm
 from prime_bench.settings.training import TrainSpec
 from prime_bench.training.batches import Batch, Rows
 from prime_bench.training.loss import batch_loss
+from prime_bench.training.metrics import auc
 from prime_bench.training.optimizer import Optimizer, Penalty
 
 RATE, MAX_NORM = 1e-2, 0.05
@@ -21,6 +22,8 @@ PENALTY = Penalty(embedding=0.3, network=0.07)
 
 
 class Oracle:
+    penalty = PENALTY
+
     """DNN or DCNv2 (parallel) in NumPy: `weights` by FuxiCTR's names, one step at a time."""
 
     def __init__(self, state, schema):
@@ -77,7 +80,7 @@ class Oracle:
         """L2, clip, Adam. Returns the gradient's norm before the clip."""
         total = {
             name: gradient
-            + (PENALTY.embedding if name.startswith("embedding.") else PENALTY.network)
+            + (self.penalty.embedding if name.startswith("embedding.") else self.penalty.network)
             * self.weights[name]
             for name, gradient in loss_gradients.items()
         }
@@ -247,6 +250,7 @@ class Fixed(torch.nn.Module):
         super().__init__()
         self.p = torch.nn.Parameter(torch.tensor(p))
         self.idle = torch.nn.Parameter(torch.tensor([2.0]))
+        self.plugin = None
 
     def embedding_parameters(self):
         return []
@@ -334,3 +338,45 @@ def test_an_optimizer_that_was_saved_goes_on_bit_by_bit(tmp_path, schema, make_s
     steps(resumed, range(4, 6))
     for (name, one), two in zip(arm.state_dict().items(), again.state_dict().values(), strict=True):
         assert torch.equal(one, two), name
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch's own, of its compiler
+@pytest.mark.parametrize("compile_", [False, True], ids=["plain", "compiled"])
+@pytest.mark.parametrize(
+    ("backbone", "oracle_class", "settings"),
+    [("DNN", DNNOracle, {}), ("DCNv2", DCNv2Oracle, {"num_cross_layers": 2})],
+)
+def test_two_hundred_steps_and_their_aucs_equal_the_oracles(
+    backbone, oracle_class, settings, compile_, schema, make_split, make_job
+):
+    arm = build_arm(make_job(backbone, **settings), schema).arm.double()
+    state = {name: p.detach().numpy() for name, p in arm.backbone.named_parameters()}
+    oracle = oracle_class(state, schema)
+    # Weak enough for the model to learn: units that are dead for all rows make equal predictions,
+    # and among these a last bit decides over an AUC.
+    oracle.penalty = Penalty(embedding=1e-2, network=1e-3)
+    spec = TrainSpec(learning_rate=RATE, max_gradient_norm=MAX_NORM, compile=compile_)
+    optimizer = Optimizer(arm, spec, penalty=oracle.penalty)
+    split, valid = make_split(600), make_split(300, seed=9)
+    everything = batch_of(valid, slice(None))
+    clipped = 0
+    for number in range(200):
+        rows = np.random.default_rng(number).integers(0, 600, 30)
+        batch = batch_of(split, rows)
+        mean_loss, norm = oracle.step(
+            split.ids[rows], batch.numerics.numpy(), split.labels[rows].astype(np.float64)
+        )
+        clipped += norm > MAX_NORM
+        assert optimizer.step(batch).item() == pytest.approx(mean_loss, abs=1e-9)
+        if number % 50 == 49:
+            with torch.no_grad():
+                found = arm.eval()(everything.ids, everything.numerics)
+            arm.train()
+            logit, _ = oracle.head(oracle.embed(valid.ids, everything.numerics.numpy()))
+            np.testing.assert_allclose(found, 1 / (1 + np.exp(-logit)), rtol=0, atol=1e-9)
+            assert auc(valid.labels, found) == pytest.approx(auc(valid.labels, logit), abs=1e-9)
+    assert clipped > 150
+    for name, parameter in arm.backbone.named_parameters():
+        np.testing.assert_allclose(
+            parameter.detach().numpy(), oracle.weights[name], rtol=0, atol=1e-9, err_msg=name
+        )

@@ -1,0 +1,136 @@
+"""One training step on the same batch: ours, plain and compiled, against FuxiCTR 2.3.10's
+`BaseModel.train_step`.
+
+    python benchmarks/train_step.py [--ids 1050000,1540000] [--repeat 30] [--json FILE]
+
+The DNN of `recipes/main13.toml` on Avazu (400-400-400, dropout 0.1, L2 on the tables, clip at 10,
+Adam), batch 4,096. All three start from the same weights; before they train, their predictions are
+compared. Each repetition runs one step of each on the same batch, in an order that rotates, so that
+a machine whose speed drifts slows all of them. FuxiCTR is given what its own loader hands over
+(columns of int64), ours what ours does (a matrix of int32); both are ready before the clock starts.
+`--threads 1 --clock cpu` counts the process's own CPU time: what to use on a machine that others
+use.
+"""
+
+import argparse
+import json
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import avazu_shape
+import torch
+from tabulate import tabulate
+
+# Ours first: it keeps FuxiCTR's preprocessing, and so ray, out of the import of its layers.
+from prime_bench.assemble import build_backbone
+from prime_bench.integrations.fuxictr import load_checkpoint
+from prime_bench.plugins.attach import Arm
+from prime_bench.recipe.load import load_recipe
+from prime_bench.settings.dnn import DNNSettings
+from prime_bench.settings.training import TrainSpec
+from prime_bench.training.batches import Batch, Rows
+from prime_bench.training.device import fix_arithmetic
+from prime_bench.training.optimizer import Optimizer, Penalty
+
+# isort: split
+import fuxictr_dnn
+
+BATCH = 4096
+CPU = torch.device("cpu")
+SIDES = ("FuxiCTR", "plain", "compiled")
+
+
+def build(n_ids: int, folder: Path) -> dict[str, tuple[Any, Callable[[Any], Any]]]:
+    """Of each side the model and its step; FuxiCTR's takes columns, ours a Batch."""
+    schema = avazu_shape.schema(n_ids)
+    table = load_recipe("main13").backbones["DNN"]["avazu"] or {}
+    settings = DNNSettings.parse(table, where="DNN")
+    fields = fuxictr_dnn.feature_map(schema, folder)
+    theirs = fuxictr_dnn.FuxiDNN(fields, settings, folder=folder)
+    sides: dict[str, Any] = {"FuxiCTR": (theirs, theirs.train_step)}
+    for name in SIDES[1:]:
+        backbone = build_backbone("DNN", schema, table, seed=0)
+        load_checkpoint(backbone, theirs.state_dict())
+        arm = Arm(backbone)
+        spec = TrainSpec(compile=name == "compiled")
+        penalty = Penalty(embedding=settings.embedding_l2, network=settings.network_l2)
+        sides[name] = (arm, Optimizer(arm, spec, penalty=penalty).step)
+    return sides
+
+
+def check_equal(sides: dict[str, Any], columns: dict[str, Any], batch: Batch) -> None:
+    """Raise where the sides are not the same function."""
+    with torch.no_grad():
+        theirs = sides["FuxiCTR"][0].eval()(columns)["y_pred"].squeeze(1)
+        for name in SIDES[1:]:
+            torch.testing.assert_close(sides[name][0].eval()(batch.ids, batch.numerics), theirs)
+    for model, _ in sides.values():
+        model.train()
+
+
+def measure(n_ids: int, options: argparse.Namespace) -> dict[str, Any]:
+    """Median milliseconds of each side, and FuxiCTR's over ours as the median of the repetitions'
+    ratios.
+    """
+    n_batches = options.warmup + options.repeat
+    split = avazu_shape.rows(avazu_shape.schema(n_ids), BATCH * n_batches, seed=1)
+    batches = list(Rows(split, device=CPU).in_order(batch_size=BATCH))
+    columns = [
+        fuxictr_dnn.columns(avazu_shape.schema(n_ids), batch.ids, batch.labels) for batch in batches
+    ]
+    with tempfile.TemporaryDirectory() as folder:
+        sides = build(n_ids, Path(folder))
+    check_equal(sides, columns[0], batches[0])
+    clock = time.process_time if options.clock == "cpu" else time.perf_counter
+    times_ms: dict[str, list[float]] = {name: [] for name in SIDES}
+    for number, (batch, named) in enumerate(zip(batches, columns, strict=True)):
+        for turn in range(len(SIDES)):
+            name = SIDES[(number + turn) % len(SIDES)]
+            inputs = named if name == "FuxiCTR" else batch
+            start = clock()
+            sides[name][1](inputs)
+            times_ms[name].append((clock() - start) * 1e3)
+    kept = {name: times[options.warmup :] for name, times in times_ms.items()}
+    ratios = {
+        name: [theirs / ours for theirs, ours in zip(kept["FuxiCTR"], kept[name], strict=True)]
+        for name in SIDES[1:]
+    }
+    return {
+        "ids": n_ids,
+        **{f"{name} ms": statistics.median(times) for name, times in kept.items()},
+        **{f"FuxiCTR / {name}": statistics.median(values) for name, values in ratios.items()},
+    }
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description="Training step of ours against FuxiCTR's.")
+    parser.add_argument("--ids", default="1050000,1540000", help="ids of all fields, with commas")
+    parser.add_argument("--repeat", type=int, default=40, help="measured steps of each side")
+    parser.add_argument("--warmup", type=int, default=5, help="steps that do not count")
+    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
+    parser.add_argument("--clock", choices=["wall", "cpu"], default="wall")
+    parser.add_argument("--json", type=Path, help="write the figures here as well")
+    options = parser.parse_args()
+    fix_arithmetic(threads=options.threads)
+    found = [measure(int(n_ids), options) for n_ids in options.ids.split(",")]
+    print(
+        f"batch {BATCH}, {options.threads} threads, {options.clock} time, torch {torch.__version__}"
+    )
+    print(tabulate(found, headers="keys", floatfmt=".2f"))
+    if options.json:
+        table = {
+            "schema": 1,
+            "clock": options.clock,
+            "threads": options.threads,
+            "torch": torch.__version__,
+        }
+        options.json.write_text(json.dumps(table | {"rows": found}, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()
