@@ -88,6 +88,7 @@ def _places(rows: Sequence[ForestRow]) -> tuple[list[float], dict[float, str]]:
     at, before = 0.0, ""
     for row in rows:
         if row.heading != before:
+            at += 0.4 if places else 0
             headings[at] = before = row.heading
             at += 1
         elif row.overall and places:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
+from prime_bench.report.definition import dataset_labels
 from prime_bench.report.design import ArmColumn, backbone_label
 from prime_bench.report.evidence import Evidence
 from prime_bench.report.figures.competition import draw_competition
@@ -170,25 +171,28 @@ def _of_histories(
 
 def _of_gradients(evidence: Evidence, *, baseline: str) -> Iterator[NamedFigure]:
     """The paper's Figures 1 and 3."""
+    labels = dataset_labels()
     for (dataset, _), records in alike(evidence.probes, GradientFindings).items():
+        label = labels.get(dataset, dataset)
         findings = gap_findings(records, baseline=baseline)
         arms = arm_order(records, baseline=baseline)
         own = [item for item in findings if item.arm == arms[0]]
         if own:
             yield _named(
-                f"Gradient alignment of {arms[0]}, {dataset}",
+                f"Gradient alignment of {arms[0]}, {label}",
                 f"competition-{dataset}",
                 draw_competition(own),
             )
         if len(arms) > 1:
             yield _named(
-                f"Competition gap, {dataset}",
+                f"Competition gap, {label}",
                 f"gap-{dataset}",
                 draw_gap_reduction(findings, arms=arms),
             )
 
 
 def _of_subgroups(evidence: Evidence, *, baseline: str) -> Iterator[NamedFigure]:
+    labels = dataset_labels()
     for (dataset, _), records in alike(evidence.probes, SubgroupFindings).items():
         plugins = [record.job.plugin for record in records]
         if baseline not in plugins or "prime" not in plugins:
@@ -196,7 +200,7 @@ def _of_subgroups(evidence: Evidence, *, baseline: str) -> Iterator[NamedFigure]
         for backbone in dict.fromkeys(record.job.backbone for record in records):
             rows = subgroup_rows(records, backbone=backbone, arms=(baseline, "prime"))
             if rows:
-                place = f"{dataset}, {backbone_label(backbone)}"
+                place = f"{labels.get(dataset, dataset)}, {backbone_label(backbone)}"
                 yield _named(
                     f"Subgroups, {place}",
                     f"subgroups-{place}",

@@ -9,6 +9,8 @@ from matplotlib.ticker import FixedLocator, NullLocator
 
 from prime_bench.report.figures.style import few_ticks, sign_ticks
 
+LEAST_BEND = 1e-3
+"""No logarithm below it: so small a difference of AUC is hardly one (`gallery.EQUIVALENT_AUC`)."""
 WIDE_RATIO = 6
 """Largest against median size beyond which a linear scale would hide most values."""
 
@@ -22,15 +24,15 @@ def difference_scale(
     Returns where it bends, for the axis to say so; None if it is linear.
     """
     sizes = [abs(value) for value in values]
-    middle = float(np.median(sizes))
+    middle = max(float(np.median(sizes)), LEAST_BEND)
     every = [*values, *ends]
     largest = max(abs(value) for value in every)
-    if middle == 0 or largest < WIDE_RATIO * middle:
+    if largest < WIDE_RATIO * middle:
         few_ticks(axes, horizontal=horizontal, at_most=7)
         sign_ticks(axes, horizontal=horizontal)
         return None
     # Linear up to the decade of the smaller values, so that these are not squeezed.
-    bend = 10.0 ** math.floor(math.log10(float(np.quantile(sizes, 0.25)) or middle))
+    bend = 10.0 ** math.floor(math.log10(max(float(np.quantile(sizes, 0.25)), LEAST_BEND)))
     above, below = 1.5 * max(*every, bend), 1.5 * max(*(-value for value in every), bend)
     powers = [bend * 10**step for step in range(int(math.log10(max(above, below) / bend)) + 1)]
     ticks = [

@@ -177,6 +177,7 @@ def say_n(figure: Figure, words: str) -> None:
 
 def nothing_to_show(width_in: float, reason: str) -> Figure:
     """A small figure that says why it is empty: a gap in a report is not a crash."""
-    figure = Figure(figsize=(width_in, 0.7), layout="none")
+    figure = Figure(figsize=(width_in, 0.7))
+    figure.set_layout_engine("none")
     figure.text(0.5, 0.5, reason, ha="center", va="center", color=FAINT, fontsize=8)
     return figure
