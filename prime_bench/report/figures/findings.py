@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 
 from prime_bench.base.identity import canonical_json
 from prime_bench.catalog import PLUGINS
-from prime_bench.report.design import arm_label, backbone_label
+from prime_bench.report.design import arm_label, backbone_label, catalogue_rank
 from prime_bench.report.figures.evidence import GapFinding
 from prime_bench.report.figures.forest import ForestRow
 from prime_bench.report.figures.pairs import spread_row
@@ -36,7 +36,7 @@ def gap_findings(records: Sequence[ProbeRecord], *, baseline: str) -> list[GapFi
     What was measured on other rows than the baseline's of its backbone and seed cannot be compared
     and is left out.
     """
-    gaps = field_gaps(records)
+    gaps = sorted(field_gaps(records), key=lambda gap: catalogue_rank(gap.backbone))
     rows = {(gap.backbone, gap.seed): gap.rows for gap in gaps if gap.arm == baseline}
     return [
         GapFinding(

@@ -107,7 +107,8 @@ def _counted(findings: Sequence[GapFinding], arms: Sequence[str], *, n_left_out:
     seeds = {item.seed for item in findings}
     fields = {item.field for item in findings}
     words = (
-        f"Bars: means over n = {len(seeds)} seeds and {len(fields)} fields that the arms share; "
+        f"Bars: means over the checkpoints that the arms share (n = {len(seeds)} by seed, "
+        f"{len(fields)} by field); "
         f"dots: single checkpoints, mean over fields."
     )
     if len(arms) > 1:
