@@ -15,7 +15,8 @@ _MEMORY = {
     "max_memory_allocated": "memory: the most that torch had allocated on the device",
     "resident growth": "memory: by how much the resident memory of a process of its own grew at "
     "most, pages of libraries included",
-    "not measured": "memory: not measured, since this system does not tell",
+    "not measured": "memory: not measured on a CPU with a compiler at work, or on a system that "
+    "does not tell",
 }
 """What the numbers of a findings' `memory` are."""
 
@@ -84,7 +85,7 @@ def _protocol(measured: Sequence[Measured], recipe: Recipe) -> str:
                 (arm.training_ms, dense.training_ms),
             ):
                 row += [_ms(own), f"{median_ratio(own, other):.3f}"]
-            peak, ratio = arm.peak_memory_bytes, memory_ratio(arm, dense)
+            peak, ratio = arm.peak_memory_bytes, arm.memory_ratio(dense)
             row += ["-" if peak is None else f"{peak / 1e6:,.1f}"]
             row += ["-" if ratio is None else f"{ratio:.3f}"]
             rows.append(row)
@@ -141,13 +142,6 @@ def arm_name(arm: ArmCost, recipe: Recipe) -> str:
     return arm.plugin
 
 
-def memory_ratio(arm: ArmCost, dense: ArmCost) -> float | None:
-    """Peak over Dense's; None where either was not measured."""
-    if arm.peak_memory_bytes is None or not dense.peak_memory_bytes:
-        return None
-    return arm.peak_memory_bytes / dense.peak_memory_bytes
-
-
 def _plain_arm(arm: ArmCost, item: Measured, recipe: Recipe) -> dict[str, Any]:
     dense = item.findings.arms[0]
     return {
@@ -168,7 +162,7 @@ def _plain_arm(arm: ArmCost, item: Measured, recipe: Recipe) -> dict[str, Any]:
         ],
         "training": _plain_times(arm.training_ms, dense.training_ms),
         "peak_memory_bytes": arm.peak_memory_bytes,
-        "memory_ratio": memory_ratio(arm, dense),
+        "memory_ratio": arm.memory_ratio(dense),
     }
 
 

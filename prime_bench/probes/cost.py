@@ -82,7 +82,7 @@ def run(
     shape = table.schema.shape
     return CostFindings(
         clock=clock_for(device).name,
-        memory=memory_label(device),
+        memory=memory_label(device, compiled=job.training.compile),
         distinct_rows=distinct_rows,
         arms=[
             _cost(

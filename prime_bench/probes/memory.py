@@ -29,11 +29,12 @@ _STATUS = Path("/proc/self/status")
 _BYTES_A_KIB = 1024
 
 
-def memory_label(device: torch.device) -> MemoryLabel:
+def memory_label(device: torch.device, *, compiled: bool) -> MemoryLabel:
     """How memory is measured on a device."""
     if device.type == "cuda":
         return "max_memory_allocated"
-    return "resident growth" if _STATUS.is_file() else "not measured"
+    # A compiler at work in the process would be most of what it grows by.
+    return "resident growth" if _STATUS.is_file() and not compiled else "not measured"
 
 
 def peak_training_bytes(
@@ -42,7 +43,7 @@ def peak_training_bytes(
     """Peak of a few training steps of the job's arm, the batches not counted; None where it cannot
     be measured.
     """
-    label = memory_label(device)
+    label = memory_label(device, compiled=request.job.training.compile)
     if label == "max_memory_allocated":
         return _allocated(request.job, table, device=device)
     return _grown_in_a_process(request) if label == "resident growth" else None

@@ -275,8 +275,18 @@ class TestMemory:
     ):
         monkeypatch.setattr(memory, "_STATUS", tmp_path / "none")
 
-        assert memory.memory_label(CPU) == "not measured"
+        assert memory.memory_label(CPU, compiled=False) == "not measured"
         assert memory.peak_training_bytes(make_request(), table, device=CPU) is None
+
+    def test_a_compiler_is_not_counted(self, make_request, table):
+        request = make_request()
+        training = request.job.training.model_copy(update={"compile": True})
+        job = request.job.model_copy(update={"training": training})
+        request = request.model_copy(update={"job": job})
+
+        assert memory.memory_label(CPU, compiled=True) == "not measured"
+        assert memory.memory_label(torch.device("cuda"), compiled=True) == "max_memory_allocated"
+        assert memory.peak_training_bytes(request, table, device=CPU) is None
 
 
 def test_an_arm_takes_the_place_of_the_jobs_own(make_request):
