@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 
+from prime_bench.report import grid
 from prime_bench.report.numbers import fixed, signed
 from prime_bench.report.stats import Moments, Tally
 from prime_bench.report.table import Better, Cell
@@ -38,6 +39,21 @@ def level(
         flagged=flagged,
         bold=bold,
         jobs=tuple(jobs),
+    )
+
+
+def averaged(scores: grid.Cell, *, n_seeds: int, decimals: int, with_sd: bool = False) -> Cell:
+    """The mean over seeds, and how many there are where some of `n_seeds` have no score."""
+    moments = scores.moments
+    n = moments.n if moments else 0
+    return level(
+        moments.mean if moments else None,
+        sd=moments.sd if moments and with_sd else None,
+        noise=moments.error if moments else None,
+        decimals=decimals,
+        remark=f"n={n}" if n < n_seeds else "",
+        flagged=bool(scores.degenerate),
+        jobs=scores.jobs,
     )
 
 

@@ -45,8 +45,7 @@ class MeasuredCost:
     @property
     def memory_ratio(self) -> float | None:
         """Peak memory of training over Dense's; None where it was not measured."""
-        own, dense = self.arm.peak_memory_bytes, self.dense.peak_memory_bytes
-        return own / dense if own is not None and dense else None
+        return self.arm.memory_ratio(self.dense)
 
     def _inference(self, arm: ArmCost) -> list[float]:
         return arm.inference_ms(batch_size=self.record.job.training.batch_size)

@@ -13,7 +13,7 @@ LEVEL = 0.95
 
 
 @dataclass(frozen=True, kw_only=True)
-class Interval:
+class SeedInterval:
     """A mean of n values and where the mean of many more may lie."""
 
     n: int
@@ -28,7 +28,7 @@ class Interval:
         return f"n={self.n}, {100 * self.level:g} % interval {bounds}"
 
 
-def t_interval(values: Sequence[float], *, level: float = LEVEL) -> Interval | None:
+def t_interval(values: Sequence[float], *, level: float = LEVEL) -> SeedInterval | None:
     """Student's interval of the mean of values (n,); None for fewer than two.
 
     It takes the values, seeds of one comparison, as normally distributed; with three to five of
@@ -39,4 +39,4 @@ def t_interval(values: Sequence[float], *, level: float = LEVEL) -> Interval | N
         return None
     mean = float(np.mean(values))
     half = float(stdtrit(n - 1, (1 + level) / 2) * np.std(values, ddof=1) / math.sqrt(n))
-    return Interval(n=n, mean=mean, low=mean - half, high=mean + half, level=level)
+    return SeedInterval(n=n, mean=mean, low=mean - half, high=mean + half, level=level)

@@ -90,6 +90,12 @@ class ArmCost(Settings):
                 return cost.latencies_ms
         raise KeyError((form, batch_size))
 
+    def memory_ratio(self, dense: "ArmCost") -> float | None:
+        """Peak memory of training over Dense's; None where either was not measured."""
+        if self.peak_memory_bytes is None or not dense.peak_memory_bytes:
+            return None
+        return self.peak_memory_bytes / dense.peak_memory_bytes
+
 
 class CostFindings(Settings):
     """What a measurement found."""

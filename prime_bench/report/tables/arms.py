@@ -10,10 +10,12 @@ from prime_bench.report.design import ArmColumn, PanelDesign, RowDesign
 from prime_bench.report.evidence import Evidence
 from prime_bench.report.grid import score_of
 from prime_bench.report.stats import error_of_mean, moments
-from prime_bench.report.table import Block, Cell, Column, Row
-from prime_bench.report.tables.content import Content, block_keys, grid_content
+from prime_bench.report.table import Better, Block, Cell, Column, Row
+from prime_bench.report.tables.content import Content, grid_content, keyed_panels
 from prime_bench.report.tables.names import absent_note, arms_named
 from prime_bench.store.record import RunRecord
+
+_BETTER: dict[str, Better] = {"auc": "higher", "logloss": "lower"}
 
 
 def build(evidence: Evidence, definition: ArmsDefinition) -> Content:
@@ -29,9 +31,7 @@ def build(evidence: Evidence, definition: ArmsDefinition) -> Content:
                 for arm in arms_named(grid, definition.arms)
             ),
         )
-        for key, panel in zip(
-            block_keys([panel.design for panel in grid.panels]), grid.panels, strict=True
-        )
+        for key, panel in keyed_panels(grid)
     ]
     notes = absent_note(grid, definition.arms)
     if any(column.shows in ("entropy", "largest_load") for column in definition.columns):
@@ -47,13 +47,13 @@ def _columns(definition: ArmsDefinition, design: PanelDesign) -> Iterator[Column
     for head, key in definition.settings.items():
         yield Column(key=key, label=head, kind="words")
     for column in definition.columns:
-        better = {"auc": "higher", "logloss": "lower"}.get(column.shows)
+        better = _BETTER.get(column.shows)
         yield Column(
             key=column.key,
             label=column.label,
             kind="number",
             group=column.group,
-            better="higher" if better == "higher" else "lower" if better else None,
+            better=better,
         )
         if column.by_backbone:
             for row in design.rows:
@@ -62,7 +62,7 @@ def _columns(definition: ArmsDefinition, design: PanelDesign) -> Iterator[Column
                     label=row.label,
                     kind="number",
                     group=column.group,
-                    better="higher" if better == "higher" else "lower",
+                    better=better,
                 )
 
 

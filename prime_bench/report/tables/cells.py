@@ -12,7 +12,7 @@ from prime_bench.report.notes import METRIC_LABELS
 from prime_bench.report.numbers import signed
 from prime_bench.report.stats import METRICS, Metric
 from prime_bench.report.table import Block, Cell, Column, Row
-from prime_bench.report.tables.content import Content, block_keys, grid_content
+from prime_bench.report.tables.content import Content, grid_content, keyed_panels
 
 Columns = Callable[[Panel], Iterator[Column]]
 MakeRow = Callable[[Panel, RowDesign, ArmColumn, int], Iterator[Cell]]
@@ -35,7 +35,6 @@ def _content(
     evidence: Evidence, definition: TableDefinition, *, columns: Columns, row: MakeRow
 ) -> Content:
     grid = evidence.grid(baseline=definition.baseline)
-    keys = block_keys([panel.design for panel in grid.panels])
     blocks = [
         Block(
             key=key,
@@ -56,7 +55,7 @@ def _content(
                 if grid.baseline
             ),
         )
-        for key, panel in zip(keys, grid.panels, strict=True)
+        for key, panel in keyed_panels(grid)
     ]
     return grid_content(evidence, grid, blocks=blocks, definition=definition)
 

@@ -5,9 +5,8 @@ from dataclasses import dataclass, field
 
 from prime_bench.base.identity import canonical_json
 from prime_bench.report.definition import TableDefinition, dataset_labels
-from prime_bench.report.design import PanelDesign
 from prime_bench.report.evidence import Evidence
-from prime_bench.report.grid import Grid
+from prime_bench.report.grid import Grid, Panel
 from prime_bench.report.notes import collect_notes
 from prime_bench.report.numbers import series
 from prime_bench.report.table import Block
@@ -28,14 +27,14 @@ class Content:
     """Pairs that are compared on request although they may not be."""
 
 
-def block_keys(panels: Sequence[PanelDesign]) -> list[str]:
-    """A unique key a panel: its data set, numbered where there are several versions of it."""
-    keys: list[str] = []
-    for panel in panels:
-        twins = sum(other.dataset == panel.dataset for other in panels)
-        before = sum(key.partition("#")[0] == panel.dataset for key in keys)
-        keys.append(f"{panel.dataset}#{before + 1}" if twins > 1 else panel.dataset)
-    return keys
+def keyed_panels(grid: Grid) -> list[tuple[str, Panel]]:
+    """Each panel with a unique key: its data set, numbered where it has several versions."""
+    datasets = [panel.design.dataset for panel in grid.panels]
+    keyed = []
+    for index, (dataset, panel) in enumerate(zip(datasets, grid.panels, strict=True)):
+        number = datasets[: index + 1].count(dataset)
+        keyed.append((f"{dataset}#{number}" if datasets.count(dataset) > 1 else dataset, panel))
+    return keyed
 
 
 def grid_content(

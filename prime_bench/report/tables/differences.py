@@ -10,7 +10,7 @@ from prime_bench.report.grid import Comparison, Grid, Panel
 from prime_bench.report.notes import METRIC_LABELS
 from prime_bench.report.stats import METRICS, error_of_mean, tally
 from prime_bench.report.table import Block, Cell, Column, Row
-from prime_bench.report.tables.content import Content, block_keys, grid_content
+from prime_bench.report.tables.content import Content, grid_content, keyed_panels
 from prime_bench.report.tables.names import absent_note
 
 
@@ -19,7 +19,6 @@ def build(evidence: Evidence, definition: DifferencesDefinition) -> Content:
     names = [pair.versus for pair in definition.comparisons]
     grids = {name: evidence.grid(baseline=name) for name in dict.fromkeys(names)}
     first = evidence.grid(baseline=definition.baseline)
-    keys = block_keys([panel.design for panel in first.panels])
     blocks = [
         Block(
             key=key,
@@ -31,7 +30,7 @@ def build(evidence: Evidence, definition: DifferencesDefinition) -> Content:
                 if _known(grids[pair.versus], pair)
             ),
         )
-        for number, (key, panel) in enumerate(zip(keys, first.panels, strict=True))
+        for number, (key, panel) in enumerate(keyed_panels(first))
     ]
     asked = [name for pair in definition.comparisons for name in (pair.arm, pair.versus)]
     notes = absent_note(first, list(dict.fromkeys(asked)))

@@ -22,7 +22,7 @@ from prime_bench.report.stats_families import (
 )
 from prime_bench.report.table import Block, Cell, Column, Kind, Row
 from prime_bench.report.tables.cells import P_DECIMALS
-from prime_bench.report.tables.content import Content, block_keys, grid_content
+from prime_bench.report.tables.content import Content, grid_content, keyed_panels
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,7 +59,6 @@ def build(evidence: Evidence, definition: FamilyDefinition) -> Content:
     for metric in METRICS:
         own = [item for item in every if item.metric == metric and item.summary.backbone_medians]
         adjusted |= dict(zip(map(_key, own), holm([item.p for item in own]), strict=True))
-    keys = block_keys([panel.design for panel in base.panels])
     blocks = [
         Block(
             key=key,
@@ -74,7 +73,7 @@ def build(evidence: Evidence, definition: FamilyDefinition) -> Content:
                 if item.block == key
             ),
         )
-        for key, panel in zip(keys, base.panels, strict=True)
+        for key, panel in keyed_panels(base)
     ]
     return grid_content(
         evidence, base, blocks=blocks, definition=definition, notes=_notes(every, definition)
@@ -87,8 +86,7 @@ def _comparing(grids: dict[str, Grid], family: Sequence[tuple[str, str]]) -> Ite
         labels = {column.name: column.label for column in grid.arms}
         if arm not in labels or grid.baseline is None:
             continue
-        keys = block_keys([panel.design for panel in grid.panels])
-        for key, panel in zip(keys, grid.panels, strict=True):
+        for key, panel in keyed_panels(grid):
             for metric in METRICS:
                 reference = panel.summaries[versus, metric].mean
                 yield Comparing(

@@ -3,7 +3,16 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
-from prime_bench.report.cells import MISSING_CELL, change, count, level, tallied, won, words
+from prime_bench.report.cells import (
+    MISSING_CELL,
+    averaged,
+    change,
+    count,
+    level,
+    tallied,
+    won,
+    words,
+)
 from prime_bench.report.definition import DatasetsDefinition, MainDefinition
 from prime_bench.report.design import RowDesign
 from prime_bench.report.evidence import Evidence
@@ -11,7 +20,7 @@ from prime_bench.report.grid import Grid, Panel
 from prime_bench.report.notes import METRIC_LABELS
 from prime_bench.report.stats import METRICS, error_of_mean
 from prime_bench.report.table import Block, Cell, Column, Row
-from prime_bench.report.tables.content import Content, block_keys, grid_content
+from prime_bench.report.tables.content import Content, grid_content, keyed_panels
 
 
 def build(evidence: Evidence, definition: MainDefinition) -> Content:
@@ -28,9 +37,7 @@ def build(evidence: Evidence, definition: MainDefinition) -> Content:
                 *_summary_rows(grid, panel, decimals),
             ),
         )
-        for key, panel in zip(
-            block_keys([panel.design for panel in grid.panels]), grid.panels, strict=True
-        )
+        for key, panel in keyed_panels(grid)
     ]
     return grid_content(evidence, grid, blocks=blocks, definition=definition)
 
@@ -45,9 +52,7 @@ def build_datasets(evidence: Evidence, definition: DatasetsDefinition) -> Conten
         columns=(replace(head, key="data", label="Data"), *rest),
         rows=tuple(
             Row(key=key, cells=(words(panel.design.label), *cells))
-            for key, panel in zip(
-                block_keys([panel.design for panel in grid.panels]), grid.panels, strict=True
-            )
+            for key, panel in keyed_panels(grid)
             for cells in [list(_mean_cells(grid, panel, definition.decimals))[1:]]
         ),
     )
@@ -82,19 +87,8 @@ def _row(grid: Grid, panel: Panel, row: RowDesign, decimals: int) -> Row:
     n_seeds = len(panel.design.seeds)
     for metric in METRICS:
         for arm in grid.arms:
-            cell = panel.cells[label, arm.name, metric]
-            n = cell.moments.n if cell.moments else 0
-            cells.append(
-                level(
-                    cell.moments.mean if cell.moments else None,
-                    sd=cell.moments.sd if cell.moments else None,
-                    noise=cell.moments.error if cell.moments else None,
-                    decimals=decimals,
-                    remark=f"n={n}" if n < n_seeds else "",
-                    flagged=bool(cell.degenerate),
-                    jobs=cell.jobs,
-                )
-            )
+            scores = panel.cells[label, arm.name, metric]
+            cells.append(averaged(scores, n_seeds=n_seeds, decimals=decimals, with_sd=True))
             if (label, arm.name, metric) in panel.comparisons:
                 comparison = panel.comparisons[label, arm.name, metric]
                 n = len(comparison.seeds)

@@ -8,14 +8,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from statistics import mean
 
-from prime_bench.report.cells import MISSING_CELL, change, level, words
+from prime_bench.report.cells import MISSING_CELL, averaged, change, level, words
 from prime_bench.report.costs import MeasuredCost, Spot, measured_costs
 from prime_bench.report.definition import Measured, MethodsDefinition
 from prime_bench.report.design import ArmColumn, PanelDesign, RowDesign
 from prime_bench.report.evidence import Evidence
 from prime_bench.report.grid import Grid, Panel
 from prime_bench.report.table import Block, Cell, Column, Row
-from prime_bench.report.tables.content import Content, block_keys, grid_content
+from prime_bench.report.tables.content import Content, grid_content, keyed_panels
 from prime_bench.report.tables.names import absent_note, arms_named
 from prime_bench.store.record import ProbeRecord, RunRecord
 
@@ -41,9 +41,7 @@ def build(evidence: Evidence, definition: MethodsDefinition) -> Content:
             columns=tuple(_columns(definition, panel.design)),
             rows=tuple(row for own in panel.design.rows for row in maker.rows(panel, own)),
         )
-        for key, panel in zip(
-            block_keys([panel.design for panel in grid.panels]), grid.panels, strict=True
-        )
+        for key, panel in keyed_panels(grid)
     ]
     return grid_content(
         evidence,
@@ -121,16 +119,8 @@ class _Rows:
     def _quantity(self, key: Measured, panel: Panel, row: RowDesign, arm: ArmColumn) -> Cell:
         decimals = self.definition.decimals
         if key in ("auc", "logloss"):
-            cell = panel.cells[row.label, arm.name, key]
-            n = cell.moments.n if cell.moments else 0
-            return level(
-                cell.moments.mean if cell.moments else None,
-                noise=cell.moments.error if cell.moments else None,
-                decimals=decimals,
-                remark=f"n={n}" if n < len(panel.design.seeds) else "",
-                flagged=bool(cell.degenerate),
-                jobs=cell.jobs,
-            )
+            scores = panel.cells[row.label, arm.name, key]
+            return averaged(scores, n_seeds=len(panel.design.seeds), decimals=decimals)
         if key == "parameters":
             runs = list(self._runs(panel, row, arm).values())
             counts = [run.budget.backbone_parameters + run.budget.plugin_parameters for run in runs]

@@ -2,13 +2,13 @@
 
 from collections.abc import Iterator, Sequence
 
-from prime_bench.report.cells import level, words
+from prime_bench.report.cells import averaged, level, words
 from prime_bench.report.definition import SeedsDefinition
 from prime_bench.report.design import ArmColumn, RowDesign
 from prime_bench.report.evidence import Evidence
 from prime_bench.report.grid import Grid, Panel, score_of
 from prime_bench.report.table import Block, Column, Row
-from prime_bench.report.tables.content import Content, block_keys, grid_content
+from prime_bench.report.tables.content import Content, grid_content, keyed_panels
 from prime_bench.report.tables.names import absent_note, arms_named
 
 
@@ -16,7 +16,6 @@ def build(evidence: Evidence, definition: SeedsDefinition) -> Content:
     """A block a backbone and data set."""
     grid = evidence.grid(baseline=definition.baseline)
     arms = arms_named(grid, definition.arms)
-    keys = block_keys([panel.design for panel in grid.panels])
     blocks = [
         Block(
             key=f"{key}.{row.key}",
@@ -35,7 +34,7 @@ def build(evidence: Evidence, definition: SeedsDefinition) -> Content:
             ),
             rows=tuple(_rows(evidence, grid, panel, row, arms, definition)),
         )
-        for key, panel in zip(keys, grid.panels, strict=True)
+        for key, panel in keyed_panels(grid)
         for row in panel.design.rows
     ]
     notes = absent_note(grid, definition.arms)
@@ -65,18 +64,9 @@ def _rows(
                 )
             )
         yield Row(key=str(seed), cells=tuple(cells))
-    cells = [words("Mean")]
-    for arm in arms:
-        cell = panel.cells[row.label, arm.name, metric]
-        n = cell.moments.n if cell.moments else 0
-        cells.append(
-            level(
-                cell.moments.mean if cell.moments else None,
-                noise=cell.moments.error if cell.moments else None,
-                decimals=decimals,
-                remark=f"n={n}" if n < len(panel.design.seeds) else "",
-                flagged=bool(cell.degenerate),
-                jobs=cell.jobs,
-            )
-        )
-    yield Row(key="mean", cells=tuple(cells), ruled=True)
+    n_seeds = len(panel.design.seeds)
+    means = [
+        averaged(panel.cells[row.label, arm.name, metric], n_seeds=n_seeds, decimals=decimals)
+        for arm in arms
+    ]
+    yield Row(key="mean", cells=(words("Mean"), *means), ruled=True)

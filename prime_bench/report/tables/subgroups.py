@@ -9,12 +9,12 @@ from prime_bench.report.design import backbone_label, catalogue_rank
 from prime_bench.report.evidence import Evidence
 from prime_bench.report.intervals import t_interval
 from prime_bench.report.numbers import series
-from prime_bench.report.table import Block, Cell, Column, Row
+from prime_bench.report.table import Better, Block, Cell, Column, Row
 from prime_bench.report.tables.content import Content, measurements, probe_notes
 from prime_bench.settings.subgroups import SubgroupFindings, SubgroupScore
 from prime_bench.store.record import ProbeRecord
 
-_QUANTITIES = (
+_QUANTITIES: tuple[tuple[str, str, Better], ...] = (
     ("auc", "AUC", "higher"),
     ("logloss", "LogLoss", "lower"),
     ("calibration_error", "Calibration error", "lower"),
@@ -99,14 +99,14 @@ def _columns(definition: SubgroupsDefinition) -> Iterator[Column]:
             label="Dense",
             kind="number",
             group=label,
-            better="higher" if better == "higher" else "lower",
+            better=better,
         )
         yield Column(
             key=f"{key}.delta",
             label="Δ",
             kind="change",
             group=label,
-            better="higher" if better == "higher" else "lower",
+            better=better,
         )
 
 
@@ -130,7 +130,7 @@ def _row(name: str, seeds: Seeds, decimals: int) -> Row:
                 mean(differences) if differences else None,
                 sd=stdev(differences) if len(differences) > 1 else None,
                 decimals=decimals,
-                better="higher" if better == "higher" else "lower",
+                better=better,
                 remark=f"n={len(whole)}",
                 aside=interval.words(decimals) if interval else "",
                 jobs=jobs,

@@ -10,14 +10,13 @@ from prime_bench.report.evidence import Evidence
 from prime_bench.report.grid import Grid, Panel
 from prime_bench.report.stats import METRICS
 from prime_bench.report.table import Block, Cell, Column, Row
-from prime_bench.report.tables.content import Content, block_keys, grid_content
+from prime_bench.report.tables.content import Content, grid_content, keyed_panels
 from prime_bench.report.tables.names import absent_note, arms_named
 
 
 def build(evidence: Evidence, definition: WinsDefinition) -> Content:
     """A win needs AUC and LogLoss; each alone stands beside it."""
     grid = evidence.grid(baseline=definition.baseline, split="valid")
-    keys = block_keys([panel.design for panel in grid.panels])
     blocks = [
         Block(
             key=key,
@@ -25,7 +24,7 @@ def build(evidence: Evidence, definition: WinsDefinition) -> Content:
             columns=tuple(_columns(panel)),
             rows=tuple(_rows(grid, panel, definition)),
         )
-        for key, panel in zip(keys, grid.panels, strict=True)
+        for key, panel in keyed_panels(grid)
     ]
     asked = [*definition.arms, *(arm for arms in definition.best_of.values() for arm in arms)]
     notes = absent_note(grid, asked)
