@@ -33,10 +33,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.fixture(autouse=True)
 def _seed_torch() -> None:
-    """What a test draws from torch's global generator does not depend on the tests before it."""
+    """What a test draws and how it rounds does not depend on the tests before it."""
     # Looked up, not imported: layers without torch are tested without it.
     if "torch" in sys.modules:
         sys.modules["torch"].manual_seed(0)
+        # A job of an earlier test may have asked for it, and Hypothesis refuses to work with it.
+        sys.modules["torch"].set_flush_denormal(False)
 
 
 SIZES = (9, 14, 6)

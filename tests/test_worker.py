@@ -24,7 +24,7 @@ from prime_bench.training.checkpoint import load_weights
 from prime_bench.training.device import NoDevice
 from prime_bench.training.loop import train
 from prime_bench.training.metrics import auc
-from prime_bench.training.optimizer import Penalty
+from prime_bench.training.optimizer import Optimizer, Penalty
 from prime_bench.worker import JobTaken, run_job
 
 FILES = {
@@ -158,6 +158,20 @@ class TestRunJob:
         assert record.result.degenerate.startswith("predictions were not finite after epochs 1, 2;")
         assert "test: 140 of 140 predictions are not finite" in record.result.degenerate
         assert "NaN" not in (folder_of(make_request(table=broken)) / "record.json").read_text()
+
+    def test_a_loss_that_is_not_finite_is_flagged_though_the_predictions_are(
+        self, make_request, monkeypatch
+    ):
+        step, steps = Optimizer.step, iter(range(1000))
+
+        def infinite(self, batch):
+            loss = step(self, batch)
+            return loss * torch.inf if next(steps) == 13 else loss  # in epoch 2
+
+        monkeypatch.setattr(Optimizer, "step", infinite)
+        record = run_job(make_request(max_epochs=3, patience=9), lambda _: None)
+        assert [v.train_loss is None for v in record.history] == [False, True, False]
+        assert record.result.degenerate == "the training loss was not finite in epochs 2"
 
     def test_constant_output_is_flagged(self, make_request, tmp_path, write_table):
         def blind(name, numerics, labels):  # noqa: ARG001
