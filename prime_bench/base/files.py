@@ -78,6 +78,12 @@ def write_whole(path: Path, content: str | bytes | memoryview) -> None:
         sync_folder(path.parent)
 
 
+def nearest_folder(path: Path) -> Path:
+    """`path`, or where it is not there yet the nearest folder above it that is."""
+    whole = path.absolute()
+    return next(folder for folder in (whole, *whole.parents) if folder.exists())
+
+
 def sync_folder(folder: Path) -> None:
     """Make renames in `folder` survive a power cut."""
     descriptor = os.open(folder, os.O_RDONLY)

@@ -24,10 +24,9 @@ def clean(unfinished: bool, yes: bool, runs_dir: Path, as_json: bool) -> None:
     Replaced records, states that finished jobs do not go on from any more, halves of files. Records
     and their weights stay, and so does everything of a job at work.
     """
-    import json
     import sys
 
-    from prime_bench.cli.plan import size
+    from prime_bench.cli.output import print_json, size
     from prime_bench.store.leftovers import leftovers, remove
     from prime_bench.store.runs import Runs
 
@@ -51,7 +50,7 @@ def clean(unfinished: bool, yes: bool, runs_dir: Path, as_json: bool) -> None:
             }
             for leftover in found
         ]
-        click.echo(json.dumps({"schema": CLEAN_SCHEMA, "leftovers": items}, indent=2))
+        print_json(CLEAN_SCHEMA, {"leftovers": items})
     elif yes and found:
         left = len(found) - len(removed)
         click.echo(f"{len(removed)} removed" + (f", {left} in use meanwhile" if left else ""))

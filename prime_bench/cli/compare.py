@@ -33,9 +33,8 @@ def compare(
     and what differs in settings and surroundings. Arms are looked for in the runs folder, wherever
     both have run under one choice of all else.
     """
-    import json
-
     from prime_bench.base.errors import DataError
+    from prime_bench.cli.output import print_json
     from prime_bench.report.matches import rows_of
 
     matches, alone = _matches(left, right, data_dir=data_dir, runs_dir=runs_dir)
@@ -47,8 +46,7 @@ def compare(
     rows = [row for row in rows_of(matches) if row.changed or not changed]
     if as_json:
         lines = [_plain(row) for row in rows]
-        content = {"schema": COMPARE_SCHEMA, "sides": [left, right], "rows": lines, "alone": alone}
-        click.echo(json.dumps(content, indent=2))
+        print_json(COMPARE_SCHEMA, {"sides": [left, right], "rows": lines, "alone": alone})
     else:
         click.echo(_text(rows, left, right))
         for line in alone:
@@ -136,9 +134,13 @@ def _text(rows: "list[Row]", left: str, right: str) -> str:
 
 def _settings(rows: "list[Row]") -> Iterator[list[str]]:
     """What differs, once for all rows in which the same does."""
+    from prime_bench.recipe.differences import value_text
+
     blocks: dict[str, list[str]] = {}
     for row in rows:
-        lines = [f"{key}: {_value(a)} -> {_value(b)}" for key, (a, b) in row.settings.items()]
+        lines = [
+            f"{key}: {value_text(a)} -> {value_text(b)}" for key, (a, b) in row.settings.items()
+        ]
         blocks.setdefault("\n".join(lines), []).append(row.name)
     for text, names in blocks.items():
         if text:
@@ -155,12 +157,6 @@ def _change(moments: "Moments | None") -> str:
     from prime_bench.report.numbers import signed
 
     return "--" if moments is None else signed(moments.mean, _DECIMALS)
-
-
-def _value(value: Any) -> str:
-    import json
-
-    return "-" if value is None else json.dumps(value, ensure_ascii=False)
 
 
 def _plain(row: "Row") -> dict[str, Any]:

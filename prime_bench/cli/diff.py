@@ -22,13 +22,12 @@ def diff(left: str, right: str, as_json: bool) -> None:
     Each is a file or the name of a bundled recipe. The last line says how many jobs they share:
     those are done once. The exit code is 0 whether they differ or not.
     """
-    import json
-
-    from prime_bench.recipe.differences import differences, resolved
+    from prime_bench.cli.output import print_json
+    from prime_bench.recipe.differences import differing_keys, resolved, value_text
     from prime_bench.recipe.load import load_recipe
 
     recipes = [load_recipe(left), load_recipe(right)]
-    found = differences(*(resolved(recipe, _datasets(recipe)) for recipe in recipes))
+    found = differing_keys(*(resolved(recipe, _datasets(recipe)) for recipe in recipes))
     jobs = [_jobs(recipe) for recipe in recipes]
     counts = {
         "left": len(jobs[0] - jobs[1]),
@@ -37,13 +36,11 @@ def diff(left: str, right: str, as_json: bool) -> None:
     }
     if as_json:
         lines = [{"key": d.key, "left": d.left, "right": d.right} for d in found]
-        content = {"schema": DIFF_SCHEMA, "recipes": [left, right], "keys": lines, "jobs": counts}
-        click.echo(json.dumps(content, indent=2))
+        print_json(DIFF_SCHEMA, {"recipes": [left, right], "keys": lines, "jobs": counts})
         return
     for difference in found:
-        click.echo(
-            f"{difference.key}\n  - {_value(difference.left)}\n  + {_value(difference.right)}"
-        )
+        left_text, right_text = value_text(difference.left), value_text(difference.right)
+        click.echo(f"{difference.key}\n  - {left_text}\n  + {right_text}")
     click.echo(
         f"{len(found)} keys differ; jobs: {counts['both']} of both, {counts['left']} of {left} "
         f"alone, {counts['right']} of {right} alone"
@@ -66,10 +63,3 @@ def _jobs(recipe: "Recipe") -> set[str]:
 
     variants = variants_of(recipe)
     return {trial.bind(variants[trial.dataset].digest).id for trial in recipe.trials()}
-
-
-def _value(value: Any) -> str:
-    """As a recipe writes it; a dash where it has no such key."""
-    import json
-
-    return "-" if value is None else json.dumps(value, ensure_ascii=False)

@@ -37,6 +37,10 @@ changes = click.option(
     metavar="KEY=VALUE",
     help="Override a key of the recipe, such as training.max_epochs=1; it makes other jobs.",
 )
+compiled = click.option(
+    "--compile", "compiled", is_flag=True, help="Short for --set training.compile=true."
+)
+dry_run = click.option("--dry-run", is_flag=True, help="Print the plan and do nothing.")
 as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 device = click.option(
     "--device",
@@ -45,8 +49,19 @@ device = click.option(
     help="`cpu`, `cuda` (all there are), or a list such as `cuda:0,cuda:1`; `auto` is cuda where "
     "there is one.",
 )
+one_device = click.option(
+    "--device",
+    default="auto",
+    show_default=True,
+    help="`cpu`, `cuda` or `cuda:INDEX`; `auto` is cuda where there is one.",
+)
 retrain = click.option(
     "--retrain",
     type=click.Choice(["stale"]),
     help="Do jobs again whose pairs stand on another kind of device; old records are kept aside.",
 )
+
+
+def with_compile(changes: tuple[str, ...], compiled: bool) -> tuple[str, ...]:
+    """The recipe's changes, and what `--compile` is short for."""
+    return (*changes, "training.compile=true") if compiled else changes

@@ -9,9 +9,9 @@ import click
 from prime_bench.cli import options
 
 if TYPE_CHECKING:
-    from prime_bench.schedule.estimate import Estimate, Pace, PaceKey, Total
+    from prime_bench.schedule.estimate import Estimate, Likeness, Pace, Total
     from prime_bench.schedule.plan import Plan
-    from prime_bench.schedule.stale import DeviceKind
+    from prime_bench.store.record import DeviceKind
 
 PLAN_SCHEMA = 1
 
@@ -62,7 +62,7 @@ def plan(
         device_kind=here.kind,
         retrain=retrain,
     )
-    paces: dict[PaceKey, Pace] = {}
+    paces: dict[Likeness, Pace] = {}
     if measured:
         paces, faults = measure(
             made,
@@ -116,8 +116,7 @@ def print_plan(
     as_json: bool = False,
 ) -> None:
     """The plan as a table, or as one JSON object with the jobs under "jobs"."""
-    import json
-
+    from prime_bench.cli.output import print_json
     from prime_bench.recipe.budget import added_text
     from prime_bench.schedule.budgets import added_budgets
     from prime_bench.schedule.estimate import total_of
@@ -125,7 +124,6 @@ def print_plan(
     total, added = total_of(estimates.values(), folder=runs_dir), added_budgets(made)
     if as_json:
         content = {
-            "schema": PLAN_SCHEMA,
             "recipe": made.recipe.name,
             "title": made.recipe.title,
             "counts": made.counts,
@@ -150,7 +148,7 @@ def print_plan(
                 for found in [estimates.get(planned.job_id or "")]
             ],
         }
-        click.echo(json.dumps(content, indent=2))
+        print_json(PLAN_SCHEMA, content)
         return
     _print_table(made, estimates)
     click.echo(f"\n{made.recipe.title}\n{summary(made)}")
@@ -164,6 +162,7 @@ def print_plan(
 def _print_table(made: "Plan", estimates: "Mapping[str, Estimate]") -> None:
     from tabulate import tabulate
 
+    from prime_bench.cli.output import duration, size
     from prime_bench.schedule.estimate import Estimate
 
     header = ["job", "dataset", "backbone", "arm", "seed", "state", "time", "memory", "why"]
@@ -188,6 +187,7 @@ def _print_table(made: "Plan", estimates: "Mapping[str, Estimate]") -> None:
 
 def _outlook(total: "Total") -> Iterator[str]:
     """Lines on time, memory and disk; none where nothing is to run."""
+    from prime_bench.cli.output import duration, size
     from prime_bench.schedule.estimate import MEMORY_NOTE
 
     if not total.jobs:
@@ -220,15 +220,3 @@ def summary(made: "Plan") -> str:
         lines.append(f"stale: `--retrain stale` does {stale - again} jobs again")
     lines += [f"to prepare: {command}" for command in made.prepare_commands]
     return "\n".join(lines)
-
-
-def duration(seconds: float) -> str:
-    """In the unit that suits: `8 s`, `12 min`, `3.5 h`."""
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
-
-
-def size(n_bytes: float) -> str:
-    """In MB or GB."""
-    return f"{n_bytes / 1e6:.0f} MB" if n_bytes < 1e9 else f"{n_bytes / 1e9:.1f} GB"

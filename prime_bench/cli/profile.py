@@ -5,14 +5,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from prime_bench.cli import options
+from prime_bench.cli import codes, options
 
 if TYPE_CHECKING:
     from prime_bench.schedule.plan import Plan
     from prime_bench.store.runs import Runs
 
 PROFILE_SCHEMA = 1
-EXIT_SOME_FAILED = 1
 
 
 @click.command()
@@ -20,11 +19,11 @@ EXIT_SOME_FAILED = 1
 @options.only
 @options.changes
 @options.device
-@click.option("--compile", "compiled", is_flag=True, help="Short for --set training.compile=true.")
+@options.compiled
 @click.option(
     "--again", is_flag=True, help="Measure what has a record once more; it is kept aside."
 )
-@click.option("--dry-run", is_flag=True, help="Print the plan and do nothing.")
+@options.dry_run
 @options.data_dir
 @options.runs_dir
 @options.as_json
@@ -54,14 +53,14 @@ def profile(
     from prime_bench.cli.plan import print_plan, summary
     from prime_bench.cli.progress import Progress
     from prime_bench.recipe.load import load_recipe
-    from prime_bench.schedule.cost import measured_again, on_device, vendors_name
-    from prime_bench.schedule.devices import cores, find_devices
+    from prime_bench.schedule.cost import measured_again, on_device
+    from prime_bench.schedule.devices import cores, find_devices, vendors_name
     from prime_bench.schedule.local import LocalBackend
     from prime_bench.schedule.plan import make_plan
     from prime_bench.schedule.run import run_plan
     from prime_bench.store.runs import Runs
 
-    changes = (*changes, *(["training.compile=true"] if compiled else []))
+    changes = options.with_compile(changes, compiled)
     here, threads, runs = find_devices(device)[0], cores(), Runs(runs_dir)
     loaded = on_device(
         load_recipe(recipe, changes=changes), device=vendors_name(here), threads=threads
@@ -88,24 +87,22 @@ def profile(
         click.echo(f"failed: {outcome.request.dataset} {job.backbone}: {why} ({folder})", err=True)
     if made.prepare_commands:
         click.echo(summary(made), err=True)
-    ctx.exit(EXIT_SOME_FAILED if tally.failed else 0)
+    ctx.exit(codes.FAILED if tally.failed else 0)
 
 
 def _print(made: "Plan", *, runs: "Runs", as_json: bool) -> None:
     """What the plan's jobs have found, on this run or an earlier one."""
-    import json
-
     from prime_bench.cli.costs import Measured, plain, tables
+    from prime_bench.cli.output import print_json
 
     records = [runs.find(planned.job_id) for planned in made.jobs if planned.job_id]
     measured = [Measured.of(record) for record in records if record is not None]
     if as_json:
         content = {
-            "schema": PROFILE_SCHEMA,
             "recipe": made.recipe.name,
             "title": made.recipe.title,
             "costs": plain(measured, made.recipe),
         }
-        click.echo(json.dumps(content, indent=2))
+        print_json(PROFILE_SCHEMA, content)
     elif measured:
         click.echo(tables(measured, made.recipe))

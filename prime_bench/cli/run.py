@@ -10,15 +10,16 @@ from typing import TYPE_CHECKING
 
 import click
 
-from prime_bench.cli import options
+from prime_bench.cli import codes, options
 
 if TYPE_CHECKING:
     from prime_bench.schedule.backend import Backend
     from prime_bench.schedule.plan import Plan
+    from prime_bench.schedule.queue import Limits
     from prime_bench.schedule.run import Tally
-    from prime_bench.schedule.stale import DeviceKind
+    from prime_bench.store.record import DeviceKind
+    from prime_bench.store.runs import Runs
 
-EXIT_SOME_FAILED, EXIT_INTERRUPTED = 1, 130
 _STOPPING = b"\nstopping: running jobs go on to the end of their epoch; once more ends them now\n"
 
 
@@ -26,7 +27,6 @@ _STOPPING = b"\nstopping: running jobs go on to the end of their epoch; once mor
 @click.argument("recipe")
 @options.only
 @options.changes
-@click.option("--dry-run", is_flag=True, help="Print the plan and do nothing.")
 @options.device
 @click.option(
     "--slots",
@@ -63,7 +63,7 @@ _STOPPING = b"\nstopping: running jobs go on to the end of their epoch; once mor
     is_flag=True,
     help="Leave predictions.npz in each job's folder, as `prime-bench predict` does later.",
 )
-@click.option("--compile", "compiled", is_flag=True, help="Short for --set training.compile=true.")
+@options.compiled
 @click.option(
     "--engine",
     type=click.Choice(["local", "ray"]),
@@ -77,6 +77,7 @@ _STOPPING = b"\nstopping: running jobs go on to the end of their epoch; once mor
     show_default=True,
     help="Of the Ray cluster: HOST:PORT, or `auto` for the one that runs on this machine.",
 )
+@options.dry_run
 @options.data_dir
 @options.runs_dir
 @click.pass_context
@@ -85,7 +86,6 @@ def run(
     recipe: str,
     only: tuple[str, ...],
     changes: tuple[str, ...],
-    dry_run: bool,
     device: str,
     slots: int,
     threads: int | None,
@@ -98,15 +98,14 @@ def run(
     compiled: bool,
     engine: str,
     address: str,
+    dry_run: bool,
     data_dir: Path,
     runs_dir: Path,
 ) -> None:
     """Do every job of RECIPE, a file or the name of a bundled recipe, that has no record."""
     from prime_bench.cli.plan import load_plan, print_plan
-    from prime_bench.cli.progress import Progress
     from prime_bench.schedule.estimate import estimates_of
     from prime_bench.schedule.queue import Limits
-    from prime_bench.schedule.run import run_plan
     from prime_bench.store.runs import Runs
 
     backend, kind, threads = _engine(
@@ -120,7 +119,7 @@ def run(
     made = load_plan(
         recipe,
         only=only,
-        changes=(*changes, *(["training.compile=true"] if compiled else [])),
+        changes=options.with_compile(changes, compiled),
         data_dir=data_dir,
         runs_dir=runs_dir,
         device_kind=kind,
@@ -130,24 +129,49 @@ def run(
         estimates = estimates_of(made, runs=Runs(runs_dir), device_kind=kind)
         print_plan(made, estimates, runs_dir=runs_dir)
         return
+    max_s = None if max_hours is None else max_hours * 3600
+    limits = Limits(retries=retries, fail_fast=fail_fast, max_s=max_s)
+    code = _run(
+        recipe,
+        made,
+        backend,
+        runs=Runs(runs_dir),
+        threads=threads,
+        limits=limits,
+        keep_predictions=keep_predictions,
+    )
+    ctx.exit(code)
+
+
+def _run(
+    recipe: str,
+    made: "Plan",
+    backend: "Backend",
+    *,
+    runs: "Runs",
+    threads: int,
+    limits: "Limits",
+    keep_predictions: bool,
+) -> int:
+    """Do the plan's jobs, show how far they are, and give back the exit code."""
+    from prime_bench.cli.progress import Progress
+    from prime_bench.schedule.run import run_plan
+
     with Progress(made) as progress, _stopping_gently(backend) as asked:
         tally = run_plan(
             made,
             backend,
-            runs=Runs(runs_dir),
+            runs=runs,
             threads=threads,
-            limits=Limits(retries=retries, fail_fast=fail_fast, max_s=_seconds(max_hours)),
+            limits=limits,
             keep_predictions=keep_predictions,
             on_event=progress.event,
             on_outcome=progress.outcome,
         )
-    _say(recipe, made, tally, runs_dir=runs_dir)
-    code = EXIT_SOME_FAILED if tally.failed or tally.not_run else 0
-    ctx.exit(EXIT_INTERRUPTED if asked else code)
-
-
-def _seconds(hours: float | None) -> float | None:
-    return None if hours is None else hours * 3600
+    _say(recipe, made, tally, runs_dir=runs.folder)
+    if asked:
+        return codes.INTERRUPTED
+    return codes.FAILED if tally.failed or tally.not_run else 0
 
 
 def _engine(

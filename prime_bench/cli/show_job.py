@@ -19,11 +19,13 @@ def facts(job_id: str, runs: "Runs", *, data_dir: Path) -> dict[str, Any]:
     """Everything about the job, as JSON values. Raises DataError for a broken record."""
     from prime_bench.recipe.job import Job
     from prime_bench.schedule.plan import job_state
+    from prime_bench.store.runs import CONFIG, ENVIRONMENT, FAILURE, HISTORY, LOG
+    from prime_bench.store.unfinished import read_lines, read_object, read_text
 
     folder = runs.path(job_id)
     record = runs.find(job_id)
     found = {} if record is None else record.plain()
-    config = _json(folder / "config.json")
+    config = read_object(folder / CONFIG)
     job = found.get("job") or config.get("job")
     state, why = job_state(Job.parse(job, where=""), runs) if job else ("unknown", "no config.json")
     request = {**config, **found}
@@ -39,11 +41,11 @@ def facts(job_id: str, runs: "Runs", *, data_dir: Path) -> dict[str, Any]:
         "budget": found.get("budget"),
         "result": found.get("result"),
         "findings": found.get("findings"),
-        "history": found.get("history") or _history(folder / "history.jsonl"),
-        "environment": found.get("environment") or _json(folder / "environment.json") or None,
+        "history": found.get("history") or read_lines(folder / HISTORY),
+        "environment": found.get("environment") or read_object(folder / ENVIRONMENT) or None,
         "wall_s": found.get("wall_s"),
-        "log": _last_lines(folder / "log.txt"),
-        "failure": _json(folder / "failure.json") or None,
+        "log": read_text(folder / LOG).splitlines()[-_LOG_LINES:],
+        "failure": read_object(folder / FAILURE) or None,
     }
 
 
@@ -149,34 +151,3 @@ def _data_settings(job: Mapping[str, Any] | None, *, data_dir: Path) -> dict[str
         return None
     settings: dict[str, Any] = Manifest.read(folder).settings
     return settings
-
-
-def _json(path: Path) -> dict[str, Any]:
-    """A file of the job; empty where there is none, or half of one."""
-    try:
-        table = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return table if isinstance(table, dict) else {}
-
-
-def _history(path: Path) -> list[dict[str, Any]]:
-    """The whole lines of a run that is under way or was killed."""
-    lines = []
-    for line in _text(path).splitlines():
-        try:
-            lines.append(json.loads(line))
-        except ValueError:
-            break
-    return lines
-
-
-def _last_lines(path: Path) -> list[str]:
-    return _text(path).splitlines()[-_LOG_LINES:]
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return ""

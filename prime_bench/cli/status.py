@@ -24,8 +24,8 @@ _LINES_AROUND = 5  # header, rule, summary and what a terminal needs below
 @click.argument("recipe", required=False)
 @options.only
 @options.changes
-@click.option("--watch", is_flag=True, help="Keep the table on the screen until Ctrl-C.")
 @options.device
+@click.option("--watch", is_flag=True, help="Keep the table on the screen until Ctrl-C.")
 @options.data_dir
 @options.runs_dir
 @options.as_json
@@ -33,8 +33,8 @@ def status(
     recipe: str | None,
     only: tuple[str, ...],
     changes: tuple[str, ...],
-    watch: bool,
     device: str,
+    watch: bool,
     data_dir: Path,
     runs_dir: Path,
     as_json: bool,
@@ -46,11 +46,10 @@ def status(
     which is all that a pipe gets. `plan` lists every job. `--device` says where they are meant to
     run, as for `plan`.
     """
-    import json
-
     from rich.console import Console
 
     from prime_bench.base.errors import UsageError
+    from prime_bench.cli.output import print_json
     from prime_bench.cli.plan import load_plan
     from prime_bench.schedule.devices import find_devices
     from prime_bench.schedule.status import status_of_folder, status_of_plan
@@ -78,8 +77,7 @@ def status(
     if as_json:
         found = look()
         jobs = [job.plain() for job in found.jobs]
-        content = {"schema": STATUS_SCHEMA, "counts": found.counts, "jobs": jobs}
-        click.echo(json.dumps(content, indent=2))
+        print_json(STATUS_SCHEMA, {"counts": found.counts, "jobs": jobs})
     elif not console.is_terminal:
         click.echo(summary(look()))
     elif watch:
@@ -93,7 +91,7 @@ def status(
 
 def summary(found: "Status") -> str:
     """One line: jobs a state, and the time until the last running job ends."""
-    from prime_bench.cli.plan import duration
+    from prime_bench.cli.output import duration
 
     counts = ", ".join(f"{number} {state}" for state, number in found.counts.items())
     left = [job.left_s for job in found.jobs if job.left_s is not None]
@@ -123,7 +121,7 @@ def table_of(found: "Status", *, n_lines: int) -> "Table":
 
 
 def _cells(job: "JobStatus") -> tuple[str, ...]:
-    from prime_bench.cli.plan import duration
+    from prime_bench.cli.output import duration
 
     share = "" if job.share is None else f" {job.share:.0%}"
     bound = "< " if job.at_most else ""

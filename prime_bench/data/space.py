@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from prime_bench.base.errors import EnvironmentFault
-from prime_bench.base.files import writing
+from prime_bench.base.files import nearest_folder, writing
 
 
 def table_bytes(*, rows: int, n_fields: int) -> dict[str, int]:
@@ -22,7 +22,7 @@ def check_space(folder: Path, parts: Mapping[str, int], *, say: Callable[[str], 
 
     Raises EnvironmentFault where these are too few.
     """
-    there = next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists())
+    there = nearest_folder(folder)
     with writing(there):
         free = shutil.disk_usage(there).free
     needed = sum(parts.values())

@@ -1,5 +1,6 @@
 """What two recipes ask for, key by key, and where they differ."""
 
+import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -7,18 +8,18 @@ from typing import Any
 from prime_bench.recipe.expand import Recipe
 
 ABSENT = None
-"""Stands where a recipe has no such key."""
+"""Stands where a side has no such key."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Difference:
-    """A key that two recipes set differently, or that one of them has alone."""
+    """A key that two sides set differently, or that one of them has alone."""
 
     key: str
     """Dotted, as a recipe writes it."""
     left: Any
     right: Any
-    """ABSENT where the recipe has no such key."""
+    """ABSENT where the side has no such key."""
 
 
 def resolved(recipe: Recipe, datasets: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
@@ -42,16 +43,26 @@ def resolved(recipe: Recipe, datasets: Mapping[str, Mapping[str, Any]]) -> dict[
         "probe": recipe.probe,
         "report": recipe.report.plain(),
     }
-    return dict(_flat(table, ""))
+    return dotted(table)
 
 
-def differences(left: Mapping[str, Any], right: Mapping[str, Any]) -> list[Difference]:
-    """Where two tables of `resolved` differ, in the order of the first, then of the second."""
+def differing_keys(left: Mapping[str, Any], right: Mapping[str, Any]) -> list[Difference]:
+    """Where two tables of dotted keys differ, in the order of the first, then of the second."""
     return [
         Difference(key=key, left=left.get(key, ABSENT), right=right.get(key, ABSENT))
         for key in dict.fromkeys([*left, *right])
         if left.get(key, ABSENT) != right.get(key, ABSENT)
     ]
+
+
+def dotted(table: Mapping[str, Any]) -> dict[str, Any]:
+    """The values of nested tables by their dotted keys; an empty table has none."""
+    return dict(_flat(table, ""))
+
+
+def value_text(value: Any) -> str:
+    """A value as a recipe writes it; a dash for ABSENT."""
+    return "-" if value is ABSENT else json.dumps(value, ensure_ascii=False)
 
 
 def _flat(table: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:

@@ -13,6 +13,8 @@ from prime_bench.settings.plugin import ArmSettings
 from prime_bench.settings.training import TrainSpec
 
 ONLY_KEYS = ("dataset", "backbone", "arm", "seed")
+Origin = Literal["recipe", "--set"]
+"""What has set a key that has not its default."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,7 +103,7 @@ class Recipe:
     report: ReportTable = field(default_factory=ReportTable)
     places: dict[str, str] = field(default_factory=dict)
     """Per data set the file and line where its table starts, for what the card finds there."""
-    given: dict[tuple[str, ...], Literal["recipe", "--set"]] = field(default_factory=dict)
+    given: dict[tuple[str, ...], Origin] = field(default_factory=dict)
     """Every key that the file or a `--set` has set, by its path: all others have defaults."""
 
     def trials(self, *, only: Sequence[str] = ()) -> list[Trial]:

@@ -1,11 +1,9 @@
 """Where each setting of a job comes from, as far as it is no default."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Any
 
-from prime_bench.recipe.expand import Recipe, Trial
-
-Origin = Literal["recipe", "--set"]
+from prime_bench.recipe.expand import Origin, Recipe, Trial
 
 
 def given(

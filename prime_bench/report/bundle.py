@@ -23,10 +23,10 @@ from prime_bench import __version__
 from prime_bench.base.errors import DataError, UsageError
 from prime_bench.base.files import write_whole
 from prime_bench.settings.model import Settings
-from prime_bench.store.runs import RECORD, Runs
+from prime_bench.store.runs import CONFIG, ENVIRONMENT, RECORD, Runs
 
 CONTENTS, RECIPE, RUNS = "bundle.json", "recipe.toml", "runs"
-FILES = (RECORD, "config.json", "environment.json")
+FILES = (RECORD, CONFIG, ENVIRONMENT)
 """What is taken of a job's folder."""
 LARGEST_ENTRY_BYTES = 64 << 20
 _OLDEST = (1980, 1, 1, 0, 0, 0)

@@ -4,10 +4,11 @@ Positive differences favour the right-hand runs, in AUC and in LogLoss.
 """
 
 from collections import Counter
-from collections.abc import Hashable, Iterable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from prime_bench.recipe.differences import differing_keys, dotted
 from prime_bench.report.stats import Moments, Tally, improvements, moments, tally
 from prime_bench.store.frame import Place, differences, shelve
 from prime_bench.store.record import RunRecord
@@ -119,7 +120,7 @@ def settings_of(record: RunRecord) -> dict[str, Any]:
             for key in ("device", "device_kind", "threads", "python", "commit", "versions")
         },
     }
-    return dict(_flat(table, ""))
+    return dotted(table)
 
 
 def _names(places: Iterable[Place]) -> dict[Place, str]:
@@ -163,10 +164,8 @@ def _row(name: str, group: list[Match]) -> Row:
 def _differing(group: list[Match]) -> dict[str, tuple[Any, Any]]:
     found: dict[str, tuple[Any, Any]] = {}
     for match in group:
-        left, right = settings_of(match.left), settings_of(match.right)
-        for key in dict.fromkeys([*left, *right]):
-            if left.get(key) != right.get(key):
-                found.setdefault(key, (left.get(key), right.get(key)))
+        for item in differing_keys(settings_of(match.left), settings_of(match.right)):
+            found.setdefault(item.key, (item.left, item.right))
     return found
 
 
@@ -189,11 +188,3 @@ def _key(record: RunRecord) -> tuple[str, str, str, int]:
 
 def _arm(runs: Mapping[int, RunRecord]) -> str:
     return next(iter(runs.values())).arm
-
-
-def _flat(table: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
-    for key, value in table.items():
-        if isinstance(value, Mapping):
-            yield from _flat(value, f"{prefix}{key}.")
-        else:
-            yield f"{prefix}{key}", value

@@ -28,8 +28,8 @@ from prime_bench.schedule.backend import End, Event, Outcome
 from prime_bench.schedule.child import Child
 from prime_bench.schedule.devices import check_devices
 from prime_bench.schedule.queue import Queue
-from prime_bench.schedule.stale import DeviceKind
 from prime_bench.settings.kinds import PROBES
+from prime_bench.store.record import DeviceKind
 from prime_bench.store.runs import RECORD, Runs
 
 DATA_VARIABLE = "PRIME_BENCH_DATA"

@@ -1,20 +1,10 @@
 """A recipe of costs on one device: what it costs is part of a measurement's identity where."""
 
-import os
-import subprocess
-import sys
 from dataclasses import replace
 
-from prime_bench.base.errors import EnvironmentFault, UsageError
+from prime_bench.base.errors import UsageError
 from prime_bench.recipe.expand import Recipe
-from prime_bench.schedule.devices import Device
 from prime_bench.schedule.plan import Plan
-
-_ASK = """
-import sys
-from prime_bench.training.device import device_name, resolve_device
-print(device_name(resolve_device(sys.argv[1])))
-"""
 
 
 def on_device(recipe: Recipe, *, device: str, threads: int) -> Recipe:
@@ -38,20 +28,3 @@ def measured_again(plan: Plan) -> Plan:
         for planned in plan.jobs
     ]
     return replace(plan, jobs=jobs, retrain_stale=True)
-
-
-def vendors_name(device: Device) -> str:
-    """What the vendor calls the device, as torch or the system tells; asked in a process of its
-    own, as the workers' are.
-    """
-    done = subprocess.run(
-        [sys.executable, "-c", _ASK, device.name],
-        env={**os.environ, **device.variables},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if done.returncode != 0:
-        last = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
-        raise EnvironmentFault(f"{device.name}: its name cannot be told: {last}")
-    return done.stdout.strip().splitlines()[-1]

@@ -7,16 +7,21 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
 
 from prime_bench.base.errors import EnvironmentFault, UsageError
 from prime_bench.recipe.job import check_device
+from prime_bench.store.record import DeviceKind
 
 _VISIBLE = "CUDA_VISIBLE_DEVICES"
-_ASK = """
+_ASK_NUMBER = """
 import json, torch
 n = torch.cuda.device_count() if torch.cuda.is_available() else 0
 print(json.dumps([torch.__version__, n]))
+"""
+_ASK_NAME = """
+import sys
+from prime_bench.training.device import device_name, resolve_device
+print(device_name(resolve_device(sys.argv[1])))
 """
 # NVIDIA's driver, the same below Windows, AMD's: without one of them torch sees no device.
 _DRIVERS = (Path("/dev/nvidiactl"), Path("/dev/dxg"), Path("/dev/kfd"))
@@ -31,7 +36,7 @@ class Device:
     variables: Mapping[str, str] = field(default_factory=dict)
 
     @property
-    def kind(self) -> Literal["cpu", "cuda"]:
+    def kind(self) -> DeviceKind:
         """What pairs must share."""
         return "cpu" if self.name == "cpu" else "cuda"
 
@@ -78,6 +83,12 @@ def find_devices(text: str) -> list[Device]:
     return [_cuda(number) for number in numbers]
 
 
+def vendors_name(device: Device) -> str:
+    """What the vendor calls the device, as torch or the system tells. Raises EnvironmentFault."""
+    fault = f"{device.name}: its name cannot be told"
+    return _asked(_ASK_NAME, device.name, variables=device.variables, fault=fault)
+
+
 def cores() -> int:
     """Cores that this process may use."""
     # Not every system can say which.
@@ -96,12 +107,26 @@ def _has_driver() -> bool:
 
 
 def _seen_by_torch() -> tuple[str, int]:
-    """torch's version and the number of CUDA devices, asked in a process of its own: its fault
-    would be ours, and its import takes seconds.
+    """torch's version and the number of CUDA devices."""
+    answer = _asked(_ASK_NUMBER, fault="torch cannot say which devices there are")
+    version, n_devices = json.loads(answer)
+    return str(version), int(n_devices)
+
+
+def _asked(
+    code: str, *arguments: str, variables: Mapping[str, str] | None = None, fault: str
+) -> str:
+    """The last line that the code prints in a process of its own: a fault of torch would be ours
+    otherwise, and its import takes seconds. Raises EnvironmentFault, which begins with `fault`.
     """
-    done = subprocess.run([sys.executable, "-c", _ASK], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", code, *arguments],
+        env={**os.environ, **(variables or {})},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     if done.returncode != 0:
         last = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
-        raise EnvironmentFault(f"torch cannot say which devices there are: {last}")
-    version, n_devices = json.loads(done.stdout.strip().splitlines()[-1])
-    return str(version), int(n_devices)
+        raise EnvironmentFault(f"{fault}: {last}")
+    return done.stdout.strip().splitlines()[-1]

@@ -15,11 +15,15 @@ from typing import Any, Literal
 
 from prime_bench.base.bundled import pins
 from prime_bench.base.errors import DataError
+from prime_bench.base.files import nearest_folder
 from prime_bench.data.manifest import MANIFEST_NAME, Manifest
 
 COMMAND = (sys.executable, "-m", "prime_bench.training.tryout")
 # What a run, a table or a report stands on; the rest comes along with these.
-PACKAGES = tuple("torch fuxictr polars numpy scipy click pydantic matplotlib ray".split())
+PACKAGES = (
+    *("torch", "fuxictr", "polars", "numpy", "scipy"),
+    *("click", "pydantic", "matplotlib", "ray"),
+)
 _MINIMUM_PYTHON = (3, 11)
 _LOW_DISK_BYTES = 20e9  # Criteo_x4 with its download
 _LOW_MEMORY_BYTES = 4e9  # what preparing and training one job at full size take on a CPU
@@ -117,7 +121,7 @@ def _memory() -> Finding:
 
 def _folder(topic: str, folder: Path) -> Finding:
     """Whether files can be made in `folder`, or where it will be, and how much room is there."""
-    there = next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists())
+    there = nearest_folder(folder)
     try:
         tempfile.TemporaryFile(dir=there).close()
     except OSError as error:

@@ -9,12 +9,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from prime_bench.base.files import nearest_folder
 from prime_bench.recipe.budget import Budget
 from prime_bench.recipe.job import Job
 from prime_bench.schedule.budgets import budgets_of, cell_of
 from prime_bench.schedule.plan import Plan
-from prime_bench.schedule.stale import DeviceKind
-from prime_bench.store.record import ProbeRecord, RunRecord
+from prime_bench.store.record import DeviceKind, ProbeRecord, RunRecord
 from prime_bench.store.runs import Runs
 
 MEMORY_NOTE = (
@@ -41,8 +41,10 @@ class Pace:
     source: str
 
 
-PaceKey = tuple[str, str, str]
-"""Fingerprint of the data, backbone, plug-in."""
+Likeness = tuple[str, str, str]
+"""Fingerprint of the data, backbone, plug-in: what jobs share that train at one pace and end after
+about as many epochs.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,7 +99,7 @@ def estimates_of(
     *,
     runs: Runs,
     device_kind: DeviceKind,
-    measured: Mapping[PaceKey, Pace] | None = None,
+    measured: Mapping[Likeness, Pace] | None = None,
 ) -> dict[str, Estimate]:
     """An estimate for each job that is to run, by its id. Records go before measurements."""
     if not plan.to_run:
@@ -126,7 +128,6 @@ def total_of(estimates: Iterable[Estimate], *, folder: Path) -> Total:
     """The sum of estimates; `folder`, or the nearest one above it that is there, has the disk."""
     found = list(estimates)
     known = [estimate for estimate in found if estimate.wall_s is not None]
-    there = next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists())
     return Total(
         jobs=len(found),
         known_jobs=len(known),
@@ -137,33 +138,45 @@ def total_of(estimates: Iterable[Estimate], *, folder: Path) -> Total:
         disk_at_work_bytes=max(
             (_COPIES_IN_TRAINING * estimate.disk_bytes for estimate in found), default=0
         ),
-        disk_free_bytes=shutil.disk_usage(there).free,
+        disk_free_bytes=shutil.disk_usage(nearest_folder(folder)).free,
     )
 
 
-def paces_of(records: Iterable[RunRecord], *, device_kind: DeviceKind) -> dict[PaceKey, Pace]:
-    """The median pace of the records of each data set, backbone and plug-in on such a device."""
-    groups: dict[PaceKey, list[RunRecord]] = defaultdict(list)
+def paces_of(records: Iterable[RunRecord], *, device_kind: DeviceKind) -> dict[Likeness, Pace]:
+    """The median pace of the records of each likeness on such a device."""
+    groups: dict[Likeness, list[RunRecord]] = defaultdict(list)
     for record in records:
         if record.history and record.environment.device_kind == device_kind:
-            job = record.job
-            groups[job.fingerprint, job.backbone, job.plugin].append(record)
+            groups[likeness_of(record.job)].append(record)
     return {key: _pace(members) for key, members in groups.items()}
 
 
+def usual_epochs(records: Iterable[RunRecord]) -> dict[Likeness, float]:
+    """The median number of epochs of the jobs of each likeness that early stopping has ended."""
+    found: dict[Likeness, list[int]] = defaultdict(list)
+    for record in records:
+        if record.result.stopped == "patience":
+            found[likeness_of(record.job)].append(record.result.epochs)
+    return {key: statistics.median(epochs) for key, epochs in found.items()}
+
+
+def likeness_of(job: Job) -> Likeness:
+    """The job's."""
+    return job.fingerprint, job.backbone, job.plugin
+
+
 def _pace(members: Sequence[RunRecord]) -> Pace:
-    epochs = [record.result.epochs for record in members if record.result.stopped == "patience"]
     budget = members[0].budget
     return Pace(
         epoch_s=statistics.median(r.history[-1].wall_s / r.result.epochs for r in members),
         macs=budget.backbone_macs + budget.plugin_macs,
         rest_s=statistics.median(r.wall_s - r.history[-1].wall_s for r in members),
-        epochs=statistics.median(epochs) if epochs else None,
+        epochs=usual_epochs(members).get(likeness_of(members[0].job)),
         source="records of like jobs",
     )
 
 
-def _of_training(job: Job, budget: Budget, paces: Mapping[PaceKey, Pace]) -> Estimate:
+def _of_training(job: Job, budget: Budget, paces: Mapping[Likeness, Pace]) -> Estimate:
     parameters = budget.backbone_parameters + budget.plugin_parameters
     macs = budget.backbone_macs + budget.plugin_macs
     activations = _ACTIVATIONS_A_MAC * macs * job.training.batch_size
@@ -171,7 +184,7 @@ def _of_training(job: Job, budget: Budget, paces: Mapping[PaceKey, Pace]) -> Est
         memory_bytes=round(_FLOAT_BYTES * (_COPIES_IN_TRAINING * parameters + activations)),
         disk_bytes=_FLOAT_BYTES * parameters,
     )
-    pace, scale = paces.get((job.fingerprint, job.backbone, job.plugin)), 1.0
+    pace, scale = paces.get(likeness_of(job)), 1.0
     if pace is None:
         near = [pace for key, pace in paces.items() if key[:2] == (job.fingerprint, job.backbone)]
         if not near:

@@ -10,7 +10,7 @@ from prime_bench.schedule.backend import Event
 from prime_bench.schedule.budgets import budgets_of, cell_of
 from prime_bench.schedule.child import COMMAND, Child
 from prime_bench.schedule.devices import Device
-from prime_bench.schedule.estimate import Pace, PaceKey
+from prime_bench.schedule.estimate import Likeness, Pace, likeness_of
 from prime_bench.schedule.plan import Plan, Planned
 
 SECONDS = 10.0
@@ -53,7 +53,7 @@ def measure(
     seconds: float = SECONDS,
     command: tuple[str, ...] = COMMAND,
     on_start: Callable[[Planned], None],
-) -> tuple[dict[PaceKey, Pace], list[str]]:
+) -> tuple[dict[Likeness, Pace], list[str]]:
     """Train the first arm of each data set and backbone for `seconds`; nothing is kept of it.
 
     Gives the paces, and a line for each that could not be measured.
@@ -73,7 +73,7 @@ def measure(
             faults.append(f"{planned.trial}: not measured: {why}")
             continue
         budget = budgets[cell_of(planned)]
-        found[job.fingerprint, job.backbone, job.plugin] = Pace(
+        found[likeness_of(job)] = Pace(
             epoch_s=epoch_s,
             macs=budget.backbone_macs + budget.plugin_macs,
             source=f"measured for {seconds:g} s on {device.kind}",

@@ -12,8 +12,8 @@ from prime_bench.data.manifest import Manifest
 from prime_bench.data.variant import DataVariant, resolve
 from prime_bench.recipe.expand import Recipe, Trial
 from prime_bench.recipe.job import Job
-from prime_bench.schedule.stale import DeviceKind, outdated, stale_halves
-from prime_bench.store.record import ProbeRecord, RunRecord
+from prime_bench.schedule.stale import outdated, stale_halves
+from prime_bench.store.record import DeviceKind, ProbeRecord, RunRecord
 from prime_bench.store.runs import Runs
 
 State = Literal["done", "failed", "interrupted", "running", "pending", "needs data", "stale"]

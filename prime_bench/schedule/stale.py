@@ -4,13 +4,10 @@ version made.
 
 from collections import defaultdict
 from collections.abc import Iterable
-from typing import Literal
 
 from prime_bench.recipe.job import Job
-from prime_bench.store.record import RunRecord
+from prime_bench.store.record import DeviceKind, RunRecord
 from prime_bench.store.runs import Runs
-
-DeviceKind = Literal["cpu", "cuda"]
 
 
 def stale_halves(

@@ -1,20 +1,16 @@
 """How far the jobs are: what their folders say, and what is left by the pace of their epochs."""
 
-import json
-import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from prime_bench.base.errors import UsageError
 from prime_bench.recipe.job import Job
+from prime_bench.schedule.estimate import Likeness, likeness_of, usual_epochs
 from prime_bench.schedule.plan import Plan, State, job_state
 from prime_bench.store.record import RunRecord
-from prime_bench.store.runs import HISTORY, PROGRESS, Runs
-
-Likeness = tuple[str, str, str]
-"""Data, backbone and plug-in: what jobs share that end after about as many epochs."""
+from prime_bench.store.runs import CONFIG, HISTORY, PROGRESS, Runs
+from prime_bench.store.unfinished import read_lines, read_object
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,7 +71,7 @@ def status_of_folder(runs: Runs) -> Status:
     usual = usual_epochs(runs.records())
     jobs = []
     for job_id in runs.job_ids():
-        config = _json(runs.path(job_id) / "config.json")
+        config = read_object(runs.path(job_id) / CONFIG)
         try:
             job = Job.parse(config.get("job", {}), where="")
         except UsageError:
@@ -91,15 +87,6 @@ def status_of_folder(runs: Runs) -> Status:
     return Status(jobs=jobs)
 
 
-def usual_epochs(records: Iterable[RunRecord]) -> dict[Likeness, float]:
-    """The median number of epochs of jobs that early stopping has ended, by what they share."""
-    found: dict[Likeness, list[int]] = {}
-    for record in records:
-        if record.result.stopped == "patience":
-            found.setdefault(_likeness(record.job), []).append(record.result.epochs)
-    return {key: statistics.median(epochs) for key, epochs in found.items()}
-
-
 def _status(
     job: Job | None,
     name: str,
@@ -112,9 +99,9 @@ def _status(
     if job is None:
         return JobStatus(job_id=None, name=name, state=state, why=why)
     folder = runs.path(job.id)
-    history = _lines(folder / HISTORY)
+    history = read_lines(folder / HISTORY)
     aucs = [line["valid_auc"] for line in history if line.get("valid_auc") is not None]
-    progress = _json(folder / PROGRESS) if state == "running" else {}
+    progress = read_object(folder / PROGRESS) if state == "running" else {}
     done = len(history)
     # Left from the epoch before, or from a run that was killed in a later one.
     current = progress if progress.get("epoch") == done + 1 else {}
@@ -148,36 +135,8 @@ def _left(
         epoch_s = current["rows_total"] / current["rows_per_s"]
     if not running or epoch_s is None:
         return None, False
-    likely = usual.get(_likeness(job))
+    likely = usual.get(likeness_of(job))
     at_most = likely is None or likely <= done
     epochs = float(job.training.max_epochs if at_most or likely is None else likely)
     share = current["rows"] / current["rows_total"] if current else 0.0
     return max(0.0, epochs - done - share) * epoch_s, at_most
-
-
-def _likeness(job: Job) -> Likeness:
-    return job.fingerprint, job.backbone, job.plugin
-
-
-def _json(path: Path) -> dict[str, Any]:
-    """A JSON object; empty where there is none that is whole."""
-    try:
-        table = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return table if isinstance(table, dict) else {}
-
-
-def _lines(path: Path) -> list[dict[str, Any]]:
-    """The whole lines of a file of JSON lines that may be in the middle of being written."""
-    try:
-        text = path.read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return []
-    found = []
-    for line in text.splitlines():
-        try:
-            found.append(json.loads(line))
-        except ValueError:
-            break
-    return found

@@ -11,6 +11,8 @@ from prime_bench.settings.plugin import ArmSettings
 PAPER_FIELDS = ("site_category", "app_category", "device_type", "hour")
 """The paper's semantic fields (section 4.2), by what a card says that its columns mean."""
 
+Split = Literal["valid", "test"]
+"""Rows that are measured; no model was trained on them."""
 SemanticFields = Annotated[tuple[str, ...], pydantic.Strict(False)]
 
 

@@ -10,13 +10,13 @@ from prime_bench.settings.backbone import BackboneSettings
 from prime_bench.settings.model import Settings
 from prime_bench.settings.plugin import ArmSettings
 from prime_bench.settings.prime import PrimeConfig
-from prime_bench.settings.probe import PAPER_FIELDS, GroupSize, ProbeSettings, SemanticFields
+from prime_bench.settings.probe import PAPER_FIELDS, GroupSize, ProbeSettings, SemanticFields, Split
 
 
 class RoutingSettings(ProbeSettings):
     """Which rows, and which groups of them."""
 
-    split: Literal["valid", "test"] = "valid"
+    split: Split = "valid"
     """Rows that are routed, in evaluation mode."""
     fields: SemanticFields = PAPER_FIELDS
     """Semantic fields whose values make the groups; may be empty."""
@@ -68,7 +68,7 @@ class RoutingFindings(Settings):
     """What a job of the kind found."""
 
     kind: Literal["routing"] = "routing"
-    split: Literal["valid", "test"]
+    split: Split
     rows: int
     entropy: float
     """Mean over bags, in nats, as are the two below."""

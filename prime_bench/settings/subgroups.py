@@ -5,13 +5,13 @@ from typing import Literal
 import pydantic
 
 from prime_bench.settings.model import Settings
-from prime_bench.settings.probe import PAPER_FIELDS, GroupSize, ProbeSettings, SemanticFields
+from prime_bench.settings.probe import PAPER_FIELDS, GroupSize, ProbeSettings, SemanticFields, Split
 
 
 class SubgroupsSettings(ProbeSettings):
     """Which rows, and which groups of them."""
 
-    split: Literal["valid", "test"] = "test"
+    split: Split = "test"
     """Rows that are scored."""
     fields: SemanticFields = pydantic.Field(PAPER_FIELDS, min_length=1)
     """Semantic fields whose values make the groups."""
@@ -48,7 +48,7 @@ class SubgroupFindings(Settings):
     """What a job of the kind found."""
 
     kind: Literal["subgroups"] = "subgroups"
-    split: Literal["valid", "test"]
+    split: Split
     overall: SubgroupScore
     """All rows of the split."""
     fields: list[FieldSubgroups]

@@ -13,6 +13,8 @@ from prime_bench.settings.routing import RoutingFindings
 from prime_bench.settings.subgroups import SubgroupFindings
 
 RECORD_SCHEMA: Literal[1] = 1
+DeviceKind = Literal["cpu", "cuda"]
+"""What two runs must share to be compared."""
 
 
 class Environment(Settings):
@@ -29,7 +31,7 @@ class Environment(Settings):
     """Installed versions of the packages that can change a number."""
     device: str
     """Name of the device, as the vendor prints it."""
-    device_kind: Literal["cpu", "cuda"]
+    device_kind: DeviceKind
     threads: int
     """Threads of one operation on the CPU."""
     started: str

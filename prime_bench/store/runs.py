@@ -18,6 +18,9 @@ from prime_bench.settings.kinds import Kind
 from prime_bench.store.record import RECORD_SCHEMA, ProbeRecord, RunRecord
 
 RECORD = "record.json"
+CONFIG = "config.json"
+ENVIRONMENT = "environment.json"
+LOG = "log.txt"
 FAILURE = "failure.json"
 HISTORY = "history.jsonl"
 CHECKPOINT = "checkpoint.safetensors"

@@ -11,13 +11,19 @@ from typing import Any
 
 from prime_bench.base.files import PART_FILES, write_whole, writing
 from prime_bench.store.record import Validation
-from prime_bench.store.runs import CHECKPOINT, FAILURE, HISTORY, PROGRESS, STATE
+from prime_bench.store.runs import (
+    CHECKPOINT,
+    CONFIG,
+    ENVIRONMENT,
+    FAILURE,
+    HISTORY,
+    LOG,
+    PROGRESS,
+    STATE,
+)
 
-CONFIG = "config.json"
-ENVIRONMENT = "environment.json"
 TEST = "test.json"
 PREDICTIONS = "predictions.npz"
-LOG = "log.txt"
 _OURS = (
     CONFIG,
     ENVIRONMENT,

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from prime_bench.cli.main import exit_code
-from prime_bench.cli.plan import duration, size
+from prime_bench.cli.output import duration, size
 from prime_bench.recipe.load import load_recipe
 
 COMMAND = "prime-bench prepare synthetic"

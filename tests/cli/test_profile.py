@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from prime_bench.cli.main import exit_code
-from prime_bench.schedule import cost
+from prime_bench.schedule import devices
 from prime_bench.schedule.backend import Outcome
 from prime_bench.schedule.devices import CPU, cores
 from prime_bench.settings.cost import ArmCost, CostFindings, InferenceCost
@@ -57,7 +57,7 @@ def card(monkeypatch):
     """The device's name, without the seconds of a process that asks torch."""
 
     def card(name="A card"):
-        monkeypatch.setattr(cost, "vendors_name", lambda _: name)
+        monkeypatch.setattr(devices, "vendors_name", lambda _: name)
 
     card()
     return card

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from prime_bench.recipe.job import JobRequest
-from prime_bench.schedule.status import JobStatus, status_of_folder, usual_epochs
+from prime_bench.schedule.estimate import usual_epochs
+from prime_bench.schedule.status import JobStatus, status_of_folder
 from prime_bench.store.runs import HISTORY, PROGRESS, Runs
 
 MakeRequest = Callable[..., JobRequest]
