@@ -16,6 +16,7 @@ from prime_bench.cli.main import cli
 ROOT = Path(__file__).resolve().parents[1]
 WIDTH = 96
 BEGIN, END = "<!-- file tree: made by scripts/write_docs.py -->", "<!-- end of the file tree -->"
+CLI_END = "<!-- end of what scripts/write_docs.py makes -->"
 FOLDERS = {
     "recipes": "*.toml",
     "datasets": "*.toml",
@@ -27,12 +28,13 @@ FOLDERS = {
 
 
 def cli_reference() -> str:
-    """docs/cli.md: the help of each command, as a terminal shows it."""
+    """docs/cli.md up to its last section: the help of each command, as a terminal shows it."""
     parts = [
         "# Command line\n",
         "Made from `--help` by `scripts/write_docs.py`. Exit codes: 0 ok, 1 some jobs failed,",
         "2 usage, 3 bad or missing data, 4 environment (disk, permission, device, network),",
-        "70 a bug of ours, 130 interrupted.\n",
+        "70 a bug of ours, 130 interrupted. `predict`, `check`, `verify` and `report --check` end",
+        "with 1 where something does not hold. [What `--json` prints](#json) is told at the end.\n",
     ]
     top = click.Context(cli, info_name="prime-bench", terminal_width=WIDTH)
     parts += [f"```text\n{cli.get_help(top)}\n```\n"]
@@ -45,7 +47,7 @@ def cli_reference() -> str:
         for inner, sub in command.commands.items() if isinstance(command, click.Group) else ():
             below = click.Context(sub, info_name=inner, parent=context, terminal_width=WIDTH)
             parts += [f"### prime-bench {name} {inner}\n", f"```text\n{sub.get_help(below)}\n```\n"]
-    return "\n".join(parts)
+    return "\n".join([*parts, CLI_END])
 
 
 def file_tree() -> str:
@@ -99,8 +101,12 @@ def main() -> int:
     text = readme.read_text(encoding="utf-8")
     before, rest = text.split(BEGIN)
     after = rest.split(END)[1]
-    wanted = {readme: before + file_tree() + after, ROOT / "docs" / "cli.md": cli_reference()}
-    stale = [path for path, content in wanted.items() if _read(path) != content]
+    reference = ROOT / "docs" / "cli.md"
+    wanted = {
+        readme: before + file_tree() + after,
+        reference: cli_reference() + reference.read_text(encoding="utf-8").partition(CLI_END)[2],
+    }
+    stale = [path for path, content in wanted.items() if path.read_text("utf-8") != content]
     if "--check" in sys.argv[1:]:
         for path in stale:
             print(f"{path.relative_to(ROOT)} is stale: run python scripts/write_docs.py")
@@ -108,10 +114,6 @@ def main() -> int:
     for path in stale:
         path.write_text(wanted[path], encoding="utf-8")
     return 0
-
-
-def _read(path: Path) -> str | None:
-    return path.read_text(encoding="utf-8") if path.is_file() else None
 
 
 if __name__ == "__main__":

@@ -7,7 +7,6 @@ import click
 from prime_bench.cli import options
 
 DOCTOR_SCHEMA = 1
-EXIT_FAULT = 4
 _MARKS = {"ok": "ok", "note": "note", "fault": "FAULT"}
 
 
@@ -22,8 +21,8 @@ def doctor(ctx: click.Context, data_dir: Path, runs_dir: Path, as_json: bool) ->
     Versions are held against those that this release was checked with. The exit code is 4 where
     something does not work.
     """
-    import json
-
+    from prime_bench.base.errors import EnvironmentFault
+    from prime_bench.cli.output import print_json
     from prime_bench.schedule.doctor import examine
 
     findings = []
@@ -33,6 +32,5 @@ def doctor(ctx: click.Context, data_dir: Path, runs_dir: Path, as_json: bool) ->
             advice = f" -> {finding.advice}" if finding.advice else ""
             click.echo(f"{_MARKS[finding.state]:<6}{finding.topic:<17}{finding.found}{advice}")
     if as_json:
-        content = {"schema": DOCTOR_SCHEMA, "findings": [f.plain() for f in findings]}
-        click.echo(json.dumps(content, indent=2))
-    ctx.exit(EXIT_FAULT if any(f.state == "fault" for f in findings) else 0)
+        print_json(DOCTOR_SCHEMA, {"findings": [finding.plain() for finding in findings]})
+    ctx.exit(EnvironmentFault.exit_code if any(f.state == "fault" for f in findings) else 0)

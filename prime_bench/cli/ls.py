@@ -21,11 +21,10 @@ def backbones(as_json: bool) -> None:
 
     Top-NN and sites are those of the default settings.
     """
-    import json
-
     from tabulate import tabulate
 
     from prime_bench.catalog import BACKBONES
+    from prime_bench.cli.output import print_json
 
     rows: list[dict[str, Any]] = []
     for name, entry in sorted(BACKBONES.items()):
@@ -40,7 +39,7 @@ def backbones(as_json: bool) -> None:
             }
         )
     if as_json:
-        click.echo(json.dumps({"schema": LS_SCHEMA, "backbones": rows}, indent=2))
+        print_json(LS_SCHEMA, {"backbones": rows})
         return
     cells = [
         [row["name"], _short(row["top_nn"]), ", ".join(row["sites"]), row["cite"]] for row in rows

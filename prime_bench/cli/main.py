@@ -11,8 +11,9 @@ from typing import Any
 import click
 
 from prime_bench import __version__
-from prime_bench.base.errors import UserError, did_you_mean
+from prime_bench.base.errors import UsageError, UserError, did_you_mean
 from prime_bench.base.files import environment_fault
+from prime_bench.cli import codes
 
 COMMANDS = {
     "prepare": "prime_bench.cli.prepare:prepare",
@@ -33,7 +34,6 @@ COMMANDS = {
     "show": "prime_bench.cli.show:show",
     "export": "prime_bench.cli.export:export",
 }
-EXIT_USAGE, EXIT_BUG, EXIT_INTERRUPTED = 2, 70, 130
 ISSUES = "please report it with the output of the same command with `prime-bench --debug`"
 
 
@@ -88,20 +88,20 @@ def exit_code(arguments: list[str]) -> int:
     except click.ClickException as error:
         with contextlib.suppress(OSError):
             error.show()
-        return EXIT_USAGE
+        return UsageError.exit_code
     except (KeyboardInterrupt, click.Abort):
         _say("interrupted; the same command goes on where this one was", debug=debug)
-        return EXIT_INTERRUPTED
+        return codes.INTERRUPTED
     except UserError as error:
         _say(f"error: {error}", debug=debug)
         return error.exit_code
     except OSError as error:
         fault = environment_fault(error)
         _say(f"error: {fault or _bug(error)}", debug=debug)
-        return fault.exit_code if fault else EXIT_BUG
+        return fault.exit_code if fault else codes.BUG
     except Exception as error:  # noqa: BLE001  # the last net: a bug of ours has an exit code too
         _say(f"error: {_bug(error)}", debug=debug)
-        return EXIT_BUG
+        return codes.BUG
     return result if isinstance(result, int) else 0
 
 

@@ -9,6 +9,7 @@ from prime_bench.cli import options
 
 @click.command()
 @click.argument("recipe")
+@options.changes
 @click.option(
     "-o",
     "--output",
@@ -16,9 +17,8 @@ from prime_bench.cli import options
     required=True,
     help="The bundle, a .zip.",
 )
-@options.changes
 @options.runs_dir
-def pack(recipe: str, output: Path, changes: tuple[str, ...], runs_dir: Path) -> None:
+def pack(recipe: str, changes: tuple[str, ...], output: Path, runs_dir: Path) -> None:
     """Pack the records of RECIPE's jobs: with configurations and environments, no weights, no data.
 
     `prime-bench report BUNDLE` makes the tables from it, without torch. The same records give the

@@ -7,25 +7,18 @@ from typing import TYPE_CHECKING
 
 import click
 
-from prime_bench.cli import options
+from prime_bench.cli import codes, options
 
 if TYPE_CHECKING:
     from prime_bench.store.record import RunRecord
     from prime_bench.store.runs import Runs
-
-EXIT_SOME_FAILED = 1
 
 
 @click.command()
 @click.argument("what", metavar="JOB|RECIPE")
 @options.only
 @options.changes
-@click.option(
-    "--device",
-    default="auto",
-    show_default=True,
-    help="`cpu`, `cuda` or `cuda:INDEX`; `auto` is cuda where there is one.",
-)
+@options.one_device
 @options.data_dir
 @options.runs_dir
 @click.pass_context
@@ -58,7 +51,7 @@ def predict(
         name = f"{record.dataset} {job.backbone} {record.arm} seed {job.seed}"
         with _bar(f"{number} of {len(records)}: {name}") as say:
             failed += not _predict_one(record, runs, data_dir=data_dir, device=device, say=say)
-    ctx.exit(EXIT_SOME_FAILED if failed else 0)
+    ctx.exit(codes.FAILED if failed else 0)
 
 
 def _records(

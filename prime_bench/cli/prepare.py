@@ -1,6 +1,5 @@
 """`prime-bench prepare`: raw click logs, or a seed, to prepared tables."""
 
-import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -9,6 +8,7 @@ import click
 
 from prime_bench.base.errors import UsageError
 from prime_bench.cli import options
+from prime_bench.cli.output import print_json
 from prime_bench.cli.prepared import PREPARE_SCHEMA, best_line, best_plain, plain, summary
 
 if TYPE_CHECKING:
@@ -133,11 +133,10 @@ def prepare(
             say=lambda message: click.echo(message, err=True),
         )
     folder = variant.folder(data_dir)
-    click.echo(
-        json.dumps(plain(manifest, folder), indent=1, ensure_ascii=False)
-        if as_json
-        else summary(manifest, folder)
-    )
+    if as_json:
+        print_json(PREPARE_SCHEMA, plain(manifest, folder))
+    else:
+        click.echo(summary(manifest, folder))
     return 0
 
 
@@ -231,9 +230,8 @@ def _write_raw(
             on_progress=on_progress,
         )
     if as_json:
-        content = {"schema": PREPARE_SCHEMA, "dataset": variant.name, "raw": str(folder)}
-        content |= {"raw_format": chosen, "rows": settings.rows, "best": best_plain(best)}
-        click.echo(json.dumps(content, indent=1))
+        content = {"dataset": variant.name, "raw": str(folder), "raw_format": chosen}
+        print_json(PREPARE_SCHEMA, {**content, "rows": settings.rows, "best": best_plain(best)})
         return
     click.echo(f"{folder}: {settings.rows:,} rows as files of {chosen}")
     click.echo(best_line(best))

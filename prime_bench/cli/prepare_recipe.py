@@ -1,12 +1,12 @@
 """`prime-bench prepare --recipe`: every table that a recipe needs."""
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import click
 
 from prime_bench.base.errors import DataError, UsageError, UserError, did_you_mean
+from prime_bench.cli.output import print_json
 from prime_bench.cli.prepared import PREPARE_SCHEMA, plain, summary
 from prime_bench.cli.preparing import bars
 from prime_bench.data.manifest import Manifest
@@ -56,12 +56,11 @@ def prepare_recipe(
             click.echo(f"{summary(manifest, variant.folder(data_dir))}\n  {state}\n")
     if as_json:
         content = {
-            "schema": PREPARE_SCHEMA,
             "recipe": recipe.name,
             "tables": tables,
             "failed": {name: error.message for name, error in failed},
         }
-        click.echo(json.dumps(content, indent=1, ensure_ascii=False))
+        print_json(PREPARE_SCHEMA, content)
     else:
         click.echo(_counts(recipe.name, tables=[str(t["state"]) for t in tables], failed=failed))
     return failed[0][1].exit_code if failed else 0

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
-from prime_bench.cli import options
+from prime_bench.cli import codes, options
 
 if TYPE_CHECKING:
     from prime_bench.cli.evidence import Source
@@ -14,13 +14,13 @@ if TYPE_CHECKING:
     from prime_bench.report.figures.gallery import NamedFigure
     from prime_bench.report.table import Report
 
-EXIT_MISMATCH = 1
-"""A number that `--check` expects is another."""
 Format = Literal["markdown", "latex", "html", "json", "csv"]
 
 
 @click.command()
 @click.argument("recipe", required=False)
+@options.only
+@options.changes
 @click.option(
     "--format",
     type=click.Choice(["markdown", "latex", "html", "json", "csv"]),
@@ -64,13 +64,13 @@ Format = Literal["markdown", "latex", "html", "json", "csv"]
     type=click.Path(path_type=Path, file_okay=False),
     help="Write into this folder, with a CSV of each table and a manifest, instead of printing.",
 )
-@options.only
-@options.changes
 @options.runs_dir
 @click.pass_context
 def report(
-    context: click.Context,
+    ctx: click.Context,
     recipe: str | None,
+    only: tuple[str, ...],
+    changes: tuple[str, ...],
     format: Format,
     tables: tuple[str, ...],
     level: Literal["simple", "full"],
@@ -79,8 +79,6 @@ def report(
     figures: bool,
     mixed: bool,
     output: Path | None,
-    only: tuple[str, ...],
-    changes: tuple[str, ...],
     runs_dir: Path,
 ) -> None:
     """Print the tables of RECIPE's jobs, or the main table of everything that has records.
@@ -112,7 +110,7 @@ def report(
             if figures:
                 _write_figures(drawn, output)
     if not agrees:
-        context.exit(EXIT_MISMATCH)
+        ctx.exit(codes.FAILED)
 
 
 def _held_against(

@@ -33,14 +33,12 @@ def backbone(name: str, data: str | None, data_dir: Path, as_json: bool) -> None
 
     Parameters and multiply-accumulates a row are those of the default settings.
     """
-    import json
-
     from prime_bench.catalog import find_backbone
+    from prime_bench.cli.output import print_json
 
     entry = find_backbone(name)
     settings = entry.settings()
     content = {
-        "schema": SHOW_SCHEMA,
         "name": name,
         "label": entry.label,
         "cite": entry.cite,
@@ -50,7 +48,7 @@ def backbone(name: str, data: str | None, data_dir: Path, as_json: bool) -> None
         "tables": _tables(settings, data, data_dir=data_dir) if data is not None else [],
     }
     if as_json:
-        click.echo(json.dumps(content, indent=2))
+        print_json(SHOW_SCHEMA, content)
     else:
         _print(content)
 
@@ -72,11 +70,10 @@ def dataset(table: str, html: Path | None, data_dir: Path, as_json: bool) -> Non
     the memory that each backbone needs under its default settings. Of a data set's name all tables
     in the data folder are shown.
     """
-    import json
-
     from prime_bench.base.errors import UsageError
     from prime_bench.base.files import write_whole
     from prime_bench.cli import show_dataset
+    from prime_bench.cli.output import print_json
     from prime_bench.cli.tables import folders
 
     if html is not None and as_json:
@@ -86,7 +83,7 @@ def dataset(table: str, html: Path | None, data_dir: Path, as_json: bool) -> Non
         write_whole(html, show_dataset.page(tables))
         click.echo(html)
     elif as_json:
-        click.echo(json.dumps({"schema": SHOW_SCHEMA, "tables": tables}, indent=1))
+        print_json(SHOW_SCHEMA, {"tables": tables})
     else:
         click.echo("\n\n\n".join(map(show_dataset.text, tables)))
 
@@ -101,11 +98,10 @@ def job(job: str, data_dir: Path, runs_dir: Path, as_json: bool) -> None:
 
     JOB is the id of a job, or its first digits, four at least; it need not be done.
     """
-    import json
-
     from prime_bench.base.errors import UsageError
     from prime_bench.cli import show_job
     from prime_bench.cli.jobs import find_job
+    from prime_bench.cli.output import print_json
     from prime_bench.store.runs import Runs
 
     runs = Runs(runs_dir)
@@ -116,9 +112,10 @@ def job(job: str, data_dir: Path, runs_dir: Path, as_json: bool) -> None:
             hint="`prime-bench status` lists them",
         )
     facts = show_job.facts(job_id, runs, data_dir=data_dir)
-    click.echo(
-        json.dumps({"schema": SHOW_SCHEMA, **facts}, indent=1) if as_json else show_job.text(facts)
-    )
+    if as_json:
+        print_json(SHOW_SCHEMA, facts)
+    else:
+        click.echo(show_job.text(facts))
 
 
 def _keys(settings: "BackboneSettings") -> list[dict[str, Any]]:

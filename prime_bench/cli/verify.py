@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from prime_bench.cli import options
+from prime_bench.cli import codes, options
 
 if TYPE_CHECKING:
     from prime_bench.store.record import ProbeRecord, RunRecord
@@ -14,13 +14,13 @@ if TYPE_CHECKING:
     from prime_bench.store.verification import Finding
 
 VERIFY_SCHEMA = 1
-EXIT_FINDINGS = 1
 
 
 @click.command()
 @click.argument("what", metavar="[JOB|RECIPE]", required=False)
 @options.only
 @options.changes
+@options.one_device
 @click.option(
     "--recompute",
     "again",
@@ -33,7 +33,6 @@ EXIT_FINDINGS = 1
     type=click.Path(path_type=Path, file_okay=False, exists=True),
     help="Also hold the report in this folder against its records.",
 )
-@options.device
 @options.data_dir
 @options.runs_dir
 @options.as_json
@@ -43,9 +42,9 @@ def verify(
     what: str | None,
     only: tuple[str, ...],
     changes: tuple[str, ...],
+    device: str,
     again: bool,
     report_folder: Path | None,
-    device: str,
     data_dir: Path,
     runs_dir: Path,
     as_json: bool,
@@ -56,8 +55,7 @@ def verify(
     records are checked. Every digest is computed again. The exit code is 1 where something does not
     hold: a record or file that was changed, runs without a partner, data that were not verified.
     """
-    import json
-
+    from prime_bench.cli.output import print_json
     from prime_bench.report.manifest import report_faults
     from prime_bench.store.runs import Runs
     from prime_bench.store.verification import Finding
@@ -73,13 +71,12 @@ def verify(
         findings += [Finding(topic="report", where=where, what=fault) for fault in faults]
     if as_json:
         lines = [finding.plain() for finding in findings]
-        content = {"schema": VERIFY_SCHEMA, "records": len(records), "findings": lines}
-        click.echo(json.dumps(content, indent=2))
+        print_json(VERIFY_SCHEMA, {"records": len(records), "findings": lines})
     else:
         for finding in findings:
             click.echo(f"{finding.topic}: {finding.where}: {finding.what}")
         click.echo(f"{len(records)} records, {len(findings)} findings")
-    ctx.exit(EXIT_FINDINGS if findings else 0)
+    ctx.exit(codes.FAILED if findings else 0)
 
 
 def _is_job(what: str | None, runs: "Runs") -> bool:

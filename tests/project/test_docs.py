@@ -5,9 +5,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import click
 import pytest
 
-from prime_bench.cli.main import COMMANDS
+from prime_bench.cli.main import COMMANDS, cli
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -34,6 +35,42 @@ def test_links_lead_somewhere(path: Path) -> None:
     missing = [link for link in links if not (path.parent / link).exists()]
 
     assert missing == []
+
+
+def slug(heading: str) -> str:
+    """What a heading is called in a link, as GitHub makes it."""
+    return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
+def test_links_to_headings_lead_there(path: Path) -> None:
+    links = re.findall(r"\]\((?!https?://)([^)#]*)#([^)]+)\)", path.read_text(encoding="utf-8"))
+    missing = []
+    for file, anchor in links:
+        text = (path.parent / file if file else path).read_text(encoding="utf-8")
+        if anchor not in map(slug, re.findall(r"^#+ (.+)", text, flags=re.MULTILINE)):
+            missing.append(f"{file}#{anchor}")
+
+    assert missing == []
+
+
+def commands_with_json() -> list[str]:
+    names = []
+    for name in COMMANDS:
+        command = cli.get_command(click.Context(cli), name)
+        subs = command.commands if isinstance(command, click.Group) else {"": command}
+        names += [
+            f"{name} {inner}".strip()
+            for inner, sub in subs.items()
+            if sub and any(parameter.name == "as_json" for parameter in sub.params)
+        ]
+    return names
+
+
+def test_what_json_prints_is_documented() -> None:
+    text = (ROOT / "docs" / "cli.md").read_text(encoding="utf-8")
+
+    assert re.findall(r"^\| `([^`]+)` \|", text, flags=re.MULTILINE) == commands_with_json()
 
 
 def test_readme_has_links() -> None:
