@@ -380,3 +380,23 @@ def test_two_hundred_steps_and_their_aucs_equal_the_oracles(
         np.testing.assert_allclose(
             parameter.detach().numpy(), oracle.weights[name], rtol=0, atol=1e-9, err_msg=name
         )
+
+
+def test_rows_that_a_backbone_looks_up_by_itself_count_as_well(schema, make_split, make_job):
+    """A copy of the ids is not the batch's tensor: its rows' gradient comes as a dense one."""
+    split, weights = make_split(80), []
+    for copies in (False, True):
+        arm = build_arm(make_job(), schema).arm.double()
+        embedding = arm.backbone.embedding
+        if copies:
+            embedding.register_forward_pre_hook(lambda _, inputs: (inputs[0].long(), inputs[1]))
+        spec = TrainSpec(learning_rate=RATE, max_gradient_norm=MAX_NORM)
+        optimizer = Optimizer(arm, spec, penalty=PENALTY)
+        for start in range(0, 80, 20):
+            batch = batch_of(split, slice(start, start + 20))
+            batch.ids[0, 0] = 0  # padding
+            optimizer.step(batch)
+        assert embedding.table.grad is None
+        weights.append(embedding.table.detach().numpy())
+    np.testing.assert_allclose(weights[1], weights[0], rtol=0, atol=1e-12)
+    assert not weights[0][0].any()
