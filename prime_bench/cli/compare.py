@@ -104,7 +104,7 @@ def _of_recipe(recipe: str, *, data_dir: Path, runs_dir: Path) -> "list[RunRecor
 
 
 def _text(rows: "list[Row]", left: str, right: str) -> str:
-    from tabulate import tabulate
+    from prime_bench.cli.output import table_text
 
     if not rows:
         return "nothing differs"
@@ -121,8 +121,7 @@ def _text(rows: "list[Row]", left: str, right: str) -> str:
         ]
         for row in rows
     ]
-    style = {"tablefmt": "plain", "disable_numparse": True}
-    parts = [tabulate(cells, headers=header, **style)]  # type: ignore[arg-type]
+    parts = [table_text(cells, header=header)]
     parts += ["\n  ".join(lines) for lines in _settings(rows)]
     parts += [
         f"{row.name}, seed {seed}: no pair in the strict sense: {why}"

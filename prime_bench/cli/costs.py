@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
-from tabulate import tabulate
-
+from prime_bench.cli.output import table_text
 from prime_bench.recipe.expand import Recipe
 from prime_bench.settings.cost import ArmCost, CostFindings, InferenceCost, median_ratio
 from prime_bench.store.record import ProbeRecord, RunRecord
@@ -89,7 +88,7 @@ def _protocol(measured: Sequence[Measured], recipe: Recipe) -> str:
             row += ["-" if peak is None else f"{peak / 1e6:,.1f}"]
             row += ["-" if ratio is None else f"{ratio:.3f}"]
             rows.append(row)
-    return _table(rows, header, n_words=3)
+    return table_text(rows, header=header, n_words=3)
 
 
 def _by_size(measured: Sequence[Measured], recipe: Recipe) -> str:
@@ -104,7 +103,7 @@ def _by_size(measured: Sequence[Measured], recipe: Recipe) -> str:
                 cells = [_cell(found.get(size), dense, is_dense=arm is dense) for size in sizes]
                 rows.append([*item.place, form, arm_name(arm, recipe), *cells])
     header = ["dataset", "backbone", "form", "arm", *(f"{size:,}" for size in sizes)]
-    return _table(rows, header, n_words=4)
+    return table_text(rows, header=header, n_words=4)
 
 
 def _cell(cost: InferenceCost | None, dense: ArmCost, *, is_dense: bool) -> str:
@@ -172,9 +171,3 @@ def _plain_times(own: Sequence[float], dense: Sequence[float]) -> dict[str, Any]
 
 def _ms(latencies_ms: Sequence[float]) -> str:
     return f"{median(latencies_ms):.4g}"
-
-
-def _table(rows: list[list[object]], header: list[str], *, n_words: int) -> str:
-    """The first `n_words` columns are words, the others numbers."""
-    align = [*["left"] * n_words, *["right"] * (len(header) - n_words)]
-    return tabulate(rows, headers=header, tablefmt="plain", disable_numparse=True, colalign=align)

@@ -31,6 +31,11 @@ class Source:
     unreadable: Sequence[str]
     bundle: Bundle | None = None
 
+    @property
+    def place(self) -> Path:
+        """What a message names: the bundle, not where it is unpacked, or the folder."""
+        return self.bundle.path if self.bundle else self.runs.folder
+
 
 @contextlib.contextmanager
 def opened(argument: str | None, runs_dir: Path) -> Iterator[Source]:
@@ -91,7 +96,7 @@ class Asked:
         records = {record.job_id: record for report in made for record in report.records}
         if not records:
             raise DataError(
-                f"{source.runs.folder}: no record of the paper's recipes here",
+                f"{source.place}: no record of the paper's recipes here",
                 hint=f"make some: prime-bench run {next(iter(by_recipe), 'main13')}",
             )
         return Report(
@@ -143,9 +148,20 @@ class Asked:
             words = " ".join([self.recipe, *(f"--set {change}" for change in self.changes)])
             what = f"no record of {self.recipe}{shown} here"
         return DataError(
-            f"{source.runs.folder}: {what}{there}{broken}",
+            f"{source.place}: {what}{there}{broken}",
             hint=f"make some: prime-bench run {words}",
         )
+
+
+def _check_packed(bundle: Bundle) -> None:
+    """Raise DataError where the recipe was faulty already when it was packed, or is not the one."""
+    try:
+        recipe = load_recipe(bundle.recipe, changes=bundle.contents.changes)
+    except UsageError as error:
+        said = error.message.replace(str(bundle.recipe), bundle.recipe.name)
+        raise DataError(f"{bundle.path}: {said}", hint=error.hint) from error
+    if recipe.datasets.keys() != bundle.contents.variants.keys():
+        raise DataError(f"{bundle.path}: recipe and `variants` name different data sets")
 
 
 def cells_of(
@@ -153,6 +169,8 @@ def cells_of(
 ) -> tuple[Recipe, RecipeCells]:
     """A recipe's cells; those of a bundle are the packed recipe's, under the packed changes."""
     bundle = source.bundle
+    if bundle:
+        _check_packed(bundle)
     own = [*bundle.contents.changes, *changes] if bundle else list(changes)
     recipe = load_recipe(bundle.recipe if bundle else argument, changes=own)
     variants = {

@@ -21,10 +21,8 @@ def backbones(as_json: bool) -> None:
 
     Top-NN and sites are those of the default settings.
     """
-    from tabulate import tabulate
-
     from prime_bench.catalog import BACKBONES
-    from prime_bench.cli.output import print_json
+    from prime_bench.cli.output import print_json, table_text
 
     rows: list[dict[str, Any]] = []
     for name, entry in sorted(BACKBONES.items()):
@@ -45,7 +43,7 @@ def backbones(as_json: bool) -> None:
         [row["name"], _short(row["top_nn"]), ", ".join(row["sites"]), row["cite"]] for row in rows
     ]
     header = ["backbone", "Top-NN", "sites", "citation"]
-    click.echo(tabulate(cells, headers=header, tablefmt="plain", disable_numparse=True))
+    click.echo(table_text(cells, header=header))
 
 
 def _short(paths: list[str]) -> str:

@@ -28,7 +28,7 @@ only = click.option(
     "--only",
     multiple=True,
     metavar="KEY=VALUE",
-    help="Narrow to a dataset, backbone, arm or seed; may be repeated.",
+    help="Narrow to a data set, backbone, arm or seed; may be repeated.",
 )
 changes = click.option(
     "--set",

@@ -1,7 +1,7 @@
-"""What commands print alike: JSON, and amounts for people."""
+"""What commands print alike: JSON, tables, and amounts for people."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import click
@@ -10,6 +10,20 @@ import click
 def print_json(schema: int, content: Mapping[str, Any]) -> None:
     """One object. Keys of one `schema` keep their meaning; a new one may come without another."""
     click.echo(json.dumps({"schema": schema, **content}, indent=2, ensure_ascii=False))
+
+
+def table_text(
+    rows: Sequence[Sequence[object]], *, header: Sequence[str], n_words: int | None = None
+) -> str:
+    """Columns for a terminal. The first `n_words` are set to the left and the others to the right;
+    None: each by what it holds.
+    """
+    from tabulate import tabulate
+
+    align = None
+    if n_words is not None:
+        align = [*["left"] * n_words, *["right"] * (len(header) - n_words)]
+    return tabulate(rows, headers=header, tablefmt="plain", disable_numparse=True, colalign=align)
 
 
 def duration(seconds: float) -> str:

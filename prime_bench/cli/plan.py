@@ -160,9 +160,7 @@ def print_plan(
 
 
 def _print_table(made: "Plan", estimates: "Mapping[str, Estimate]") -> None:
-    from tabulate import tabulate
-
-    from prime_bench.cli.output import duration, size
+    from prime_bench.cli.output import duration, size, table_text
     from prime_bench.schedule.estimate import Estimate
 
     header = ["job", "dataset", "backbone", "arm", "seed", "state", "time", "memory", "why"]
@@ -182,7 +180,7 @@ def _print_table(made: "Plan", estimates: "Mapping[str, Estimate]") -> None:
                 planned.why,
             ]
         )
-    click.echo(tabulate(rows, headers=header, tablefmt="plain", disable_numparse=True))
+    click.echo(table_text(rows, header=header))
 
 
 def _outlook(total: "Total") -> Iterator[str]:

@@ -62,25 +62,19 @@ def _records(
     data_dir: Path,
     runs: "Runs",
 ) -> "list[RunRecord]":
-    """The records that are meant. Raises DataError where there is none."""
-    from prime_bench.base.errors import DataError, UsageError
-    from prime_bench.cli.jobs import find_job
-    from prime_bench.cli.plan import load_plan
+    """The records of training runs that are meant. Raises DataError where there is none."""
+    from prime_bench.base.errors import DataError
+    from prime_bench.cli.jobs import ids_meant
+    from prime_bench.store.record import RunRecord
 
-    job_id = find_job(what, runs)
-    if job_id is not None:
-        if only or changes:
-            raise UsageError("--only and --set go with a recipe, not with a job")
-        found = [runs.get(job_id)]
-        fault = f"the job {job_id} has no record in {runs.folder}"
-    else:
-        made = load_plan(what, only=only, changes=changes, data_dir=data_dir, runs_dir=runs.folder)
-        jobs = [planned.job for planned in made.jobs if planned.job is not None]
-        found = [runs.get(job.id) for job in jobs if job.kind == "train"]
-        fault = f"{what}: no job has a record in {runs.folder}"
-    records = [record for record in found if record is not None]
+    ids = ids_meant(what, runs, only=only, changes=changes, data_dir=data_dir)
+    found = [runs.find(job_id) for job_id in ids]
+    records = [record for record in found if isinstance(record, RunRecord)]
     if not records:
-        raise DataError(fault, hint="train it first, with `prime-bench run`")
+        raise DataError(
+            f"{what}: no training run has a record in {runs.folder}",
+            hint="train it first, with `prime-bench run`",
+        )
     return records
 
 

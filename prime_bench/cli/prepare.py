@@ -91,7 +91,7 @@ def prepare(
     data_dir: Path,
     as_json: bool,
 ) -> int:
-    """Make the prepared table of the dataset NAME: avazu, criteo, avazu-raw or synthetic."""
+    """Make the prepared table of the data set NAME: avazu, criteo, avazu-raw or synthetic."""
     settings = ctx.meta.get(_SETTINGS, {})
     if recipe is not None:
         from prime_bench.cli.prepare_recipe import prepare_recipe

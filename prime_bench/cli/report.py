@@ -12,9 +12,8 @@ if TYPE_CHECKING:
     from prime_bench.cli.evidence import Source
     from prime_bench.report.evidence import Evidence
     from prime_bench.report.figures.gallery import NamedFigure
+    from prime_bench.report.render import Format
     from prime_bench.report.table import Report
-
-Format = Literal["markdown", "latex", "html", "json", "csv"]
 
 
 @click.command()
@@ -71,7 +70,7 @@ def report(
     recipe: str | None,
     only: tuple[str, ...],
     changes: tuple[str, ...],
-    format: Format,
+    format: "Format",
     tables: tuple[str, ...],
     level: Literal["simple", "full"],
     against: str | None,
@@ -156,7 +155,7 @@ def _with_figures(made: "Report", drawn: list["NamedFigure"]) -> "Report":
     return replace(made, figures=tuple(pictures))
 
 
-def _write(made: "Report", folder: Path, source: "Source", *, format: Format) -> None:
+def _write(made: "Report", folder: Path, source: "Source", *, format: "Format") -> None:
     from prime_bench.report.manifest import write_manifest
     from prime_bench.report.render import write_report
 

@@ -159,11 +159,11 @@ def _tables(settings: "BackboneSettings", data: str, *, data_dir: Path) -> list[
 
 
 def _print(content: dict[str, Any]) -> None:
-    from tabulate import tabulate
+    from prime_bench.cli.output import table_text
 
     click.echo(f"{content['name']}: {content['cite']}\n")
     keys = [[key["name"], _value(key["default"]), _described(key)] for key in content["keys"]]
-    click.echo(tabulate(keys, headers=["key", "default", "what"], **_STYLE))
+    click.echo(table_text(keys, header=["key", "default", "what"]))
     click.echo(f"\nTop-NN: {', '.join(content['top_nn']) or 'none'}")
     click.echo(f"sites: {', '.join(content['sites'])}")
     if content["tables"]:
@@ -173,10 +173,7 @@ def _print(content: dict[str, Any]) -> None:
             for row in content["tables"]
         ]
         cells = [[path, *(f"{number:,}" for number in numbers)] for path, *numbers in rows]
-        click.echo("\n" + tabulate(cells, headers=header, **_STYLE))
-
-
-_STYLE: dict[str, Any] = {"tablefmt": "plain", "disable_numparse": True}
+        click.echo("\n" + table_text(cells, header=header))
 
 
 def _value(value: Any) -> str:

@@ -9,6 +9,8 @@ from typing import Any
 _BYTES_A_PARAMETER = 4 * (1 + 2)
 """A float32 weight and the two moments that Adam keeps of it."""
 _EVALUATED = ("valid", "test")
+_SPLIT_HEADER = ("split", "rows", "positives", "click rate", "against training")
+_BACKBONE_HEADER = ("backbone", "parameters", "weights and Adam")
 _FIELD_HEADER = [
     *("field", "meaning", "ids", "oov valid", "oov test", "untrained valid", "untrained test"),
     *("missing train", "missing valid", "missing test"),
@@ -43,13 +45,7 @@ def facts(folder: Path) -> dict[str, Any]:
 
 def text(table: Mapping[str, Any]) -> str:
     """For people."""
-    from tabulate import tabulate
-
-    def grid(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-        right = ["left", *["right"] * (len(header) - 1)]
-        return tabulate(
-            rows, headers=header, tablefmt="plain", disable_numparse=True, colalign=right
-        )
+    from prime_bench.cli.output import table_text
 
     splits = [
         [
@@ -82,11 +78,11 @@ def text(table: Mapping[str, Any]) -> str:
             f"fingerprint {table['fingerprint'][:12]}, "
             f"{'verified' if table['verified'] else 'unverified'}, "
             f"{table['vocabulary_total']:,} ids",
-            grid(["split", "rows", "positives", "click rate", "against training"], splits),
-            grid(_FIELD_HEADER, fields),
+            table_text(splits, header=_SPLIT_HEADER, n_words=1),
+            table_text(fields, header=_FIELD_HEADER, n_words=1),
             "oov: rows whose value has no id of its own (rare, new, or missing). untrained: rows"
             " whose id no training row has.",
-            grid(["backbone", "parameters", "weights and Adam"], backbones),
+            table_text(backbones, header=_BACKBONE_HEADER, n_words=1),
             *(f"note: {note}" for note in table["notes"]),
         ]
     )
@@ -94,17 +90,9 @@ def text(table: Mapping[str, Any]) -> str:
 
 def page(tables: Sequence[Mapping[str, Any]]) -> str:
     """One HTML page that needs no other file."""
-    import jinja2
+    from prime_bench.report.formats.templates import html_templates
 
-    from prime_bench.base.bundled import bundled_folder
-
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(bundled_folder("reports") / "templates"),
-        undefined=jinja2.StrictUndefined,
-        autoescape=True,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+    environment = html_templates()
     environment.filters |= {"percent": percent, "drift": drift, "log10": math.log10}
     template = environment.get_template("dataset.html.j2")
     return template.render(tables=tables, curves=[_curve(table) for table in tables])

@@ -20,7 +20,7 @@ def facts(job_id: str, runs: "Runs", *, data_dir: Path) -> dict[str, Any]:
     from prime_bench.recipe.job import Job
     from prime_bench.schedule.plan import job_state
     from prime_bench.store.runs import CONFIG, ENVIRONMENT, FAILURE, HISTORY, LOG
-    from prime_bench.store.unfinished import read_lines, read_object, read_text
+    from prime_bench.store.unfinished import read_history, read_object, read_text
 
     folder = runs.path(job_id)
     record = runs.find(job_id)
@@ -41,7 +41,7 @@ def facts(job_id: str, runs: "Runs", *, data_dir: Path) -> dict[str, Any]:
         "budget": found.get("budget"),
         "result": found.get("result"),
         "findings": found.get("findings"),
-        "history": found.get("history") or read_lines(folder / HISTORY),
+        "history": found.get("history") or read_history(folder / HISTORY),
         "environment": found.get("environment") or read_object(folder / ENVIRONMENT) or None,
         "wall_s": found.get("wall_s"),
         "log": read_text(folder / LOG).splitlines()[-_LOG_LINES:],
@@ -83,7 +83,7 @@ def _head(job: Mapping[str, Any]) -> str:
 
 def _settings(job: Mapping[str, Any]) -> Iterator[str]:
     """Every setting with its value and where it is from."""
-    from tabulate import tabulate
+    from prime_bench.cli.output import table_text
 
     what, origins = job["job"] or {}, job["origins"]
     tables = {
@@ -102,7 +102,7 @@ def _settings(job: Mapping[str, Any]) -> Iterator[str]:
             name = f"{table}.{key}"
             rows.append([name, json.dumps(value), origins.get(name, unknown)])
     header = ["setting", "value", "from"]
-    yield tabulate(rows, headers=header, tablefmt="plain", disable_numparse=True)
+    yield table_text(rows, header=header)
     yield f"numerics {what.get('numerics')}, data {str(what.get('fingerprint'))[:12]}"
     if not job["data"]:
         yield "its prepared data are not here (--data-dir): their settings are left out"
@@ -111,7 +111,7 @@ def _settings(job: Mapping[str, Any]) -> Iterator[str]:
 def _charts(history: list[Mapping[str, Any]]) -> Iterator[str]:
     yield f"{len(history)} epochs:"
     for name, key in _SERIES.items():
-        values = [line[key] for line in history]
+        values = [line.get(key) for line in history]
         ends = " to ".join("-" if v is None else f"{v:.4f}" for v in (values[0], values[-1]))
         yield f"  {name:<19}{sparkline(values)}  {ends}"
 

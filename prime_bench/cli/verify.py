@@ -51,9 +51,10 @@ def verify(
 ) -> None:
     """Check records, their files and data, and which runs cannot be compared.
 
-    JOB is the id of a job, or its first digits; RECIPE stands for its jobs; without either all
-    records are checked. Every digest is computed again. The exit code is 1 where something does not
-    hold: a record or file that was changed, runs without a partner, data that were not verified.
+    JOB is the id of a job, or its first digits, four at least; RECIPE stands for its jobs; without
+    either all records are checked. Every digest is computed again. The exit code is 1 where
+    something does not hold: a record or file that was changed, runs without a partner, data that
+    were not verified.
     """
     from prime_bench.cli.output import print_json
     from prime_bench.report.manifest import report_faults
@@ -98,20 +99,15 @@ def _records(
     Raises DataError where there is none of either.
     """
     from prime_bench.base.errors import DataError, UsageError
-    from prime_bench.cli.jobs import find_job
-    from prime_bench.cli.plan import load_plan
+    from prime_bench.cli.jobs import ids_meant
     from prime_bench.store.verification import Finding
 
+    if what is None and (only or changes):
+        raise UsageError("--only and --set go with a recipe: name one")
     records, faults = runs.readable()
     findings = [Finding(topic="record", where=str(runs.folder), what=fault) for fault in faults]
-    job_id = None if what is None else find_job(what, runs)
-    if what is None or job_id is not None:
-        if only or changes:
-            raise UsageError("--only and --set go with a recipe")
-        records = [record for record in records if job_id in (None, record.job_id)]
-    else:
-        made = load_plan(what, only=only, changes=changes, data_dir=data_dir, runs_dir=runs.folder)
-        wanted = {planned.job_id for planned in made.jobs}
+    if what is not None:
+        wanted = set(ids_meant(what, runs, only=only, changes=changes, data_dir=data_dir))
         records = [record for record in records if record.job_id in wanted]
     if not records and not findings:
         raise DataError(

@@ -1,4 +1,4 @@
-"""What two recipes ask for, key by key, and where they differ."""
+"""Settings by dotted key: all that a recipe asks for, and where two sides differ."""
 
 import json
 from collections.abc import Iterator, Mapping

@@ -173,17 +173,28 @@ def _wanted(recipe: Recipe, only: Sequence[str]) -> dict[str, list[str]]:
         "arm": [arm.name for arm in recipe.arms],
         "seed": [str(seed) for seed in recipe.seeds],
     }
+    return values_asked(only, known, whose="the recipe")
+
+
+def values_asked(
+    only: Sequence[str], known: Mapping[str, Sequence[str]], *, whose: str
+) -> dict[str, list[str]]:
+    """The values by key that `key=value` texts ask for; values of one key are alternatives.
+
+    `known` has the values of each key in `whose`, such as "the recipe". Raises UsageError for
+    others.
+    """
     wanted: dict[str, list[str]] = {}
     for item in only:
         key, equals, value = item.partition("=")
         if not equals or key not in known:
             raise UsageError(
-                f"--only {item}: expected KEY=VALUE with KEY one of {', '.join(ONLY_KEYS)}"
+                f"--only {item}: expected KEY=VALUE with KEY one of {', '.join(known)}"
             )
         if value not in known[key]:
             raise UsageError(
-                f"--only {item}: the recipe has no such {key}{did_you_mean(value, known[key])}",
-                hint=f"it has: {', '.join(known[key])}",
+                f"--only {item}: no such {key} in {whose}{did_you_mean(value, known[key])}",
+                hint=f"there are: {', '.join(known[key])}",
             )
         wanted.setdefault(key, []).append(value)
     return wanted

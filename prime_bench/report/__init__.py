@@ -1,1 +1,1 @@
-"""Records become tables. Reads records only; needs no torch."""
+"""Records become tables and figures. Reads records only; needs no torch."""

@@ -12,6 +12,7 @@ import io
 import json
 import tempfile
 import zipfile
+import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -23,13 +24,18 @@ from prime_bench import __version__
 from prime_bench.base.errors import DataError, UsageError
 from prime_bench.base.files import write_whole
 from prime_bench.settings.model import Settings
-from prime_bench.store.runs import CONFIG, ENVIRONMENT, RECORD, Runs
+from prime_bench.store.runs import CONFIG, ENVIRONMENT, RECORD, Runs, is_job_id
 
 CONTENTS, RECIPE, RUNS = "bundle.json", "recipe.toml", "runs"
 FILES = (RECORD, CONFIG, ENVIRONMENT)
 """What is taken of a job's folder."""
 LARGEST_ENTRY_BYTES = 64 << 20
 _OLDEST = (1980, 1, 1, 0, 0, 0)
+_QUOTED = 100
+"""Characters of a strange name that a message repeats."""
+_ADVICE = "prime-bench pack RECIPE -o FILE makes a bundle"
+# What zipfile and json raise for content that is damaged, encrypted or packed in another way.
+_FAULTS = (ValueError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error, UsageError)
 
 
 class BundleContents(Settings):
@@ -51,6 +57,7 @@ class BundleContents(Settings):
 class Bundle:
     """An opened bundle."""
 
+    path: Path
     runs: Runs
     recipe: Path
     contents: BundleContents
@@ -94,10 +101,13 @@ def open_bundle(path: Path) -> Iterator[Bundle]:
     with tempfile.TemporaryDirectory(prefix="prime-bench-") as folder:
         contents = _unpack(path, Path(folder))
         runs = Runs(Path(folder) / RUNS)
+        if stray := sorted({*runs.job_ids()} - {*contents.records}):
+            raise DataError(f"{path}: {CONTENTS} does not list the job {stray[0]}", hint=_ADVICE)
         for job_id, expected in contents.records.items():
             if not runs.done(job_id) or runs.record_digest(job_id) != expected:
-                raise DataError(f"{path}: the record of {job_id} is not the one that was packed")
-        yield Bundle(runs=runs, recipe=Path(folder) / RECIPE, contents=contents)
+                said = f"{path}: the record of {job_id} is not the one that was packed"
+                raise DataError(said, hint=_ADVICE)
+        yield Bundle(path=path, runs=runs, recipe=Path(folder) / RECIPE, contents=contents)
 
 
 def _zipped(entries: Mapping[str, bytes]) -> bytes:
@@ -117,24 +127,31 @@ def _unpack(path: Path, folder: Path) -> BundleContents:
         with zipfile.ZipFile(path) as archive:
             for entry in archive.infolist():
                 if not _expected(entry):
-                    raise DataError(f"{path}: not a bundle: it holds {entry.filename!r}")
+                    raise _refused(path, f"it holds {entry.filename[:_QUOTED]!r}")
                 target = folder / entry.filename
                 target.parent.mkdir(parents=True, exist_ok=True)
                 target.write_bytes(archive.read(entry))
+        for name in (CONTENTS, RECIPE):
+            if not (folder / name).is_file():
+                raise _refused(path, f"it has no {name}")
         table = json.loads((folder / CONTENTS).read_text(encoding="utf-8"))
-        if not (folder / RECIPE).is_file():
-            raise DataError(f"{path}: not a bundle: it has no {RECIPE}")
-        return BundleContents.parse(table, where="")
-    except (OSError, ValueError, zipfile.BadZipFile, UsageError) as error:
-        raise DataError(
-            f"{path}: not a bundle: {error}", hint="prime-bench pack RECIPE -o FILE makes one"
-        ) from error
+        if not isinstance(table, dict):
+            raise _refused(path, f"{CONTENTS} holds no table")
+        return BundleContents.parse(table, where=CONTENTS)
+    except OSError as error:
+        raise _refused(path, error.strerror or str(error)) from error
+    except _FAULTS as error:
+        raise _refused(path, str(error)) from error
+
+
+def _refused(path: Path, why: str) -> DataError:
+    return DataError(f"{path}: not a bundle: {why}", hint=_ADVICE)
 
 
 def _expected(entry: zipfile.ZipInfo) -> bool:
     """Whether a bundle may have such an entry: known names alone, so none leads elsewhere."""
     parts = PurePosixPath(entry.filename).parts
     known = parts in ((CONTENTS,), (RECIPE,)) or (
-        len(parts) == 3 and parts[0] == RUNS and parts[1].isalnum() and parts[2] in FILES
+        len(parts) == 3 and parts[0] == RUNS and is_job_id(parts[1]) and parts[2] in FILES
     )
     return known and entry.file_size <= LARGEST_ENTRY_BYTES

@@ -23,7 +23,6 @@ def level(
     noise: float | None = None,
     remark: str = "",
     flagged: bool = False,
-    bold: bool = False,
     jobs: Iterable[str] = (),
 ) -> Cell:
     """A number with its spread, `0.7402±0.0010`; `--` for None."""
@@ -37,7 +36,6 @@ def level(
         noise=noise,
         remark=remark,
         flagged=flagged,
-        bold=bold,
         jobs=tuple(jobs),
     )
 

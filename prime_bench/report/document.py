@@ -48,9 +48,7 @@ BUILDERS: dict[str, Builder] = {
 """A definition's kind -> what builds the table."""
 
 
-def make_report(
-    evidence: Evidence, *, definitions: Mapping[str, TableDefinition], title: str = ""
-) -> Report:
+def make_report(evidence: Evidence, *, definitions: Mapping[str, TableDefinition]) -> Report:
     """The tables of these definitions, by name, and the pairs behind the evidence.
 
     Raises UsageError for a caption that a definition gets wrong.
@@ -63,7 +61,7 @@ def make_report(
     grid = evidence.grid(baseline=first.baseline)
     records = {item.job_id: item for content in contents.values() for item in content.records}
     return Report(
-        title=title or (evidence.cells.title if evidence.cells else first.title),
+        title=evidence.cells.title if evidence.cells else first.title,
         tables=tuple(
             _table(name, content, evidence=evidence, definition=definitions[name])
             for name, content in contents.items()

@@ -4,9 +4,8 @@ import functools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from prime_bench.base.errors import UsageError, did_you_mean
 from prime_bench.base.identity import canonical_json
-from prime_bench.recipe.expand import ONLY_KEYS, Trial
+from prime_bench.recipe.expand import ONLY_KEYS, Trial, values_asked
 from prime_bench.report.definition import dataset_labels
 from prime_bench.report.design import Design, design_from_records, design_from_trials
 from prime_bench.report.grid import Grid, Split, build_grid, without_degenerate
@@ -14,6 +13,9 @@ from prime_bench.settings.kinds import PROBES, Kind
 from prime_bench.settings.routing import RoutingFindings
 from prime_bench.store.frame import Shelf, settings_text, shelve
 from prime_bench.store.record import ProbeRecord, RunRecord
+
+_BASELINE = "dense"
+"""What stands first where no recipe says how arms are ordered."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,7 +111,6 @@ class Evidence:
 def gather(
     records: Sequence[RunRecord],
     *,
-    baseline: str = "dense",
     cells: RecipeCells | None = None,
     probes: Sequence[ProbeRecord] = (),
     unreadable: Sequence[str] = (),
@@ -119,7 +120,7 @@ def gather(
     shelf, outdated = shelve(records)
     labels = dataset_labels()
     if cells is None:
-        design = design_from_records(shelf, baseline=baseline, dataset_labels=labels)
+        design = design_from_records(shelf, baseline=_BASELINE, dataset_labels=labels)
     else:
         design = design_from_trials(
             cells.trials, shelf, variants=cells.variants, dataset_labels=labels
@@ -140,20 +141,8 @@ def narrowed(records: Sequence[RunRecord], only: Sequence[str]) -> list[RunRecor
 
     Raises UsageError for a key or value that no record has.
     """
-    wanted: dict[str, list[str]] = {}
-    for item in only:
-        key, equals, value = item.partition("=")
-        if not equals or key not in ONLY_KEYS:
-            raise UsageError(
-                f"--only {item}: expected KEY=VALUE with KEY one of {', '.join(ONLY_KEYS)}"
-            )
-        known = sorted({_facts(record)[key] for record in records})
-        if value not in known:
-            raise UsageError(
-                f"--only {item}: no record has such a {key}{did_you_mean(value, known)}",
-                hint=f"the records have: {', '.join(known)}",
-            )
-        wanted.setdefault(key, []).append(value)
+    known = {key: sorted({_facts(record)[key] for record in records}) for key in ONLY_KEYS}
+    wanted = values_asked(only, known, whose="the records")
     return [
         record
         for record in records

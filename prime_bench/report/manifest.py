@@ -68,7 +68,7 @@ def report_faults(folder: Path, runs: Runs) -> list[str]:
     path = folder / MANIFEST
     try:
         manifest = ReportManifest.parse(json.loads(path.read_text(encoding="utf-8")), where="")
-    except (OSError, ValueError, UsageError) as error:
+    except (OSError, ValueError, RecursionError, UsageError) as error:
         raise DataError(
             f"{path}: cannot read the manifest: {error}",
             hint="prime-bench report --output makes it",

@@ -13,7 +13,7 @@ from prime_bench.report.numbers import series, signed
 from prime_bench.report.stats import METRICS
 from prime_bench.settings.training import TrainSpec
 from prime_bench.store.frame import arm_of
-from prime_bench.store.record import RunRecord
+from prime_bench.store.record import ProbeRecord, RunRecord
 
 METRIC_LABELS = {"auc": "AUC", "logloss": "LogLoss"}
 
@@ -169,15 +169,26 @@ def _summary_without(
         )
 
 
+def data_notes(records: Sequence[RunRecord | ProbeRecord]) -> list[str]:
+    """What must be said of the records' data, once each."""
+    notes = list(dict.fromkeys(note for record in records for note in record.data_notes))
+    unverified = not all(record.data_verified for record in records)
+    # `prepare` says why; a table must not pass for the published data even where it did not.
+    if unverified and not any("unverified" in note for note in notes):
+        notes.insert(0, "unverified: the files are not the published ones")
+    return notes
+
+
+def dirty_notes(records: Sequence[RunRecord | ProbeRecord]) -> list[str]:
+    """That nobody can have the code of some records; nothing where all have a commit."""
+    dirty = sum(bool(record.environment.dirty) for record in records)
+    what = f"{dirty} of {len(records)} records were made with changes that are in no commit"
+    return [what] if dirty else []
+
+
 def _data(panel: Panel, records: Iterable[RunRecord]) -> Iterator[str]:
     own = [record for record in records if record.job.fingerprint == panel.design.fingerprint]
-    notes = list(dict.fromkeys(note for record in own for note in record.data_notes))
-    # `prepare` says why; a table must not pass for the published data even where it did not.
-    if any(not record.data_verified for record in own) and not any(
-        "unverified" in n for n in notes
-    ):
-        notes.insert(0, "unverified: the files are not the published ones")
-    yield from (f"{panel.design.label}: {note}" for note in notes)
+    yield from (f"{panel.design.label}: {note}" for note in data_notes(own))
 
 
 def _protocol(grid: Grid) -> Iterator[str]:
@@ -229,9 +240,7 @@ def _provenance(records: Sequence[RunRecord], outdated: Sequence[RunRecord]) -> 
         if len(counts) > 1:
             listed = [f"{value} ({number} runs)" for value, number in sorted(counts.items())]
             yield f"The records come from {len(counts)} {name}: {', '.join(listed)}"
-    dirty = sum(1 for environment in environments if environment.dirty)
-    if dirty:
-        yield f"{dirty} of {len(records)} records were made with changes that are in no commit"
+    yield from dirty_notes(records)
     if outdated:
         yield f"{len(outdated)} records of older numerics are left out, newer ones replace them"
 

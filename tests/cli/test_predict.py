@@ -57,7 +57,7 @@ def test_weights_that_do_not_give_the_record_are_refused(jobs, capsys):
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
-        (["quick", "--set", "training.max_epochs=2"], 3, "quick: no job has a record in runs"),
+        (["quick", "--set", "training.max_epochs=2"], 3, "quick: no training run has a record"),
         (["qiuck"], 2, "did you mean `quick`?"),
         (["quick", "--device", "gpu"], 2, "no device `gpu`"),
         (["DENSE", "--data-dir", "nowhere"], 3, "no table in nowhere has the fingerprint"),
@@ -75,7 +75,7 @@ def test_what_cannot_be_done_is_said(jobs, capsys, arguments, code, said):
 def test_a_job_without_a_record(jobs, capsys):
     (jobs["dense"] / "record.json").unlink()
     assert exit_code(["predict", jobs["dense"].name]) == 3
-    assert "has no record" in capsys.readouterr().err
+    assert "no training run has a record" in capsys.readouterr().err
 
 
 def test_several_jobs_with_one_beginning(jobs, capsys):

@@ -7,7 +7,7 @@ from prime_bench.base.identity import canonical_json
 from prime_bench.report.definition import TableDefinition, dataset_labels
 from prime_bench.report.evidence import Evidence
 from prime_bench.report.grid import Grid, Panel
-from prime_bench.report.notes import collect_notes
+from prime_bench.report.notes import collect_notes, data_notes, dirty_notes
 from prime_bench.report.numbers import series
 from prime_bench.report.table import Block
 from prime_bench.store.record import ProbeRecord, RunRecord
@@ -111,20 +111,11 @@ def probe_notes(records: Sequence[ProbeRecord], *, noun: str) -> list[str]:
     notes = [f"n = {len(records)} jobs, {counted([len({r.job.seed for r in records})], 'seed')}"]
     for dataset in sorted({record.dataset for record in records}):
         own = [record for record in records if record.dataset == dataset]
-        said = list(dict.fromkeys(note for record in own for note in record.data_notes))
-        unverified = sum(not record.data_verified for record in own)
-        if unverified and not any("unverified" in note for note in said):
-            said.insert(0, "unverified: the files are not the published ones")
-        notes += [f"{dataset}: {note}" for note in said]
+        notes += [f"{dataset}: {note}" for note in data_notes(own)]
     devices = sorted({record.environment.device for record in records})
     if len(devices) > 1:
         notes.append(f"The records come from {len(devices)} devices: {', '.join(devices)}")
-    dirty = sum(bool(record.environment.dirty) for record in records)
-    if dirty:
-        notes.append(
-            f"{dirty} of {len(records)} records were made with changes that are in no commit"
-        )
-    return notes
+    return [*notes, *dirty_notes(records)]
 
 
 def counted(numbers: Sequence[int], noun: str) -> str:

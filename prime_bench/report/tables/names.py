@@ -1,4 +1,4 @@
-"""Arms and backbones by the names that a definition uses."""
+"""Arms by the names that a definition uses."""
 
 from collections.abc import Sequence
 

@@ -5,7 +5,7 @@ from statistics import mean, stdev
 
 from prime_bench.report.cells import change, level, words
 from prime_bench.report.definition import SubgroupsDefinition
-from prime_bench.report.design import backbone_label, catalogue_rank
+from prime_bench.report.design import arm_label, backbone_label, catalogue_rank
 from prime_bench.report.evidence import Evidence
 from prime_bench.report.intervals import t_interval
 from prime_bench.report.numbers import series
@@ -96,7 +96,7 @@ def _columns(definition: SubgroupsDefinition) -> Iterator[Column]:
     for key, label, better in _QUANTITIES:
         yield Column(
             key=f"{key}.{definition.baseline}",
-            label="Dense",
+            label=arm_label(definition.baseline),
             kind="number",
             group=label,
             better=better,
