@@ -1,1 +1,1 @@
-"""Measurements of trained arms, one module a kind of job: its `run` returns the findings."""
+"""Measurements of arms, one module a kind of job: its `run` returns the findings."""

@@ -7,10 +7,8 @@ does not depend on them. Rows are the table's own, shuffled, so that embeddings 
 training.
 """
 
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 
@@ -19,6 +17,7 @@ from prime_bench.data.table import PreparedTable
 from prime_bench.probes.arms import Pool, Trainer, job_of, trainer_of
 from prime_bench.probes.forward import forms_on, forward_of
 from prime_bench.probes.memory import memory_label, peak_training_bytes
+from prime_bench.probes.progress import Progress, Tell
 from prime_bench.probes.timing import Step, clock_for, latencies_ms
 from prime_bench.recipe.budget import budget_of
 from prime_bench.recipe.job import Job, JobRequest
@@ -47,11 +46,7 @@ Times = dict[Phase, list[list[float]]]
 
 
 def run(
-    request: JobRequest,
-    table: PreparedTable,
-    *,
-    device: torch.device,
-    on_event: Callable[[dict[str, Any]], None],
+    request: JobRequest, table: PreparedTable, *, device: torch.device, on_event: Tell
 ) -> CostFindings:
     """Measure on `device`. Raises UsageError where the job names another device, or threads."""
     job = request.job
@@ -72,10 +67,11 @@ def run(
     trainers = [trainer_of(own, table.schema, device=device) for own in jobs]
     times: Times = {phase: [] for phase in phases}
     for repetition in range(probe.repetitions):
-        tell = _Progress(job.id, phases, repetition=repetition, tell=on_event)
+        rows_total = sum(map(_rows, phases))
+        progress = Progress(on_event, job.id, rows_total=rows_total, epoch=repetition + 1)
         for phase in phases:
             times[phase].append(repeat(phase, trainers, pool=pool, device=device, turn=repetition))
-            tell.done(phase)
+            progress.add(_rows(phase))
     del trainers
     distinct_rows = pool.distinct_rows
     del pool
@@ -190,29 +186,6 @@ def _check_place(probe: CostProbe, device: torch.device) -> None:
         )
 
 
-class _Progress:
-    """Tells how many rows of a repetition, which counts as an epoch, have been through an arm."""
-
-    def __init__(
-        self,
-        job_id: str,
-        phases: Sequence[Phase],
-        *,
-        repetition: int,
-        tell: Callable[[dict[str, Any]], None],
-    ) -> None:
-        self._tell = tell
-        self._event = {"event": "progress", "job_id": job_id, "epoch": repetition + 1}
-        self._rows_total = sum(map(_rows, phases))
-        self._rows, self._start = 0, time.perf_counter()
-
-    def done(self, phase: Phase) -> None:
-        """Count a phase."""
-        self._rows += _rows(phase)
-        seconds = time.perf_counter() - self._start
-        rate = {"rows": self._rows, "rows_total": self._rows_total}
-        self._tell({**self._event, **rate, "rows_per_s": self._rows / seconds})
-
-
 def _rows(phase: Phase) -> int:
+    """Rows that go through each arm, of which progress tells; a repetition counts as an epoch."""
     return phase.batch_size * (phase.warm_up_steps + phase.steps)

@@ -11,10 +11,13 @@ Tell = Callable[[dict[str, Any]], None]
 
 
 class Progress:
-    """Counts rows, and tells of them at most twice a second and at the end."""
+    """Counts the rows of an epoch, or of what counts as one, and tells of them at most twice a
+    second and at the end.
+    """
 
-    def __init__(self, tell: Tell, job_id: str, *, rows_total: int) -> None:
-        self._tell, self._job_id, self._rows_total = tell, job_id, rows_total
+    def __init__(self, tell: Tell, job_id: str, *, rows_total: int, epoch: int = 1) -> None:
+        self._tell, self._rows_total = tell, rows_total
+        self._event = {"event": "progress", "job_id": job_id, "epoch": epoch}
         self._rows = 0
         self._start = self._told = time.perf_counter()
 
@@ -27,9 +30,7 @@ class Progress:
         self._told = now
         self._tell(
             {
-                "event": "progress",
-                "job_id": self._job_id,
-                "epoch": 1,
+                **self._event,
                 "rows": self._rows,
                 "rows_total": self._rows_total,
                 "rows_per_s": self._rows / (now - self._start),
