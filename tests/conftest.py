@@ -46,9 +46,33 @@ ROWS = {"train": 321, "valid": 150, "test": 140}
 
 
 @pytest.fixture(scope="session")
-def write_table():
-    """Write a prepared table, file by file as `prepare` leaves it."""
+def write_manifest():
+    """Write the manifest of a table; all that is not said is that of the tiny one."""
     from prime_bench.data.manifest import Manifest, SplitCounts
+
+    def write(folder, *, rows, positives, **facts):
+        tiny = {
+            "dataset": "tiny",
+            "settings": {},
+            "variant": "variant",
+            "fingerprint": "f" * 64,
+            "verified": False,
+            "notes": ["made by a test"],
+            "n_fields": len(SIZES) + 1,
+            "vocabulary_total": sum(SIZES),
+            "inputs": [],
+            "outputs": {},
+            "versions": {},
+        }
+        counts = {"rows": SplitCounts(**rows), "positives": SplitCounts(**positives)}
+        Manifest(**{**tiny, **counts, **facts}).write(folder)
+
+    return write
+
+
+@pytest.fixture(scope="session")
+def write_table(write_manifest):
+    """Write a prepared table, file by file as `prepare` leaves it."""
     from prime_bench.data.schema import Field, Schema
 
     def write(folder, *, fingerprint="f" * 64, rows=ROWS, spoil=None):
@@ -70,21 +94,7 @@ def write_table():
         ]
         schema = Schema(fields=[*fields, Field(name="n0", kind="numeric")])
         (folder / "schema.json").write_text(json.dumps(schema.plain()))
-        Manifest(
-            dataset="tiny",
-            settings={},
-            variant="variant",
-            fingerprint=fingerprint,
-            verified=False,
-            notes=["made by a test"],
-            rows=SplitCounts(**rows),
-            positives=SplitCounts(**positives),
-            n_fields=4,
-            vocabulary_total=sum(SIZES),
-            inputs=[],
-            outputs={},
-            versions={},
-        ).write(folder)
+        write_manifest(folder, rows=rows, positives=positives, fingerprint=fingerprint)
         return folder
 
     return write
@@ -135,5 +145,53 @@ def make_request(table, tmp_path):
             device="cpu",
             threads=1,
         )
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def plain_record():
+    """The record of a training job; what is given goes into it, key by key in its tables."""
+    from prime_bench.store.record import RunRecord
+
+    def make(job, **given):
+        score = {"auc": 0.75, "logloss": 0.4}
+        table = {
+            "job_id": job.id,
+            "job": job.plain(),
+            "dataset": "avazu",
+            "arm": job.plugin,
+            "data_variant": "v",
+            "data_verified": True,
+            "pairing": {"initial_weights": "w", "row_order": "r"},
+            "budget": dict.fromkeys(
+                ("backbone_parameters", "plugin_parameters", "backbone_macs", "plugin_macs"), 1
+            ),
+            "result": {
+                "best_epoch": 1,
+                "epochs": 2,
+                "stopped": "patience",
+                "valid": score,
+                "test": score,
+            },
+            "history": [],
+            "environment": {
+                "commit": "0123456789abcdef",
+                "dirty": False,
+                "package_version": "0.1.0",
+                "python": "3.11.9",
+                "platform": "Linux",
+                "versions": {"torch": "2.13.0"},
+                "device": "a CPU",
+                "device_kind": "cpu",
+                "threads": 1,
+                "started": "2026-01-01T00:00:00Z",
+            },
+            "wall_s": 1.0,
+        }
+        for key, value in given.items():
+            within = isinstance(table.get(key), dict) and key != "job"
+            table[key] = {**table[key], **value} if within else value
+        return RunRecord.parse(table, where="")
 
     return make

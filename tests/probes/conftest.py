@@ -8,7 +8,6 @@ import torch
 
 from prime_bench.assemble import build_arm
 from prime_bench.catalog import BACKBONES, PLUGINS
-from prime_bench.data.manifest import Manifest, SplitCounts
 from prime_bench.data.schema import Field, Schema
 from prime_bench.data.table import PreparedTable, Split
 from prime_bench.recipe.job import Job, JobRequest
@@ -101,7 +100,7 @@ def make_arm(make_job, schema):
 
 
 @pytest.fixture(scope="session")
-def table(tmp_path_factory, schema, make_split):
+def table(tmp_path_factory, schema, make_split, write_manifest):
     """A prepared table, written file by file as `prepare` leaves it."""
     folder = tmp_path_factory.mktemp("data") / "tiny-12345678"
     (folder / "vocabulary").mkdir(parents=True)
@@ -114,21 +113,10 @@ def table(tmp_path_factory, schema, make_split):
         values = "".join(f"{field.name}={i}\n" for i in range(1, field.vocabulary_size - 1))
         (folder / "vocabulary" / f"{field.name}.txt").write_text(values)
     (folder / "schema.json").write_text(json.dumps(schema.plain()))
-    Manifest(
-        dataset="tiny",
-        settings={},
-        variant="variant",
-        fingerprint="t",
-        verified=False,
-        notes=["made by a test"],
-        rows=SplitCounts(**rows),
-        positives=SplitCounts(**{name: int(s.labels.sum()) for name, s in splits.items()}),
-        n_fields=4,
-        vocabulary_total=sum(SIZES),
-        inputs=[],
-        outputs={},
-        versions={},
-    ).write(folder)
+    positives = {name: int(split.labels.sum()) for name, split in splits.items()}
+    write_manifest(
+        folder, rows=rows, positives=positives, fingerprint="t", vocabulary_total=sum(SIZES)
+    )
     return PreparedTable.open(folder)
 
 

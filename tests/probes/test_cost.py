@@ -1,15 +1,11 @@
 """The measurement of cost: what is timed, on which rows, and that its record comes back whole."""
 
-import json
-
 import numpy as np
 import pytest
 import torch
 
 from prime_bench.base.errors import EnvironmentFault, UsageError
 from prime_bench.catalog import BACKBONES, PLUGINS
-from prime_bench.data.manifest import Manifest, SplitCounts
-from prime_bench.data.schema import Field, Schema
 from prime_bench.data.table import PreparedTable
 from prime_bench.plugins.counter import count
 from prime_bench.probes import cost, memory
@@ -30,36 +26,9 @@ ROWS = {"train": 150, "valid": 20, "test": 20}
 
 
 @pytest.fixture(scope="module")
-def table(tmp_path_factory):
+def table(tmp_path_factory, write_table):
     folder = tmp_path_factory.mktemp("data") / "tiny-12345678"
-    folder.mkdir()
-    random = np.random.default_rng(3)
-    for name, n in ROWS.items():
-        ids = np.stack([random.integers(1, size, n) for size in SIZES], axis=1).astype(np.int32)
-        np.save(folder / f"{name}.ids.npy", ids)
-        np.save(folder / f"{name}.numerics.npy", random.normal(size=(n, 1)).astype(np.float32))
-        np.save(folder / f"{name}.labels.npy", (np.arange(n) % 3 == 0).astype(np.uint8))
-    fields = [
-        Field(name=f"c{i}", kind="categorical", vocabulary_size=v) for i, v in enumerate(SIZES)
-    ]
-    schema = Schema(fields=[*fields, Field(name="n0", kind="numeric")])
-    (folder / "schema.json").write_text(json.dumps(schema.plain()))
-    Manifest(
-        dataset="tiny",
-        settings={},
-        variant="variant",
-        fingerprint="f" * 64,
-        verified=False,
-        notes=[],
-        rows=SplitCounts(**ROWS),
-        positives=SplitCounts(**{name: n // 3 for name, n in ROWS.items()}),
-        n_fields=4,
-        vocabulary_total=sum(SIZES),
-        inputs=[],
-        outputs={},
-        versions={},
-    ).write(folder)
-    return PreparedTable.open(folder)
+    return PreparedTable.open(write_table(folder, rows=ROWS))
 
 
 @pytest.fixture

@@ -32,15 +32,64 @@ ARMS: dict[str, dict[str, Any]] = {
 MakeRecord = Callable[..., RunRecord]
 
 
-@pytest.fixture
-def make_record() -> MakeRecord:
-    return _make_record
-
-
 @pytest.fixture(scope="session")
-def make_any_record() -> MakeRecord:
-    """The same, for fixtures that live longer than a test."""
-    return _make_record
+def make_record(plain_record: MakeRecord) -> MakeRecord:
+    """A record; scores of -1 are made up from names and seed."""
+
+    def make(
+        *,
+        dataset: str = "avazu",
+        backbone: str = "DNN",
+        arm: str = "dense",
+        seed: int = 2021,
+        plugin: str | None = None,
+        plugin_settings: dict[str, Any] | None = None,
+        backbone_settings: dict[str, Any] | None = None,
+        training: TrainSpec | None = None,
+        fingerprint: str | None = None,
+        variant: str | None = None,
+        auc: float | None = -1.0,
+        logloss: float | None = -1.0,
+        degenerate: str | None = None,
+        initial_weights: str | None = None,
+        row_order: str | None = None,
+        numerics: int = 1,
+        torch: str = "2.13.0",
+        verified: bool = True,
+        notes: tuple[str, ...] = (),
+        **environment: Any,
+    ) -> RunRecord:
+        fingerprint = fingerprint or FINGERPRINTS.get(dataset, digest(dataset))
+        job = Job(
+            fingerprint=fingerprint,
+            backbone=backbone,
+            backbone_settings=backbone_settings or BACKBONES.get(backbone, {}),
+            plugin=plugin or arm,
+            plugin_settings=ARMS.get(arm, {}) if plugin_settings is None else plugin_settings,
+            training=training or TrainSpec(),
+            seed=seed,
+            numerics=numerics,
+        )
+        test = {
+            "auc": _auc(dataset, backbone, arm, seed) if auc == -1.0 else auc,
+            "logloss": _logloss(dataset, backbone, arm, seed) if logloss == -1.0 else logloss,
+        }
+        return plain_record(
+            job,
+            dataset=dataset,
+            arm=arm,
+            data_variant=variant or digest(["variant", dataset]),
+            data_verified=verified,
+            data_notes=list(notes),
+            pairing={
+                "initial_weights": initial_weights or digest([backbone, seed]),
+                "row_order": row_order or digest(["row order", seed]),
+            },
+            result={"epochs": 3, "test": test, "degenerate": degenerate},
+            environment={"versions": {"torch": torch}, **environment},
+        )
+
+    return make
 
 
 @pytest.fixture
@@ -64,88 +113,6 @@ def full_set(make_record: MakeRecord) -> list[RunRecord]:
                         )
                     )
     return records
-
-
-def _make_record(
-    *,
-    dataset: str = "avazu",
-    backbone: str = "DNN",
-    arm: str = "dense",
-    seed: int = 2021,
-    plugin: str | None = None,
-    plugin_settings: dict[str, Any] | None = None,
-    backbone_settings: dict[str, Any] | None = None,
-    training: TrainSpec | None = None,
-    fingerprint: str | None = None,
-    variant: str | None = None,
-    auc: float | None = -1.0,
-    logloss: float | None = -1.0,
-    degenerate: str | None = None,
-    initial_weights: str | None = None,
-    row_order: str | None = None,
-    numerics: int = 1,
-    device_kind: str = "cpu",
-    device: str = "a CPU",
-    commit: str = "0123456789abcdef",
-    dirty: bool = False,
-    torch: str = "2.13.0",
-    verified: bool = True,
-    notes: tuple[str, ...] = (),
-) -> RunRecord:
-    """A record; scores of -1 are made up from names and seed."""
-    fingerprint = fingerprint or FINGERPRINTS.get(dataset, digest(dataset))
-    job = Job(
-        fingerprint=fingerprint,
-        backbone=backbone,
-        backbone_settings=backbone_settings or BACKBONES.get(backbone, {}),
-        plugin=plugin or arm,
-        plugin_settings=ARMS.get(arm, {}) if plugin_settings is None else plugin_settings,
-        training=training or TrainSpec(),
-        seed=seed,
-        numerics=numerics,
-    )
-    table = {
-        "job_id": job.id,
-        "job": job.plain(),
-        "dataset": dataset,
-        "arm": arm,
-        "data_variant": variant or digest(["variant", dataset]),
-        "data_verified": verified,
-        "data_notes": list(notes),
-        "pairing": {
-            "initial_weights": initial_weights or digest([backbone, seed]),
-            "row_order": row_order or digest(["row order", seed]),
-        },
-        "budget": dict.fromkeys(
-            ("backbone_parameters", "plugin_parameters", "backbone_macs", "plugin_macs"), 1
-        ),
-        "result": {
-            "best_epoch": 1,
-            "epochs": 3,
-            "stopped": "patience",
-            "valid": {"auc": 0.75, "logloss": 0.4},
-            "test": {
-                "auc": _auc(dataset, backbone, arm, seed) if auc == -1.0 else auc,
-                "logloss": _logloss(dataset, backbone, arm, seed) if logloss == -1.0 else logloss,
-            },
-            "degenerate": degenerate,
-        },
-        "history": [],
-        "environment": {
-            "commit": commit,
-            "dirty": dirty,
-            "package_version": "0.1.0",
-            "python": "3.11.9",
-            "platform": "Linux",
-            "versions": {"torch": torch},
-            "device": device,
-            "device_kind": device_kind,
-            "threads": 1,
-            "started": "2026-01-01T00:00:00Z",
-        },
-        "wall_s": 1.0,
-    }
-    return RunRecord.parse(table, where="")
 
 
 def _noise(*names: object) -> float:

@@ -38,8 +38,8 @@ def report_of(records: list[RunRecord], *names: str) -> Report:
 
 
 @pytest.fixture(scope="module")
-def make(request: pytest.FixtureRequest) -> MakeRecord:
-    return request.getfixturevalue("make_any_record")
+def make(make_record: MakeRecord) -> MakeRecord:
+    return make_record
 
 
 @pytest.fixture(scope="module")

@@ -6,14 +6,12 @@ from textwrap import dedent
 
 import pytest
 
-from prime_bench.data.manifest import Manifest, SplitCounts
 from prime_bench.data.variant import resolve
 from prime_bench.recipe.job import Job, JobRequest
 from prime_bench.recipe.load import load_recipe
 from prime_bench.schedule.queue import Limits, Queue, Work
 from prime_bench.settings.dnn import DNNSettings
 from prime_bench.settings.training import TrainSpec
-from prime_bench.store.record import RunRecord
 from prime_bench.store.runs import Runs
 
 RECIPE = """\
@@ -113,28 +111,24 @@ def data_dir(tmp_path):
 
 
 @pytest.fixture
-def prepare(data_dir):
+def prepare(data_dir, write_manifest):
     """Make a data set count as prepared and return its fingerprint."""
 
     def prepare(name, keys, fingerprint="f" * 64):
         variant = resolve(name, keys)
         variant.folder(data_dir).mkdir(parents=True, exist_ok=True)
-        counts = SplitCounts(train=800, valid=100, test=100)
-        Manifest(
+        counts = {"train": 800, "valid": 100, "test": 100}
+        write_manifest(
+            variant.folder(data_dir),
+            rows=counts,
+            positives=counts,
             dataset=name,
             settings=variant.settings.plain(),
             variant=variant.digest,
             fingerprint=fingerprint,
             verified=True,
             notes=[],
-            rows=counts,
-            positives=counts,
-            n_fields=22,
-            vocabulary_total=100,
-            inputs=[],
-            outputs={},
-            versions={},
-        ).write(variant.folder(data_dir))
+        )
         return fingerprint
 
     return prepare
@@ -152,39 +146,24 @@ def schema():
 
 
 @pytest.fixture
-def record_of():
+def record_of(plain_record):
     """The record of a job: two epochs of 10 s, and 5 s for the rest."""
 
     def record_of(job, *, device_kind="cpu", stopped="patience", epochs=2):
-        score = {"auc": 0.75, "logloss": 0.5}
-        surroundings = dict.fromkeys(
-            ("package_version", "python", "platform", "device", "started"), "x"
-        )
-        validation = {"learning_rate": 0.1, "train_loss": 0.5, "improved": True}
         scores = {"valid_auc": 0.75, "valid_logloss": 0.5}
-        table = {
-            **{"job_id": job.id, "job": job.plain(), "dataset": "synthetic", "arm": "dense"},
-            **{"data_variant": "v", "data_verified": True, "wall_s": 10.0 * epochs + 5},
-            "history": [
-                {"epoch": e, "step": e, "wall_s": 10.0 * e, **validation, **scores}
+        validation = {"learning_rate": 0.1, "train_loss": 0.5, "improved": True, **scores}
+        return plain_record(
+            job,
+            dataset="synthetic",
+            history=[
+                {"epoch": e, "step": e, "wall_s": 10.0 * e, **validation}
                 for e in range(1, epochs + 1)
             ],
-            "pairing": {"initial_weights": "w", "row_order": "r"},
-            "budget": {
-                **{"backbone_parameters": 1, "plugin_parameters": 1},
-                **{"backbone_macs": 1000, "plugin_macs": 0 if job.plugin == "dense" else 500},
-            },
-            "result": {
-                **{"best_epoch": 1, "epochs": epochs, "stopped": stopped},
-                **{"valid": score, "test": score},
-            },
-            "environment": {
-                **surroundings,
-                **{"commit": None, "dirty": None, "versions": {}, "device_kind": device_kind},
-                "threads": 1,
-            },
-        }
-        return RunRecord.parse(table, where="")
+            budget={"backbone_macs": 1000, "plugin_macs": 0 if job.plugin == "dense" else 500},
+            result={"epochs": epochs, "stopped": stopped},
+            environment={"device_kind": device_kind},
+            wall_s=10.0 * epochs + 5,
+        )
 
     return record_of
 

@@ -1,5 +1,6 @@
 """Which records pair, and what is said about those that do not."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -10,58 +11,34 @@ from prime_bench.settings.training import TrainSpec
 from prime_bench.store.frame import arm_of, differences, pair_up, place_of, shelve
 from prime_bench.store.record import RunRecord
 
+MakeRecord = Callable[..., RunRecord]
 
-def record(arm: str = "dense", seed: int = 1, **changes: Any) -> RunRecord:
-    job = Job(
-        fingerprint=changes.pop("fingerprint", "f" * 64),
-        backbone=changes.pop("backbone", "DNN"),
-        backbone_settings=changes.pop("backbone_settings", {"net_dropout": 0.1}),
-        plugin=arm,
-        code=changes.pop("code", {}),
-        plugin_settings={},
-        training=changes.pop("training", TrainSpec()),
-        seed=seed,
-        numerics=changes.pop("numerics", 1),
-    )
-    score = {"auc": changes.pop("auc", 0.75), "logloss": 0.4}
-    table = {
-        "job_id": job.id,
-        "job": job.plain(),
-        "dataset": "avazu",
-        "arm": arm,
-        "data_variant": "v",
-        "data_verified": True,
-        "pairing": {
-            "initial_weights": changes.pop("initial_weights", digest(["weights", seed])),
-            "row_order": changes.pop("row_order", digest(["order", seed])),
-        },
-        "budget": dict.fromkeys(
-            ("backbone_parameters", "plugin_parameters", "backbone_macs", "plugin_macs"), 1
-        ),
-        "result": {
-            "best_epoch": 1,
-            "epochs": 2,
-            "stopped": "patience",
-            "valid": score,
-            "test": score,
-        },
-        "history": [],
-        "environment": {
-            "commit": changes.pop("commit", "a" * 40),
-            "dirty": False,
-            "package_version": "0",
-            "python": "3.11",
-            "platform": "Linux",
-            "versions": {},
-            "device": "x",
-            "device_kind": changes.pop("device_kind", "cpu"),
-            "threads": 1,
-            "started": "2026-01-01T00:00:00Z",
-        },
-        "wall_s": 1.0,
-    }
-    assert changes == {}
-    return RunRecord.parse(table, where="")
+
+@pytest.fixture
+def record(plain_record: MakeRecord) -> MakeRecord:
+    def record(arm: str = "dense", seed: int = 1, **changes: Any) -> RunRecord:
+        job = Job(
+            fingerprint=changes.pop("fingerprint", "f" * 64),
+            backbone=changes.pop("backbone", "DNN"),
+            backbone_settings=changes.pop("backbone_settings", {"net_dropout": 0.1}),
+            plugin=arm,
+            code=changes.pop("code", {}),
+            plugin_settings={},
+            training=changes.pop("training", TrainSpec()),
+            seed=seed,
+            numerics=changes.pop("numerics", 1),
+        )
+        pairing = {"initial_weights": digest(["weights", seed]), "row_order": digest([seed])}
+        environment = {key: changes.pop(key) for key in ("commit", "device_kind") if key in changes}
+        score = {"auc": changes.pop("auc", 0.75), "logloss": 0.4}
+        return plain_record(
+            job,
+            pairing={**pairing, **changes},
+            result={"test": score},
+            environment=environment,
+        )
+
+    return record
 
 
 @pytest.mark.parametrize(
@@ -74,7 +51,9 @@ def record(arm: str = "dense", seed: int = 1, **changes: Any) -> RunRecord:
         ({"device_kind": "cuda"}, "device kind"),
     ],
 )
-def test_what_differs_is_named_and_not_compared(changes: dict[str, Any], name: str) -> None:
+def test_what_differs_is_named_and_not_compared(
+    record: MakeRecord, changes: dict[str, Any], name: str
+) -> None:
     dense, prime = record(), record("prime", **changes)
 
     pairs, unpaired = pair_up({1: dense}, {1: prime})
@@ -85,25 +64,25 @@ def test_what_differs_is_named_and_not_compared(changes: dict[str, Any], name: s
     assert len(differences(dense, prime)) == 1
 
 
-def test_every_difference_is_named() -> None:
+def test_every_difference_is_named(record: MakeRecord) -> None:
     assert len(differences(record(), record("prime", row_order="0" * 64, numerics=2))) == 2
 
 
-def test_another_commit_is_no_obstacle() -> None:
+def test_another_commit_is_no_obstacle(record: MakeRecord) -> None:
     pairs, unpaired = pair_up({1: record()}, {1: record("prime", commit="b" * 40)})
 
     assert len(pairs) == 1
     assert unpaired == []
 
 
-def test_a_run_without_score_is_not_compared() -> None:
+def test_a_run_without_score_is_not_compared(record: MakeRecord) -> None:
     pairs, unpaired = pair_up({1: record()}, {1: record("prime", auc=None)})
 
     assert pairs == []
     assert unpaired[0].reason == "the run of prime has no score"
 
 
-def test_unequal_seed_sets_leave_the_common_seeds() -> None:
+def test_unequal_seed_sets_leave_the_common_seeds(record: MakeRecord) -> None:
     dense = {seed: record(seed=seed) for seed in (1, 2, 3)}
     prime = {seed: record("prime", seed=seed) for seed in (2, 3, 4)}
 
@@ -124,18 +103,20 @@ def test_unequal_seed_sets_leave_the_common_seeds() -> None:
         {"backbone_settings": {"net_dropout": 0.2}},
     ],
 )
-def test_data_protocol_and_backbone_make_the_place(changes: dict[str, Any]) -> None:
+def test_data_protocol_and_backbone_make_the_place(
+    record: MakeRecord, changes: dict[str, Any]
+) -> None:
     assert place_of(record("prime", **changes)) != place_of(record())
 
 
-def test_seed_arm_and_commit_do_not_make_the_place() -> None:
+def test_seed_arm_and_commit_do_not_make_the_place(record: MakeRecord) -> None:
     other = record("prime", seed=2, commit="b" * 40, numerics=2)
 
     assert place_of(other) == place_of(record())
     assert arm_of(other) != arm_of(record())
 
 
-def test_newer_numerics_replace_older_in_any_order() -> None:
+def test_newer_numerics_replace_older_in_any_order(record: MakeRecord) -> None:
     old, new, other = record(), record(numerics=2), record("prime")
     for records in ([old, new, other], [other, new, old]):
         shelf, outdated = shelve(records)
@@ -146,7 +127,7 @@ def test_newer_numerics_replace_older_in_any_order() -> None:
         }
 
 
-def test_other_code_of_somebody_elses_class_is_another_arm_or_place() -> None:
+def test_other_code_of_somebody_elses_class_is_another_arm_or_place(record: MakeRecord) -> None:
     backbone = {"backbone": "a:Net", "code": {"a:Net": "0" * 64}}
     plugin = {"arm": "a:Gate", "code": {"a:Gate": "0" * 64}}
     for names, key_of in ((backbone, place_of), (plugin, arm_of)):
