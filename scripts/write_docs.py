@@ -87,12 +87,12 @@ def _title(path: Path) -> str:
     text = path.read_text(encoding="utf-8")
     if path.suffix == ".py":
         return _docstring(path)
-    if path.suffix == ".toml":
-        return str(tomllib.loads(text).get("title", ""))
+    if path.suffix == ".toml" and (title := tomllib.loads(text).get("title")):
+        return str(title)
     if path.suffix == ".md":
         return text.splitlines()[0].lstrip("# ")
     comments = [line.strip("#{}%* ") for line in text.splitlines() if not line.startswith("#!")]
-    return comments[0] if comments else ""
+    return comments[0].removesuffix(".") if comments else ""
 
 
 def main() -> int:

@@ -1,4 +1,4 @@
-"""A recipe of costs on one device: what it costs is part of a measurement's identity where."""
+"""A recipe of costs on one device: where it was measured is part of a measurement's identity."""
 
 from dataclasses import replace
 

@@ -1,1 +1,1 @@
-"""One frozen pydantic model a backbone, arm, data variant and training protocol. No torch."""
+"""One frozen pydantic model a backbone, arm, data variant, protocol and measurement. No torch."""

@@ -1,1 +1,1 @@
-"""Records of finished jobs: typed, versioned, whole or absent."""
+"""Records of jobs, typed, versioned, whole or absent, and the folder of runs that holds them."""
