@@ -20,6 +20,7 @@ from prime_bench.report.figures.style import (
     say_n,
     short,
     styled,
+    write_above,
 )
 
 _BAR = 0.36
@@ -85,15 +86,7 @@ def _mark_gap(axes: Axes, x: float, matched: float, semantic: float) -> None:
             "mutation_scale": 7,
         },
     )
-    axes.annotate(
-        f"{matched - semantic:.2f}",
-        xy=(x, max(matched, semantic)),
-        xytext=(0, 2.5),
-        textcoords="offset points",
-        ha="center",
-        va="bottom",
-        fontsize=7,
-    )
+    write_above(axes, f"{matched - semantic:.2f}", (x, max(matched, semantic)), points=2.5)
 
 
 def _counted(findings: Sequence[GapFinding], *, n_left_out: int) -> str:

@@ -20,6 +20,7 @@ from prime_bench.report.figures.style import (
     say_n,
     short,
     styled,
+    write_above,
 )
 
 
@@ -92,15 +93,8 @@ def _percentage(axes: Axes, place: int, baseline: float, arm: float) -> None:
     if baseline <= 0:
         return
     change = 100 * (arm / baseline - 1)
-    axes.annotate(
-        f"{difference_text(change, 0)} %",
-        xy=(place, max(baseline, arm)),
-        xytext=(0, 8),
-        textcoords="offset points",
-        ha="center",
-        va="bottom",
-        fontsize=7,
-    )
+    text = f"{difference_text(change, 0)} %"
+    write_above(axes, text, (place, max(baseline, arm)), points=8)
 
 
 def _counted(findings: Sequence[GapFinding], arms: Sequence[str], *, n_left_out: int) -> str:

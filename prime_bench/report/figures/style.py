@@ -152,6 +152,19 @@ def dots(axes: Axes, x: Sequence[float], y: Sequence[float]) -> None:
     )
 
 
+def write_above(axes: Axes, text: str, place: tuple[float, float], *, points: float) -> None:
+    """A small number so many points above a place in the data, as on top of a bar."""
+    axes.annotate(
+        text,
+        xy=place,
+        xytext=(0, points),
+        textcoords="offset points",
+        ha="center",
+        va="bottom",
+        fontsize=7,
+    )
+
+
 def small_plots(n: int) -> tuple[Figure, list[Axes]]:
     """A figure with n plots, five a row; `n` is at least 1."""
     per_row = min(PER_ROW, n)
