@@ -133,7 +133,7 @@ def _click_rates(labels: np.ndarray) -> Iterator[float]:
 
 
 def _missing(manifest: Manifest, field: str) -> dict[str, float] | None:
-    if manifest.missing is None:
+    counts = (manifest.missing or {}).get(field)
+    if counts is None:
         return None
-    counts = manifest.missing[field]
     return {name: getattr(counts, name) / getattr(manifest.rows, name) for name in SPLIT_NAMES}

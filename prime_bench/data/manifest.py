@@ -98,7 +98,7 @@ class Manifest(Settings):
             raise DataError(
                 f"{folder}: no prepared table here ({MANIFEST_NAME} is missing)"
             ) from None
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, RecursionError) as error:
             raise DataError(f"{path}: cannot be read: {error}", hint=_ADVICE) from error
         if not isinstance(table, dict) or table.get("manifest_schema") != MANIFEST_SCHEMA:
             raise DataError(f"{path}: not a manifest of version {MANIFEST_SCHEMA}", hint=_ADVICE)

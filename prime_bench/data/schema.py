@@ -1,9 +1,12 @@
 """The fields of a prepared table: names, kinds, vocabulary sizes, meanings."""
 
+import json
+from pathlib import Path
 from typing import Literal, Self
 
 import pydantic
 
+from prime_bench.base.errors import DataError, UsageError
 from prime_bench.settings.model import Settings
 from prime_bench.settings.shape import TableShape
 
@@ -33,6 +36,18 @@ class Schema(Settings):
     """All fields, in the order in which a model concatenates their embeddings."""
 
     fields: list[Field]
+
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        """The schema in a file. Raises DataError where it is missing or unfit."""
+        try:
+            table = json.loads(path.read_text(encoding="utf-8"))
+            if not isinstance(table, dict):
+                raise UsageError("no JSON object")
+            return cls.parse(table, where="")
+        except (OSError, ValueError, RecursionError, UsageError) as error:
+            advice = "prepare the table again, which replaces it"
+            raise DataError(f"{path}: cannot be read: {error}", hint=advice) from error
 
     @property
     def categorical(self) -> list[Field]:

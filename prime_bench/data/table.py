@@ -46,7 +46,7 @@ class PreparedTable:
         folder = Path(path)
         try:
             manifest = Manifest.read(folder)
-            schema = _read_schema(folder)
+            schema = Schema.read(folder / SCHEMA_NAME)
         except DataError as error:
             raise DataError(error.message, hint=_how_to_prepare(folder)) from error
         table = cls(path=folder, schema=schema, manifest=manifest)
@@ -118,14 +118,6 @@ class PreparedTable:
                 hint=_how_to_prepare(self.path),
             )
         return array
-
-
-def _read_schema(folder: Path) -> Schema:
-    path = folder / SCHEMA_NAME
-    try:
-        return Schema.model_validate_json(path.read_bytes())
-    except (OSError, ValueError) as error:
-        raise DataError(f"{path}: cannot be read: {error}") from error
 
 
 def _how_to_prepare(folder: Path) -> str:

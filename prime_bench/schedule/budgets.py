@@ -24,10 +24,10 @@ def budgets_of(plan: Plan) -> dict[Cell, Budget]:
     for planned in plan.jobs:
         cell, trial = cell_of(planned), planned.trial
         file = planned.variant.folder(plan.data_dir) / SCHEMA_NAME
-        if planned.job is None or cell in budgets or not file.is_file():
+        if planned.job is None or cell in budgets or not file.exists():
             continue
         if trial.dataset not in shapes:
-            shapes[trial.dataset] = Schema.model_validate_json(file.read_bytes()).shape
+            shapes[trial.dataset] = Schema.read(file).shape
         budgets[cell] = budget_of(
             trial.backbone,
             trial.backbone_settings,

@@ -10,7 +10,7 @@ from prime_bench.schedule.estimate import Likeness, likeness_of, usual_epochs
 from prime_bench.schedule.plan import Plan, State, job_state
 from prime_bench.store.record import RunRecord
 from prime_bench.store.runs import CONFIG, HISTORY, PROGRESS, Runs
-from prime_bench.store.unfinished import read_lines, read_object
+from prime_bench.store.unfinished import read_history, read_object, read_progress
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,9 +99,9 @@ def _status(
     if job is None:
         return JobStatus(job_id=None, name=name, state=state, why=why)
     folder = runs.path(job.id)
-    history = read_lines(folder / HISTORY)
+    history = read_history(folder / HISTORY)
     aucs = [line["valid_auc"] for line in history if line.get("valid_auc") is not None]
-    progress = read_object(folder / PROGRESS) if state == "running" else {}
+    progress = read_progress(folder / PROGRESS) if state == "running" else {}
     done = len(history)
     # Left from the epoch before, or from a run that was killed in a later one.
     current = progress if progress.get("epoch") == done + 1 else {}

@@ -9,6 +9,9 @@ import pydantic
 
 from prime_bench.base.errors import UsageError, did_you_mean
 
+_QUOTED = 200
+"""Characters of a wrong value that a message repeats."""
+
 
 @dataclass(frozen=True)
 class Fault:
@@ -70,8 +73,15 @@ def _fault(model: type[pydantic.BaseModel], item: Any) -> Fault:
     if item["type"] == "missing":
         return Fault(path, "missing")
     message = item["msg"].removeprefix("Value error, ")
-    given = "" if isinstance(item["input"], dict) else f", got {json.dumps(item['input'])}"
-    return Fault(path, f"{message[0].lower()}{message[1:]}{given}")
+    return Fault(path, f"{message[0].lower()}{message[1:]}{_given(item)}")
+
+
+def _given(item: Any) -> str:
+    """`, got 3`; nothing where it is a table, or the text of the whole file."""
+    if isinstance(item["input"], dict) or item["type"] == "json_invalid":
+        return ""
+    text = json.dumps(item["input"])
+    return f", got {text if len(text) <= _QUOTED else f'{text[:_QUOTED]}...'}"
 
 
 def _keys_at(model: type[pydantic.BaseModel], path: Sequence[str]) -> list[str]:

@@ -66,7 +66,9 @@ class Runs:
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as error:
-            raise DataError(f"{file}: cannot read the record: {error}", hint=_ADVICE) from error
+            raise DataError(
+                f"{file}: cannot read the record: {error.strerror}", hint=_ADVICE
+            ) from error
         record = _sound(text) or _checked(text, file=file)
         if record.job.id != job_id or record.job_id != job_id:
             raise DataError(
@@ -112,7 +114,7 @@ class Runs:
     def job_ids(self) -> list[str]:
         """Every job that has a folder, in order."""
         folders = self.folder.iterdir() if self.folder.is_dir() else ()
-        return sorted(path.name for path in folders if _JOB_ID.fullmatch(path.name))
+        return sorted(path.name for path in folders if is_job_id(path.name))
 
     def replaced(self) -> list[Path]:
         """The folders that `put_aside` has moved away."""
@@ -134,7 +136,7 @@ class Runs:
             return str(json.loads(file.read_text(encoding="utf-8"))["error"])
         except (FileNotFoundError, NotADirectoryError):
             return None
-        except (OSError, ValueError, KeyError, TypeError):
+        except (OSError, ValueError, KeyError, TypeError, RecursionError):
             return f"{file}: not readable"
 
     def fail(self, job_id: str, error: str) -> None:
@@ -208,6 +210,11 @@ class Runs:
         return self.folder / _CLAIMS / f"{job_id}.lock"
 
 
+def is_job_id(text: str) -> bool:
+    """Whether a folder of that name is a job's."""
+    return _JOB_ID.fullmatch(text) is not None
+
+
 def _sound(text: bytes) -> RunRecord | None:
     """The record of a training run, in one go, since there may be thousands; None for all else."""
     try:
@@ -221,7 +228,7 @@ def _checked(text: bytes, *, file: Path) -> RunRecord | ProbeRecord:
     """Any record. Raises DataError with all that is wrong."""
     try:
         table = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise DataError(f"{file}: cannot read the record: {error}", hint=_ADVICE) from error
     if not isinstance(table, dict) or table.get("record_schema") != RECORD_SCHEMA:
         raise DataError(f"{file}: not a record of schema {RECORD_SCHEMA}", hint=_ADVICE)

@@ -94,5 +94,5 @@ def _lines(text: str) -> list[object] | None:
     """The values of a file of JSON lines; None where one is none."""
     try:
         return [json.loads(line) for line in text.splitlines()]
-    except ValueError:
+    except (ValueError, RecursionError):
         return None

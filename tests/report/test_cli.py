@@ -441,6 +441,69 @@ def test_what_is_no_bundle_is_refused(
     assert not (tmp_path.parent / "stray").exists()
 
 
+def _changed(table: str, key: str, value: object) -> bytes:
+    return json.dumps({**json.loads(table), key: value}).encode()
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("bundle.json", None, "it has no bundle.json"),
+        ("recipe.toml", None, "it has no recipe.toml"),
+        ("bundle.json", b"null", "holds no table"),
+        ("bundle.json", b"[" * 100_000, "not a bundle"),
+        ("bundle.json", lambda table: _changed(table, "variants", {}), "different data sets"),
+        ("bundle.json", lambda table: _changed(table, "records", {}), "does not list the job"),
+        ("bundle.json", lambda table: _changed(table, "changes", ["nonsense"]), "--set nonsense"),
+        ("bundle.json", lambda table: _changed(table, "recipe", "\ud800"), "invalid JSON"),
+        ("recipe.toml", b"= =", ": recipe.toml: not valid TOML"),
+        ("runs/0123456789abcdef/record.json", b"{}", "does not list the job"),
+        ("runs/12/record.json", b"{}", "it holds 'runs/12/record.json'"),
+        (f"runs/{'a' * 300}/record.json", b"{}", "it holds 'runs/aaa"),
+    ],
+)
+def test_a_bundle_with_a_wrong_member_is_bad_data(
+    runs: Path,
+    recipe: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    name: str,
+    content: bytes | Callable[[str], bytes] | None,
+    said: str,
+) -> None:
+    bundle = tmp_path / "a.zip"
+    assert exit_code(["pack", str(recipe), "-o", str(bundle), "--runs-dir", str(runs)]) == 0
+    with zipfile.ZipFile(bundle) as archive:
+        entries = {name: archive.read(name) for name in archive.namelist()}
+    if content is None:
+        entries.pop(name)
+    else:
+        entries[name] = content(entries[name].decode()) if callable(content) else content
+    with zipfile.ZipFile(bundle, "w") as archive:
+        for entry, data in entries.items():
+            archive.writestr(entry, data)
+    capsys.readouterr()
+
+    assert call(bundle) == 3
+    errors = capsys.readouterr().err
+    assert errors.startswith(f"error: {bundle}: ")
+    assert said in errors
+    assert len(errors) < 500
+
+
+def test_a_bundle_of_damaged_bytes_is_bad_data(
+    runs: Path, recipe: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bundle = tmp_path / "a.zip"
+    assert exit_code(["pack", str(recipe), "-o", str(bundle), "--runs-dir", str(runs)]) == 0
+    whole = bundle.read_bytes()
+    start = whole.index(b"bundle.json") + len(b"bundle.json")
+    for place in range(start, start + 60, 3):
+        bundle.write_bytes(whole[:place] + bytes([whole[place] ^ 255]) + whole[place + 1 :])
+        assert call(bundle) == 3
+        assert capsys.readouterr().err.endswith("makes a bundle\n")
+
+
 def test_a_bundle_has_a_name_that_report_knows(
     runs: Path, recipe: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -2,6 +2,7 @@
 
 import pytest
 
+from prime_bench.base.errors import DataError
 from prime_bench.data.variant import resolve
 from prime_bench.recipe.load import load_recipe
 from prime_bench.schedule.budgets import budgets_of
@@ -35,6 +36,14 @@ def test_nothing_is_known_without_records(plan, runs):
     assert set(found) == {planned.job_id for planned in made.jobs}
     assert _walls(made, runs) == [None] * 4
     assert {estimate.source for estimate in found.values()} == {"nothing like it has run"}
+
+
+@pytest.mark.parametrize("text", ["", "null", "{}", '{"fields": [1]}', "[" * 100_000])
+def test_a_broken_schema_is_a_data_error(plan, data_dir, text):
+    made = plan()
+    (resolve("synthetic", KEYS).folder(data_dir) / "schema.json").write_text(text)
+    with pytest.raises(DataError, match=r"schema\.json: cannot be read: "):
+        budgets_of(made)
 
 
 def test_a_like_record_tells_and_other_arms_are_scaled_by_their_work(plan, runs, finish):

@@ -81,6 +81,31 @@ def test_half_a_line_and_half_a_file_do_no_harm(start: Any) -> None:
     assert only_job(request).epoch == 1
 
 
+@pytest.mark.parametrize(
+    "line",
+    ["null", "[]", "{}", '"x"', "1e999", '{"wall_s": "x"}', '{"wall_s": NaN}', "[" * 100_000]
+    + [f'{{"wall_s": 3.0, "valid_auc": {value}}}' for value in ('"x"', "[]", "true", "1e999")],
+)
+def test_a_line_that_is_no_validation_ends_the_history(start: Any, line: str) -> None:
+    request = start(0.6)
+    file = Path(request.runs) / request.job.id / HISTORY
+    file.write_text(f"{file.read_text()}{line}\n")
+    with Runs(Path(request.runs)).claim(request.job.id):
+        job = only_job(request)
+    assert (job.epoch, job.valid_auc, job.left_s) == (1, 0.6, 18.0)
+
+
+@pytest.mark.parametrize("key", ["epoch", "rows", "rows_total", "rows_per_s"])
+@pytest.mark.parametrize("value", [None, 0, -1, "x", [], True, 10**400])
+def test_progress_with_a_wrong_number_is_none(start: Any, key: str, value: object) -> None:
+    request = start(0.6, rows=25)
+    file = Path(request.runs) / request.job.id / PROGRESS
+    file.write_text(json.dumps({**json.loads(file.read_text()), key: value}))
+    with Runs(Path(request.runs)).claim(request.job.id):
+        job = only_job(request)
+    assert (job.epoch, job.share, job.left_s) == (1, None, 18.0)
+
+
 def test_a_folder_without_a_config_is_listed(start: Any) -> None:
     request = start()
     (Path(request.runs) / request.job.id / "config.json").unlink()

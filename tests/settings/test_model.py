@@ -118,3 +118,14 @@ def test_a_fault_can_be_seen_from_further_out():
     assert str(Fault(("key",), "bad").below("a", "b")) == "a.b.key: bad"
     assert str(Fault((), "bad").below("a")) == "a: bad"
     assert str(Fault((), "bad")) == "bad"
+
+
+def test_a_message_repeats_no_long_value_and_no_whole_file():
+    with pytest.raises(UsageError) as caught:
+        _Outer.parse({"ratio": "x" * 5000}, where="at")
+    assert len(caught.value.message) < 300
+
+    with pytest.raises(UsageError) as caught:
+        _Outer.parse({"inner": {"name": "\ud800"}, "maybe": {"name": "x" * 5000}}, where="at")
+    assert caught.value.message.startswith("at: invalid JSON")
+    assert len(caught.value.message) < 300

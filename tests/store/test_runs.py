@@ -142,6 +142,7 @@ def _edited(**changes):
         ("", "cannot read the record"),
         (_edited()[:-20], "cannot read the record"),
         ("\x00" * 100, "cannot read the record"),
+        ("[" * 100_000, "cannot read the record"),
         ("[]", "not a record of schema 1"),
         ("{}", "not a record of schema 1"),
         (_edited(record_schema=2), "not a record of schema 1"),
