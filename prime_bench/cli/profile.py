@@ -69,7 +69,7 @@ def profile(
     if again:
         made = measured_again(made)
     if dry_run:
-        print_plan(made, {}, runs_dir=runs_dir)
+        print_plan(made, {}, runs_dir=runs_dir, as_json=as_json)
         return
     with Progress(made) as progress:
         tally = run_plan(

@@ -229,6 +229,8 @@ def test_a_dry_run_prints_the_plan_and_measures_nothing(recipe, engine, capsys):
     out = capsys.readouterr().out
     assert "dense+narrow" in out
     assert "2 jobs: 2 pending" in out
+    assert exit_code(["profile", recipe, "--dry-run", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["counts"] == {"pending": 2}
     assert requests == []
 
 
