@@ -116,8 +116,23 @@ class FieldEmbedding(nn.Module):
 
 def _rows(table: Tensor, places: Tensor) -> Tensor:
     """(V, k) and (B, C) -> (B, C, k)."""
-    if table.device.type == "cpu":
-        # The same numbers; the gradient by index_add costs a third of embedding's, at k = 1 a
-        # tenth. On accelerators index_add sums in no fixed order.
-        return table.index_select(0, places.flatten()).view(*places.shape, -1)
-    return F.embedding(places, table)
+    if table.device.type != "cpu":
+        return F.embedding(places, table)
+    # The same numbers; the gradient by index_add costs a third of embedding's, at k = 1 a tenth.
+    # On accelerators index_add sums in no fixed order.
+    opaque = torch.compiler.is_compiling() and not torch.is_grad_enabled()
+    look_up: Any = _opaque_index_select if opaque else torch.index_select
+    rows: Tensor = look_up(table, 0, places.flatten())
+    return rows.view(*places.shape, -1)
+
+
+# A compiler looks into operations that it knows: it would look the rows up once more, number by
+# number, in everything that reads them.
+@torch.library.custom_op("prime_bench::index_select", mutates_args=())
+def _opaque_index_select(table: Tensor, dim: int, index: Tensor) -> Tensor:
+    return table.index_select(dim, index)
+
+
+@_opaque_index_select.register_fake
+def _(table: Tensor, dim: int, index: Tensor) -> Tensor:
+    return table.index_select(dim, index)
