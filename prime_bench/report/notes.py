@@ -10,12 +10,10 @@ from prime_bench.report.cells import spread
 from prime_bench.report.design import ArmColumn, changed_keys, changes_of_arm
 from prime_bench.report.grid import Grid, Panel
 from prime_bench.report.numbers import series, signed
-from prime_bench.report.stats import METRICS
+from prime_bench.report.stats import METRIC_LABELS, METRICS
 from prime_bench.settings.training import TrainSpec
 from prime_bench.store.frame import arm_of
 from prime_bench.store.record import ProbeRecord, RunRecord
-
-METRIC_LABELS = {"auc": "AUC", "logloss": "LogLoss"}
 
 
 def collect_notes(

@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 Metric = Literal["auc", "logloss"]
 METRICS: tuple[Metric, ...] = ("auc", "logloss")
+METRIC_LABELS: dict[Metric, str] = {"auc": "AUC", "logloss": "LogLoss"}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,8 +5,8 @@ from collections.abc import Iterable, Sequence
 from prime_bench.base.identity import canonical_json
 from prime_bench.catalog import PLUGINS
 from prime_bench.report.design import arm_label, backbone_label, catalogue_rank
-from prime_bench.report.figures.evidence import GapFinding
 from prime_bench.report.figures.forest import ForestRow
+from prime_bench.report.figures.inputs import GapFinding
 from prime_bench.report.figures.pairs import spread_row
 from prime_bench.report.gaps import field_gaps
 from prime_bench.settings.gradients import GradientFindings

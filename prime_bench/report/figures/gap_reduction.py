@@ -7,7 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
-from prime_bench.report.figures.evidence import GapFinding, in_order
+from prime_bench.report.figures.inputs import GapFinding, in_order
 from prime_bench.report.figures.style import (
     COLUMN_IN,
     INK,

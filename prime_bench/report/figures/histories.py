@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from prime_bench.report.design import backbone_label
-from prime_bench.report.figures.evidence import Curve, LoadCurve
+from prime_bench.report.figures.inputs import Curve, LoadCurve
 from prime_bench.store.record import RunRecord
 
 

@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
-from prime_bench.report.figures.evidence import Curve
+from prime_bench.report.figures.inputs import Curve
 from prime_bench.report.figures.style import (
     BLUE,
     DASHES,

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
-from prime_bench.report.figures.evidence import LoadCurve, in_order
+from prime_bench.report.figures.inputs import LoadCurve, in_order
 from prime_bench.report.figures.style import (
     COLOURS,
     DASHES,

@@ -6,7 +6,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from prime_bench.report.figures.evidence import PairedScores
+from prime_bench.report.figures.inputs import PairedScores
 from prime_bench.report.figures.style import (
     BLUE,
     FAINT,

@@ -7,8 +7,8 @@ import numpy as np
 from prime_bench.report import stats
 from prime_bench.report.design import ArmColumn
 from prime_bench.report.figures.controls import ControlBar
-from prime_bench.report.figures.evidence import CostPoint, PairedScores
 from prime_bench.report.figures.forest import ForestRow
+from prime_bench.report.figures.inputs import CostPoint, PairedScores
 from prime_bench.report.grid import Grid, Panel, score_of
 from prime_bench.report.stats import Metric
 from prime_bench.report.stats_families import hodges_lehmann_interval

@@ -7,7 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 
-from prime_bench.report.figures.evidence import CostPoint, in_order
+from prime_bench.report.figures.inputs import CostPoint, in_order
 from prime_bench.report.figures.scale import bend_words, difference_scale
 from prime_bench.report.figures.style import (
     COLOURS,

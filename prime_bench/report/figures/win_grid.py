@@ -7,7 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 
-from prime_bench.report.figures.evidence import PairedScores, in_order
+from prime_bench.report.figures.inputs import PairedScores, in_order
 from prime_bench.report.figures.style import (
     BLUE,
     COLUMN_IN,

@@ -8,9 +8,8 @@ from prime_bench.report.definition import CellsDefinition, PairsDefinition, Tabl
 from prime_bench.report.design import ArmColumn, RowDesign
 from prime_bench.report.evidence import Evidence
 from prime_bench.report.grid import Panel
-from prime_bench.report.notes import METRIC_LABELS
 from prime_bench.report.numbers import signed
-from prime_bench.report.stats import METRICS, Metric
+from prime_bench.report.stats import METRIC_LABELS, METRICS, Metric
 from prime_bench.report.table import Block, Cell, Column, Row
 from prime_bench.report.tables.content import Content, grid_content, keyed_panels
 

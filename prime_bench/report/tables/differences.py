@@ -7,8 +7,7 @@ from prime_bench.report.cells import change, tallied, words
 from prime_bench.report.definition import Compared, DifferencesDefinition
 from prime_bench.report.evidence import Evidence
 from prime_bench.report.grid import Comparison, Grid, Panel
-from prime_bench.report.notes import METRIC_LABELS
-from prime_bench.report.stats import METRICS, error_of_mean, tally
+from prime_bench.report.stats import METRIC_LABELS, METRICS, error_of_mean, tally
 from prime_bench.report.table import Block, Cell, Column, Row
 from prime_bench.report.tables.content import Content, grid_content, keyed_panels
 from prime_bench.report.tables.names import absent_note

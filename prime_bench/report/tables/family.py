@@ -11,9 +11,8 @@ from prime_bench.report.cells import change, count, level, words
 from prime_bench.report.definition import FamilyDefinition
 from prime_bench.report.evidence import Evidence
 from prime_bench.report.grid import Grid, Panel, Summary
-from prime_bench.report.notes import METRIC_LABELS
 from prime_bench.report.numbers import fixed, signed
-from prime_bench.report.stats import METRICS, Metric
+from prime_bench.report.stats import METRIC_LABELS, METRICS, Metric
 from prime_bench.report.stats_families import (
     equivalence,
     hodges_lehmann_interval,

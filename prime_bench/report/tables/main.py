@@ -17,8 +17,7 @@ from prime_bench.report.definition import DatasetsDefinition, MainDefinition
 from prime_bench.report.design import RowDesign
 from prime_bench.report.evidence import Evidence
 from prime_bench.report.grid import Grid, Panel
-from prime_bench.report.notes import METRIC_LABELS
-from prime_bench.report.stats import METRICS, error_of_mean
+from prime_bench.report.stats import METRIC_LABELS, METRICS, error_of_mean
 from prime_bench.report.table import Block, Cell, Column, Row
 from prime_bench.report.tables.content import Content, grid_content, keyed_panels
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 import pytest
 from matplotlib.figure import Figure
 
-from prime_bench.report.figures.evidence import GapFinding, PairedScores
+from prime_bench.report.figures.inputs import GapFinding, PairedScores
 from prime_bench.report.figures.save import figure_bytes
 from prime_bench.report.stats import Metric
 

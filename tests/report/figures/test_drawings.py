@@ -9,15 +9,15 @@ from matplotlib.figure import Figure
 
 from prime_bench.report.figures.competition import draw_competition
 from prime_bench.report.figures.controls import ControlBar, draw_controls
-from prime_bench.report.figures.evidence import (
+from prime_bench.report.figures.forest import ForestRow, draw_forest
+from prime_bench.report.figures.gap_reduction import draw_gap_reduction
+from prime_bench.report.figures.inputs import (
     CostPoint,
     Curve,
     GapFinding,
     LoadCurve,
     PairedScores,
 )
-from prime_bench.report.figures.forest import ForestRow, draw_forest
-from prime_bench.report.figures.gap_reduction import draw_gap_reduction
 from prime_bench.report.figures.learning_curves import draw_learning_curves
 from prime_bench.report.figures.load import draw_load
 from prime_bench.report.figures.paired_dots import draw_paired_dots

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from prime_bench.base.errors import EnvironmentFault
-from prime_bench.report.figures.evidence import PairedScores
+from prime_bench.report.figures.inputs import PairedScores
 from prime_bench.report.figures.paired_dots import draw_paired_dots
 from prime_bench.report.figures.save import SUFFIXES, figure_bytes, inline_svg, save_figure
 from prime_bench.report.figures.style import FAINT, INK
