@@ -1,5 +1,6 @@
 """Options that several commands share."""
 
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -7,6 +8,19 @@ from typing import Any, TypeVar
 import click
 
 Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+class Finite(click.FloatRange):
+    """A range that NaN is not in either."""
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """The number, or an error of usage."""
+        number: float = super().convert(value, param, ctx)
+        if not math.isfinite(number):
+            self.fail(f"{value} is no finite number", param, ctx)
+        return number
 
 
 def _folder(name: str, *, variable: str, about: str) -> Callable[[Command], Command]:
@@ -37,6 +51,7 @@ changes = click.option(
     metavar="KEY=VALUE",
     help="Override a key of the recipe, such as training.max_epochs=1; it makes other jobs.",
 )
+
 compiled = click.option(
     "--compile", "compiled", is_flag=True, help="Short for --set training.compile=true."
 )

@@ -49,11 +49,11 @@ _STOPPING = b"\nstopping: running jobs go on to the end of their epoch; once mor
     help="Further tries of a job that fails.",
 )
 @click.option("--fail-fast", is_flag=True, help="Start no job after one has failed.")
-@click.option("--max-hours", type=click.FloatRange(min=0), help="Start no job after that time.")
+@click.option("--max-hours", type=options.Finite(min=0), help="Start no job after that time.")
 @click.option(
     "--job-timeout",
     "job_timeout_s",
-    type=click.FloatRange(min=0, min_open=True),
+    type=options.Finite(min=0, min_open=True),
     metavar="SECONDS",
     help="End a job that takes longer; it counts as failed.",
 )

@@ -28,9 +28,15 @@ def load_recipe(argument: str | Path, *, changes: Sequence[str] = ()) -> Recipe:
     try:
         text = path.read_text(encoding="utf-8-sig")  # editors on Windows put a mark in front
         table = tomllib.loads(text)
-    except (OSError, UnicodeDecodeError) as error:
+    except OSError as error:
+        raise UsageError(f"{path}: cannot read the recipe: {error.strerror}") from error
+    except UnicodeDecodeError as error:
         raise UsageError(f"{path}: cannot read the recipe: {error}") from error
-    except tomllib.TOMLDecodeError as error:
+    except (
+        ValueError,
+        RecursionError,
+    ) as error:
+        # Python has limits too: for the digits of a number, for nesting.
         raise UsageError(f"{path}: not valid TOML: {error}") from error
     changed = [_apply(table, change) for change in changes]
     recipe, faults = read_recipe(table, name=path.stem)
@@ -98,7 +104,7 @@ def _refuse_newcomer(table: dict[str, Any], path: tuple[str, ...], *, change: st
 def _toml_value(text: str) -> Any:
     try:
         return tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
+    except (ValueError, RecursionError):
         return text
 
 

@@ -62,6 +62,7 @@ def expected_table(report: Report, expected: ExpectedNumbers, *, name: str) -> t
     verdicts = [item.verdict for item in judged]
     agree = not unknown and not any(verdict in MISMATCHES for verdict in verdicts)
     counts = [f"{verdicts.count(v)} {v}" for v in dict.fromkeys(verdicts)]
+    left_out = len(expected.printed()) - len(judged) - len(unknown)
     reach = f"within {NOISE_DEVIATIONS} standard deviations of our number over other seeds"
     table = Table(
         name=name,
@@ -75,6 +76,11 @@ def expected_table(report: Report, expected: ExpectedNumbers, *, name: str) -> t
         notes=(
             f"{len(judged)} numbers: {series(counts)}" if judged else _NOTHING,
             *(f"No such cell: {address}" for address in unknown),
+            *(
+                [f"{left_out} more are of tables or blocks that this report does not show"]
+                if judged and left_out
+                else []
+            ),
             *_stacks(report, expected),
             *_footnotes(report),
         ),

@@ -11,6 +11,7 @@ import pydantic
 
 from prime_bench.base.bundled import bundled_folder
 from prime_bench.base.errors import UsageError
+from prime_bench.report.definition import shipped_tables
 from prime_bench.report.table import Block, Cell, Column, Report, Row, Table
 from prime_bench.settings.model import Settings
 
@@ -87,7 +88,7 @@ def read_expected(path: Path) -> ExpectedNumbers:
     """The numbers in a file. Raises UsageError with every fault."""
     try:
         table = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise UsageError(f"{path}: cannot read the expected numbers: {error}") from error
     expected = ExpectedNumbers.parse(table, where=str(path))
     try:
@@ -101,7 +102,7 @@ def judge(report: Report, expected: ExpectedNumbers) -> tuple[list[Judged], list
     """Every number of the file whose table is in the report, and addresses that name no cell.
 
     Numbers of tables and blocks that the report does not have are left out: a report of Avazu alone
-    says nothing about Criteo.
+    says nothing about Criteo. A table that no report has is named as a cell is that is not there.
     """
     places = {
         ".".join((table.name, block.key, row.key, column.key)): (table, block, row, column, cell)
@@ -111,6 +112,7 @@ def judge(report: Report, expected: ExpectedNumbers) -> tuple[list[Judged], list
         for column, cell in zip(block.columns, row.cells, strict=True)
     }
     shown = tuple(f"{t.name}.{b.key}." for t in report.tables for b in t.blocks)
+    tables = {*shipped_tables(), *(table.name for table in report.tables)}
     judged, unknown = [], []
     for address, printed in expected.printed().items():
         if address in places:
@@ -127,7 +129,7 @@ def judge(report: Report, expected: ExpectedNumbers) -> tuple[list[Judged], list
                     verdict=_verdict(address, cell, printed, expected),
                 )
             )
-        elif address.startswith(shown):
+        elif address.startswith(shown) or address.partition(".")[0] not in tables:
             unknown.append(address)
     return judged, unknown
 

@@ -131,7 +131,7 @@ class Child:
         if timeout_s is None:
             yield
             return
-        timer = threading.Timer(timeout_s, kill)
+        timer = threading.Timer(min(timeout_s, threading.TIMEOUT_MAX), kill)
         timer.daemon = True
         timer.start()
         try:

@@ -129,12 +129,19 @@ def variants_of(recipe: Recipe) -> Mapping[str, DataVariant]:
         try:
             variants[name] = resolve(name, keys, where=f"dataset.{name}")
         except UsageError as error:
-            place = recipe.places.get(name, recipe.name)
-            faults += [f"{place}: {line}" for line in error.message.splitlines()]
+            faults += [_placed(line, name, recipe) for line in error.message.splitlines()]
             hints += [error.hint] if error.hint else []
     if faults:
         raise UsageError("\n".join(faults), hint="\n".join(dict.fromkeys(hints)))
     return variants
+
+
+def _placed(fault: str, dataset: str, recipe: Recipe) -> str:
+    """A card's fault behind what has set the key."""
+    key, _, _ = fault.partition(": ")
+    if recipe.given.get(tuple(key.split("."))) == "--set":
+        return f"--set {fault}"
+    return f"{recipe.places.get(dataset, recipe.name)}: {fault}"
 
 
 def _with_needed(trials: Iterable[Trial]) -> Iterator[Trial]:

@@ -272,6 +272,8 @@ def test_a_folder_of_the_kernel_cannot_be_written_even_by_root(engine, capsys, f
         (["quick", "--only", "sead=1"], 2, "--only sead=1: expected KEY=VALUE"),
         (["quick", "--device", "gpu"], 2, "error: no device `gpu`\n\nhint: devices: auto, "),
         (["quick", "--device", "cuda:x"], 2, "error: no device `cuda:x`"),
+        (["quick", "--max-hours", "nan"], 2, "nan is no finite number"),
+        (["quick", "--job-timeout", "inf"], 2, "inf is no finite number"),
     ],
     ids=lambda part: " ".join(part) if isinstance(part, list) else None,
 )

@@ -146,6 +146,8 @@ def test_a_plugin_that_is_no_name_is_a_fault(write, sound, plugin):
     [
         ("schema = ", "not valid TOML"),
         ("a = 1\na = 2", "not valid TOML"),
+        ("a = " + "9" * 5000, "not valid TOML"),
+        ("a = " + "[" * 5000, "not valid TOML"),
         (b"title = '\xff'", "cannot read the recipe"),
         (b"\x00", "not valid TOML"),
         ("", "schema: missing"),
@@ -271,6 +273,14 @@ def test_set_changes_one_key_with_the_type_that_was_written(write, sound, change
         (
             "dataset.avazu.vocabulary=train",
             "--set dataset.avazu.vocabulary=train: the recipe has no data set `avazu`",
+        ),
+        (
+            f"training.max_epochs={'9' * 5000}",
+            "--set training.max_epochs: input should be a valid integer",
+        ),
+        (
+            f"training.max_epochs={'[' * 5000}",
+            "--set training.max_epochs: input should be a valid integer",
         ),
         ("training.loss=\udcff", "--set 'training.loss=\\udcff': not valid UTF-8"),
     ],

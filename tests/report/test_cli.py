@@ -309,6 +309,19 @@ def test_check_exits_1_where_a_number_is_another(
     assert err == ""
 
 
+def test_check_says_how_many_numbers_it_had_no_table_for(
+    runs: Path, recipe: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = numbers(tmp_path / "n.toml", 0.7)
+    path.write_text(
+        f'{path.read_text("utf-8")}[values.main.avazu.DNN]\n"auc.dense" = 0.7\n', "utf-8"
+    )
+
+    assert call(recipe, "--runs-dir", runs, "--check", path) == 1
+    said = "1 more are of tables or blocks that this report does not show"
+    assert said in capsys.readouterr().out
+
+
 def test_check_of_nothing_is_no_agreement(
     runs: Path, recipe: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -265,11 +265,16 @@ def test_without_noise_the_tolerance_decides(
 
 def test_a_number_of_a_shown_block_without_a_cell_is_named(make: MakeRecord) -> None:
     report = report_of([make(seed=1)], "main")
-    values = {"main.avazu.AFM.auc.dense": 0.7, "main.criteo.AFM.auc.dense": 0.7}
+    addresses = (
+        "main.avazu.AFM.auc.dense",
+        "main.criteo.AFM.auc.dense",
+        "mian.avazu.DNN.auc.dense",
+    )
+    values = dict.fromkeys(addresses, 0.7)
     judged, unknown = judge(report, expected(values=values))
 
     assert judged == []
-    assert unknown == ["main.avazu.AFM.auc.dense"]
+    assert unknown == ["main.avazu.AFM.auc.dense", "mian.avazu.DNN.auc.dense"]
 
 
 @pytest.mark.parametrize(

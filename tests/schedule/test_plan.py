@@ -264,6 +264,12 @@ def test_faults_of_data_sets_come_in_one_message(recipe_file, data_dir, runs, ta
     assert second.startswith(places[1] + said)
 
 
+def test_a_fault_of_a_change_is_not_blamed_on_the_file(recipe_file, data_dir, runs):
+    recipe = load_recipe(recipe_file, changes=["dataset.synthetic.rows=-5"])
+    with pytest.raises(UsageError, match=r"\A--set dataset\.synthetic\.rows: input should be "):
+        make_plan(recipe, data_dir=data_dir, runs=runs)
+
+
 def test_nothing_to_run_for_want_of_data_is_an_error_with_all_commands(plan, prepare):
     with pytest.raises(DataError) as caught:
         check_runnable(plan())
