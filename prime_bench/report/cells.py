@@ -40,7 +40,7 @@ def level(
     )
 
 
-def averaged(scores: grid.Cell, *, n_seeds: int, decimals: int, with_sd: bool = False) -> Cell:
+def averaged(scores: grid.ArmScores, *, n_seeds: int, decimals: int, with_sd: bool = False) -> Cell:
     """The mean over seeds, and how many there are where some of `n_seeds` have no score."""
     moments = scores.moments
     n = moments.n if moments else 0

@@ -15,7 +15,7 @@ from prime_bench.store.record import RunRecord
 
 
 @dataclass(frozen=True, kw_only=True)
-class Cell:
+class ArmScores:
     """One arm on one backbone, one metric: all seeds that have a score."""
 
     moments: Moments | None
@@ -65,7 +65,7 @@ class Comparison:
 
 
 Split = Literal["test", "valid"]
-Cells = dict[tuple[str, str, Metric], Cell]
+Cells = dict[tuple[str, str, Metric], ArmScores]
 Comparisons = dict[tuple[str, str, Metric], Comparison]
 """By the row's label, the arm's name and the metric."""
 
@@ -292,9 +292,9 @@ def _scores(records: Iterable[RunRecord], metric: Metric, split: Split) -> list[
 
 def _cell(
     runs: dict[int, RunRecord], metric: Metric, *, seeds: Sequence[int], split: Split
-) -> Cell:
+) -> ArmScores:
     values = _scores(runs.values(), metric, split)
-    return Cell(
+    return ArmScores(
         moments=stats.moments(values) if values else None,
         missing_seeds=tuple(seed for seed in seeds if seed not in runs),
         jobs=tuple(run.job_id for run in runs.values()),
