@@ -96,6 +96,9 @@ class _Maker:
 
     def generated(self, settings: SyntheticSettings) -> Manifest:
         """From a seed."""
+        # Nothing is said of what fits: most generated tables are small.
+        parts = table_bytes(rows=settings.rows, n_fields=len(columns(settings)))
+        check_space(self.folder.parent, parts, say=lambda _: None)
         with replacing(self.folder) as hidden:
             manifest = _generate(self.variant, settings, hidden, self.on_progress)
             manifest.write(hidden)

@@ -8,11 +8,14 @@ import numpy as np
 import polars as pl
 import pytest
 
+from prime_bench.base.errors import EnvironmentFault
 from prime_bench.data.card import load_card
 from prime_bench.data.chunk import Chunk
+from prime_bench.data.prepare import prepare
 from prime_bench.data.synthetic import BLOCK_ROWS, SyntheticLog, chunks, columns
 from prime_bench.data.synthetic_fields import CategoricalField, Sampler, random_words
 from prime_bench.data.synthetic_shapes import SHAPES
+from prime_bench.data.variant import resolve
 from prime_bench.settings.dataset import SyntheticSettings
 
 MANY_ROWS = 12 * BLOCK_ROWS
@@ -348,3 +351,10 @@ def test_memory_does_not_grow_with_the_rows():
     )
     # 32 more blocks of 16,384 rows hold 110 MB of numbers alone.
     assert float(done.stdout) < 25
+
+
+def test_rows_beyond_the_disk_are_refused_before_any_is_made(tmp_path):
+    variant = resolve("synthetic", {"rows": 10**20})
+    with pytest.raises(EnvironmentFault, match=r"needs about .* GB of disk"):
+        prepare(variant, data_dir=tmp_path / "data")
+    assert not (tmp_path / "data").exists() or not list((tmp_path / "data").glob("synthetic*"))
