@@ -59,17 +59,16 @@ def _matches(
     """What belongs together, and what has no partner. Raises UsageError and DataError."""
     from prime_bench.base.errors import UsageError
     from prime_bench.report.matches import match_arms, match_sets
-    from prime_bench.store.runs import Runs
 
     kinds = [_kind(side) for side in (left, right)]
     if kinds[0] != kinds[1]:
         raise UsageError(f"{left} is a {kinds[0]} and {right} a {kinds[1]}: two of a kind, please")
     if kinds[0] == "folder":
-        return match_sets(Runs(Path(left)).records(), Runs(Path(right)).records())
+        return match_sets(_records(Path(left)), _records(Path(right)))
     if kinds[0] == "recipe":
         sides = [_of_recipe(side, data_dir=data_dir, runs_dir=runs_dir) for side in (left, right)]
         return match_sets(*sides)
-    records = Runs(runs_dir).records()
+    records = _records(runs_dir)
     known = sorted({name for record in records for name in (record.arm, record.job.plugin)})
     for side in (left, right):
         if side not in known:
@@ -78,6 +77,17 @@ def _matches(
                 hint=f"arms: {', '.join(known) or 'none'}",
             )
     return match_arms(records, left, right), []
+
+
+def _records(folder: Path) -> "list[RunRecord]":
+    """The training runs in a folder; a record that cannot be read is named and left out."""
+    from prime_bench.store.record import RunRecord
+    from prime_bench.store.runs import Runs
+
+    records, faults = Runs(folder).readable()
+    for fault in faults:
+        click.echo(f"left out: {fault}", err=True)
+    return [record for record in records if isinstance(record, RunRecord)]
 
 
 def _kind(side: str) -> str:

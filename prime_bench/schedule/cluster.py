@@ -7,6 +7,7 @@ job's files back to the caller's store. No disk is shared; each node has a copy 
 import contextlib
 import logging
 import os
+import socket
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
@@ -36,6 +37,7 @@ DATA_VARIABLE = "PRIME_BENCH_DATA"
 _LOOK_EVERY_S = 0.5
 _MAX_LOSSES = 3
 _CHECK_TIMEOUT_S = 120
+_ANSWER_S = 10
 
 Files = dict[str, bytes]
 """Contents by path below a folder of runs: `<job id>/<name>`."""
@@ -257,13 +259,23 @@ def _job(
 
 def _connect(address: str) -> None:
     try:
+        _look_for(address)
         ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
-    except (ConnectionError, RuntimeError, ValueError) as error:
+    except (OSError, OverflowError, RuntimeError, ValueError) as error:
         raise EnvironmentFault(
             f"no Ray cluster at {address}: {_last_line(error)}",
             hint="start one, `ray start --head`, and join other machines to it, `ray start "
             "--address HOST:PORT`; where the cluster asks for a token, set RAY_AUTH_MODE=token",
         ) from error
+
+
+def _look_for(address: str) -> None:
+    """Raise OSError or ValueError where nothing answers at HOST:PORT, on which Ray would wait for
+    minutes without a word. Other addresses (`auto`) are Ray's to understand.
+    """
+    host, colon, port = address.rpartition(":")
+    if colon and "/" not in address:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=_ANSWER_S).close()
 
 
 def _nodes() -> list[dict[str, Any]]:

@@ -101,16 +101,18 @@ def estimates_of(
     device_kind: DeviceKind,
     measured: Mapping[Likeness, Pace] | None = None,
 ) -> dict[str, Estimate]:
-    """An estimate for each job that is to run, by its id. Records go before measurements."""
+    """An estimate for each job that is to run, by its id. Records go before measurements; those
+    that cannot be read say nothing here.
+    """
     if not plan.to_run:
         return {}
-    paces = {**(measured or {}), **paces_of(runs.records(), device_kind=device_kind)}
-    kinds = {planned.trial.kind for planned in plan.to_run} - {"train"}
+    records, _ = runs.readable()
+    trained = [record for record in records if isinstance(record, RunRecord)]
+    paces = {**(measured or {}), **paces_of(trained, device_kind=device_kind)}
     probes = [
         record
-        for kind in kinds
-        for record in runs.probe_records(kind)
-        if record.environment.device_kind == device_kind
+        for record in records
+        if isinstance(record, ProbeRecord) and record.environment.device_kind == device_kind
     ]
     budgets = budgets_of(plan)
     found = {}

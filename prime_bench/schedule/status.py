@@ -67,8 +67,9 @@ def status_of_plan(plan: Plan, runs: Runs) -> Status:
 
 
 def status_of_folder(runs: Runs) -> Status:
-    """Every job that has a folder below `runs`, in order of the ids. Raises DataError."""
-    usual = usual_epochs(runs.records())
+    """Every job that has a folder below `runs`, in order of the ids."""
+    records, _ = runs.readable()
+    usual = usual_epochs(record for record in records if isinstance(record, RunRecord))
     jobs = []
     for job_id in runs.job_ids():
         config = read_object(runs.path(job_id) / CONFIG)

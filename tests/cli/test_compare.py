@@ -63,3 +63,14 @@ def test_what_cannot_be_compared(
 ) -> None:
     assert exit_code(["compare", *sides]) == code
     assert said in capsys.readouterr().err
+
+
+def test_a_record_that_cannot_be_read_is_named_and_left_out(
+    jobs: dict[str, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    (jobs["prime"] / "record.json").write_text("{")
+    assert exit_code(["compare", "runs", "runs", "--json"]) == 0
+    said = capsys.readouterr()
+    assert [row["name"] for row in json.loads(said.out)["rows"]] == ["synthetic DNN dense"]
+    assert said.err.startswith("left out: ")
+    assert exit_code(["status"]) == 0

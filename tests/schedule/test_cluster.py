@@ -186,3 +186,18 @@ def test_a_device_with_an_index_is_the_clusters_choice(work):
 
     assert done.returncode == 2
     assert "with --engine ray the cluster chooses which one" in done.stderr
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:1", "nowhere.invalid:6379", "127.0.0.1:port"])
+def test_an_address_where_nothing_answers_is_one_message_at_once(work, address):
+    done = subprocess.run(
+        [*RUN, "--address", address],
+        cwd=work,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+
+    assert done.returncode == 4
+    assert f"error: no Ray cluster at {address}: " in done.stderr

@@ -153,13 +153,18 @@ def batch_of(split, rows):
     )
 
 
-@pytest.mark.parametrize("loss", ["probability", "logit"])
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch's own, of its compiler
+@pytest.mark.parametrize(
+    ("loss", "compile_"),
+    [("probability", False), ("logit", False), ("probability", True)],
+    ids=["probability", "logit", "compiled"],
+)
 @pytest.mark.parametrize(
     ("backbone", "oracle_class", "settings"),
     [("DNN", DNNOracle, {}), ("DCNv2", DCNv2Oracle, {"num_cross_layers": 2})],
 )
 def test_ten_steps_equal_fuxictr_formula(
-    backbone, oracle_class, settings, loss, schema, make_split, make_job
+    backbone, oracle_class, settings, loss, compile_, schema, make_split, make_job
 ):
     arm = build_arm(make_job(backbone, **settings), schema).arm.double()
     with torch.no_grad():
@@ -167,7 +172,8 @@ def test_ten_steps_equal_fuxictr_formula(
         arm.backbone.embedding.table.mul_(5000)
     state = {name: p.detach().numpy() for name, p in arm.backbone.named_parameters()}
     oracle = oracle_class(state, schema)
-    spec = TrainSpec(learning_rate=RATE, max_gradient_norm=MAX_NORM, loss=loss)
+    spec = TrainSpec(learning_rate=RATE, max_gradient_norm=MAX_NORM, loss=loss, compile=compile_)
+    torch._dynamo.reset()
     optimizer = Optimizer(arm, spec, penalty=PENALTY)
     split = make_split(200)
     for number in range(10):
@@ -306,7 +312,11 @@ def test_the_learning_rate_can_be_set(schema, make_split, make_job):
     assert 0.9e-7 < step < 1.1e-7
 
 
-def test_an_optimizer_that_was_saved_goes_on_bit_by_bit(tmp_path, schema, make_split, make_job):
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch's own, of its compiler
+@pytest.mark.parametrize("compile_", [False, True], ids=["plain", "compiled"])
+def test_an_optimizer_that_was_saved_goes_on_bit_by_bit(
+    compile_, tmp_path, schema, make_split, make_job
+):
     """Model and optimizer after four steps, through a file, against those that never stopped."""
     job = make_job("DNN", "prime", net_dropout=0.2, batch_norm=True)
     split, penalty = make_split(120), Penalty(embedding=0.1, network=0.01)
@@ -319,8 +329,9 @@ def test_an_optimizer_that_was_saved_goes_on_bit_by_bit(tmp_path, schema, make_s
 
     def fresh():
         arm = build_arm(job, schema).arm
-        return arm, Optimizer(arm, TrainSpec(), penalty=penalty)
+        return arm, Optimizer(arm, TrainSpec(compile=compile_), penalty=penalty)
 
+    torch._dynamo.reset()
     torch.manual_seed(3)
     arm, optimizer = fresh()
     steps(optimizer, range(4))
