@@ -50,10 +50,12 @@ class Ranges:
 
     def scale(self, values: np.ndarray) -> np.ndarray:
         """(n, K) float32: (x - low) / (high - low) cut to [0, 1]; 0 where missing or constant."""
-        # Halves, so that the width of a range over nearly all of float64 stays finite.
-        width = np.where(self.high > self.low, self.high / 2 - self.low / 2, np.inf)
-        low = np.where(self.high >= self.low, self.low, 0.0)
-        scaled = (values / 2 - low / 2) / width
+        seen = self.high >= self.low
+        low, high = np.where(seen, self.low, 0.0), np.where(seen, self.high, 0.0)
+        # Halves, so that the width of a range over nearly all of float64 stays finite; cut first,
+        # so that a far value over a tiny width does too.
+        width = high / 2 - low / 2
+        scaled = (np.clip(values, low, high) / 2 - low / 2) / np.where(width > 0, width, np.inf)
         return plain(np.clip(scaled, 0.0, 1.0))
 
 

@@ -94,13 +94,23 @@ def test_minmax_over_all_of_float64():
     )
 
 
+@pytest.mark.parametrize("high", [5e-324, 2.2e-311])
+def test_minmax_over_next_to_nothing(high):
+    ranges = Ranges.empty(1)
+    ranges.see(np.array([[0.0], [high]]))
+    found = ranges.scale(np.array([[-1.0], [0.0], [1.0]])).T
+    assert found[0, :2].tolist() == [0.0, 0.0]
+    assert found[0, 2] == (1.0 if high > 5e-324 else 0.0)  # half of the smallest number is 0
+
+
 @given(st.lists(st.floats(-1e6, 1e6), min_size=2, max_size=20), st.floats(-2e6, 2e6))
 def test_minmax_equals_its_definition(train, other):
     ranges = Ranges.empty(1)
     for value in train:
         ranges.see(np.array([[value]]))
     low, high = min(train), max(train)
-    expected = 0.0 if low == high else min(max((other - low) / (high - low), 0.0), 1.0)
+    inside = min(max(other, low), high)
+    expected = 0.0 if low == high else (inside - low) / (high - low)
     # Where the range is tiny beside the values, the quotient itself is known to few digits.
     assert ranges.scale(np.array([[other]]))[0, 0] == pytest.approx(expected, abs=1e-6) or (
         high - low < 1e-9
