@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 
 from prime_bench.report.stats import hodges_lehmann, sign_sums
 
-Verdict = Literal["better", "equivalent", "worse", "unclear"]
+Verdict = Literal["better", "equivalent", "worse", "unclear", "too few"]
 CONFIDENCE = 0.95
 
 
@@ -71,7 +71,12 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 
 def equivalence(interval: Interval, *, margin: float) -> Verdict:
-    """Where a whole interval lies: beyond a margin > 0 on either side, inside it, or across."""
+    """Where a whole interval lies: beyond a margin > 0 on either side, inside it, or across.
+
+    "too few" where its level is below CONFIDENCE: five values or fewer cannot have it.
+    """
+    if interval.level < CONFIDENCE:
+        return "too few"
     if interval.low > margin:
         return "better"
     if interval.high < -margin:

@@ -108,6 +108,16 @@ def test_a_verdict_needs_the_whole_interval(low: float, high: float, verdict: st
     assert equivalence(Interval(low=low, high=high, level=0.95), margin=0.001) == verdict
 
 
+@pytest.mark.parametrize("n", range(1, 9))
+@pytest.mark.parametrize(
+    ("value", "verdict"), [(9.0, "better"), (-9.0, "worse"), (0.0, "equivalent")]
+)
+def test_a_verdict_needs_95_percent(n: int, value: float, verdict: str) -> None:
+    found = equivalence(hodges_lehmann_interval([value] * n), margin=0.001)
+
+    assert found == (verdict if n >= 6 else "too few")
+
+
 def test_pooled_pairs_would_deceive() -> None:
     """Why no p is over pooled pairs: with clusters alone it is below 0.05 far too often."""
     generator = np.random.default_rng(1)

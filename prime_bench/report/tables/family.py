@@ -162,7 +162,8 @@ def _notes(every: Sequence[Comparing], definition: FamilyDefinition) -> list[str
         "An interval's level is the exact one of the signed-rank distribution, at least 95% or the "
         "most that so few architectures allow; a verdict is better, worse or equivalent where the "
         "whole interval lies beyond or within the margin on either side (the reference arm's mean "
-        f"SD over seeds, and {definition.margin:g}), else unclear",
+        f"SD over seeds, and {definition.margin:g}), else unclear; too few architectures for an "
+        "interval of 95% have no verdict",
     ]
 
 
