@@ -110,6 +110,8 @@ def _of_recipe(recipe: str, *, data_dir: Path, runs_dir: Path) -> "list[RunRecor
     from prime_bench.store.record import RunRecord
 
     made = load_plan(recipe, only=(), changes=(), data_dir=data_dir, runs_dir=runs_dir)
+    for why in made.broken:
+        click.echo(f"left out: {why}", err=True)
     return [planned.record for planned in made.jobs if isinstance(planned.record, RunRecord)]
 
 

@@ -216,5 +216,6 @@ def summary(made: "Plan") -> str:
     again = sum(planned.state == "stale" for planned in made.to_run)
     if again < stale:
         lines.append(f"stale: `--retrain stale` does {stale - again} jobs again")
+    lines += [f"broken: {why}" for why in made.broken]
     lines += [f"to prepare: {command}" for command in made.prepare_commands]
     return "\n".join(lines)

@@ -85,9 +85,9 @@ def profile(
         job, why = outcome.request.job, outcome.why
         folder = runs_dir / job.id
         click.echo(f"failed: {outcome.request.dataset} {job.backbone}: {why} ({folder})", err=True)
-    if made.prepare_commands:
+    if made.prepare_commands or made.broken:
         click.echo(summary(made), err=True)
-    ctx.exit(codes.FAILED if tally.failed else 0)
+    ctx.exit(codes.FAILED if tally.failed or made.broken else 0)
 
 
 def _print(made: "Plan", *, runs: "Runs", as_json: bool) -> None:
@@ -95,7 +95,8 @@ def _print(made: "Plan", *, runs: "Runs", as_json: bool) -> None:
     from prime_bench.cli.costs import Measured, plain, tables
     from prime_bench.cli.output import print_json
 
-    records = [runs.find(planned.job_id) for planned in made.jobs if planned.job_id]
+    sound = [planned.job_id for planned in made.jobs if planned.state != "broken"]
+    records = [runs.find(job_id) for job_id in sound if job_id is not None]
     measured = [Measured.of(record) for record in records if record is not None]
     if as_json:
         content = {

@@ -171,7 +171,7 @@ def _run(
     _say(recipe, made, tally, runs_dir=runs.folder)
     if asked:
         return codes.INTERRUPTED
-    return codes.FAILED if tally.failed or tally.not_run else 0
+    return codes.FAILED if tally.failed or tally.not_run or made.broken else 0
 
 
 def _engine(
@@ -242,6 +242,7 @@ def _say(recipe: str, made: "Plan", tally: "Tally", *, runs_dir: Path) -> None:
         f"{tally.done} jobs done",
         f"{before} had a record",
         f"{len(tally.failed)} failed",
+        *([f"{len(made.broken)} broken"] if made.broken else []),
         *([f"{len(tally.not_run)} not run"] if tally.not_run else []),
         *([f"{tally.skipped} left to another process"] if tally.skipped else []),
         *([f"{tally.interrupted} interrupted"] if tally.interrupted else []),
@@ -257,5 +258,5 @@ def _say(recipe: str, made: "Plan", tally: "Tally", *, runs_dir: Path) -> None:
         )
     if tally.interrupted or tally.left:
         click.echo("the same command goes on where this one was", err=True)
-    if made.prepare_commands:
+    if made.prepare_commands or made.broken:
         click.echo(summary(made), err=True)

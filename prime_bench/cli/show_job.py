@@ -27,7 +27,9 @@ def facts(job_id: str, runs: "Runs", *, data_dir: Path) -> dict[str, Any]:
     found = {} if record is None else record.plain()
     config = read_object(folder / CONFIG)
     job = found.get("job") or config.get("job")
-    state, why = job_state(Job.parse(job, where=""), runs) if job else ("unknown", "no config.json")
+    state, why = "unknown", "no config.json"
+    if job:
+        state, why, _ = job_state(Job.parse(job, where=""), runs)
     request = {**config, **found}
     return {
         "job_id": job_id,

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 STATUS_SCHEMA = 1
 _REFRESH_S = 2.0
 # What a look is for: jobs at work first, then those that need somebody's attention.
-_SHOWN = ("running", "failed", "interrupted", "stale")
+_SHOWN = ("running", "broken", "failed", "interrupted", "stale")
 _LINES_AROUND = 5  # header, rule, summary and what a terminal needs below
 
 

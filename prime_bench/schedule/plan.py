@@ -16,7 +16,9 @@ from prime_bench.schedule.stale import outdated, stale_halves
 from prime_bench.store.record import DeviceKind, ProbeRecord, RunRecord
 from prime_bench.store.runs import Runs
 
-State = Literal["done", "failed", "interrupted", "running", "pending", "needs data", "stale"]
+State = Literal[
+    "done", "broken", "failed", "interrupted", "running", "pending", "needs data", "stale"
+]
 TO_RUN: tuple[State, ...] = ("failed", "interrupted", "pending")
 
 
@@ -85,6 +87,11 @@ class Plan:
         return dict(Counter(planned.state for planned in self.jobs))
 
     @property
+    def broken(self) -> list[str]:
+        """Why the jobs with a record that cannot be read are left alone."""
+        return [planned.why for planned in self.jobs if planned.state == "broken"]
+
+    @property
     def prepare_commands(self) -> list[str]:
         """The commands that prepare what is missing, each once."""
         missing = [planned for planned in self.jobs if planned.state == "needs data"]
@@ -103,7 +110,7 @@ def make_plan(
     """Look at the prepared data and the records and say what each job's state is.
 
     `device_kind` is that of the device on which the jobs would run.
-    Raises UsageError for a data set or key that no card has, DataError for a broken record.
+    Raises UsageError for a data set or key that no card has, DataError for a broken manifest.
     """
     variants = variants_of(recipe)
     manifests = {name: variant.manifest(data_dir) for name, variant in variants.items()}
@@ -159,31 +166,36 @@ def _planned(
         why = variant.prepare_command()
         return Planned(trial=trial, state="needs data", why=why, variant=variant, job=None)
     job = trial.bind(manifest.fingerprint)
-    record = runs.find(job.id)
-    state, why = job_state(job, runs)
+    state, why, record = job_state(job, runs)
     needs = () if trial.trained is None else (job.trained.id,)
     return Planned(
         trial=trial, state=state, why=why, variant=variant, job=job, needs=needs, record=record
     )
 
 
-def job_state(job: Job, runs: Runs) -> tuple[State, str]:
-    """A job's state from what its folder holds, and the reason in a line.
+def job_state(job: Job, runs: Runs) -> tuple[State, str, RunRecord | ProbeRecord | None]:
+    """A job's state from what its folder holds, the reason in a line, and the record if it is done.
 
     Whether a done job is stale shows only beside its pairs.
     """
     job_id = job.id
-    if runs.done(job_id):
-        return "done", "has a record"
+    try:
+        record = runs.find(job_id)
+    except DataError as error:
+        # It may be all that is left of days of training: nothing is done over it.
+        fault, _, _ = error.message.partition("\n")
+        return "broken", f"{fault}; move the job's folder away", None
+    if record is not None:
+        return "done", "has a record", record
     if runs.claimed(job_id):
-        return "running", "another process has claimed it"
+        return "running", "another process has claimed it", None
     failure = runs.failure(job_id)
     if failure is not None:
-        return "failed", failure
+        return "failed", failure, None
     if runs.started(job_id):
         goes_on = "goes on from its saved state" if runs.saved(job_id) else "begins again"
-        return "interrupted", f"was started and has no record, and {goes_on}"
-    return "pending", "has no record"
+        return "interrupted", f"was started and has no record, and {goes_on}", None
+    return "pending", "has no record", None
 
 
 def _with_stale(jobs: list[Planned], *, runs: Runs, here: DeviceKind) -> list[Planned]:

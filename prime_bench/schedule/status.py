@@ -84,7 +84,8 @@ def status_of_folder(runs: Runs) -> Status:
             continue
         kind = "" if job.kind == "train" else f" {job.kind}"
         name = f"{config.get('dataset')} {job.backbone} {config.get('arm')} seed {job.seed}{kind}"
-        jobs.append(_status(job, name, *job_state(job, runs), runs=runs, usual=usual))
+        state, why, _ = job_state(job, runs)
+        jobs.append(_status(job, name, state, why, runs=runs, usual=usual))
     return Status(jobs=jobs)
 
 

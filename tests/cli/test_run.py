@@ -105,6 +105,25 @@ def test_a_failed_job_is_1_and_named_with_its_folder(engine, capsys):
 
 
 @pytest.mark.usefixtures("prepared")
+def test_a_broken_record_is_named_and_left_as_it_is(tmp_path, engine, capsys):
+    assert exit_code(["plan", *SMALL, "--json"]) == 0
+    job_id = json.loads(capsys.readouterr().out)["jobs"][0]["job_id"]
+    file = tmp_path / "runs" / job_id / "record.json"
+    file.parent.mkdir(parents=True)
+    file.write_text("{")
+    engine(None, None)
+
+    assert exit_code(["run", *SMALL]) == 1
+    out, err = capsys.readouterr()
+    assert out == "quick: 2 jobs done, 0 had a record, 0 failed, 1 broken\n"
+    assert f"\nbroken: runs/{job_id}/record.json: cannot read the record: " in err
+    assert err.endswith("; move the job's folder away\n")
+    assert file.read_text() == "{"
+    assert exit_code(["status", *SMALL]) == 0
+    assert capsys.readouterr().out.startswith("3 jobs: 1 broken, ")
+
+
+@pytest.mark.usefixtures("prepared")
 def test_options_reach_the_engine_and_the_jobs(engine):
     given = engine(None, None, None)
     options = ["--device", "cpu", "--slots", "3", "--job-timeout", "90", "--threads-per-job", "5"]

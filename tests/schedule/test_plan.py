@@ -107,14 +107,21 @@ def test_a_failed_job_that_runs_again_is_running(plan, prepare, runs):
         assert plan().jobs[0].state == "running"
 
 
-def test_a_broken_record_is_never_done(plan, prepare, runs):
+@pytest.mark.parametrize("content", ["{", "{}", '{"record_schema": 1}'])
+def test_a_broken_record_is_neither_done_nor_done_over(plan, prepare, runs, content):
     prepare("synthetic", KEYS)
     job = plan().jobs[0].job
     runs.path(job.id).mkdir(parents=True)
-    (runs.path(job.id) / "record.json").write_text("{")
+    file = runs.path(job.id) / "record.json"
+    file.write_text(content)
 
-    with pytest.raises(DataError, match=job.id):
-        plan()
+    made = plan(retrain_stale=True)
+    assert _states(made) == ["broken", "pending", "pending", "pending"]
+    assert made.to_run == made.jobs[1:]
+    (why,) = made.broken
+    assert why.startswith(f"{file}: ")
+    assert why.endswith("; move the job's folder away")
+    assert "\n" not in why
 
 
 def test_a_broken_manifest_is_a_data_error(plan, prepare, data_dir):

@@ -112,6 +112,13 @@ def test_a_folder_without_a_config_is_listed(start: Any) -> None:
     assert only_job(request).why == "it has no config.json"
 
 
+def test_a_broken_record_is_told(start: Any) -> None:
+    request = start(0.6)
+    (Path(request.runs) / request.job.id / "record.json").write_text("{")
+    job = only_job(request)
+    assert (job.state, job.why.endswith("; move the job's folder away")) == ("broken", True)
+
+
 def test_a_folder_that_is_not_there_has_no_jobs(tmp_path: Path) -> None:
     assert status_of_folder(Runs(tmp_path / "none")).jobs == []
 
