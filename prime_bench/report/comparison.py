@@ -14,7 +14,10 @@ from prime_bench.report.expected import (
 )
 from prime_bench.report.numbers import fixed, series, signed
 from prime_bench.report.provenance import merged_provenance
-from prime_bench.report.table import Block, Cell, Column, Report, Row, Table
+from prime_bench.report.table import Block, Cell, Column, Provenance, Report, Row, Table
+from prime_bench.store.record import ProbeRecord, RunRecord
+
+Record = RunRecord | ProbeRecord
 
 
 def claims_table(report: Report, expected: ExpectedNumbers) -> Table:
@@ -41,6 +44,7 @@ def claims_table(report: Report, expected: ExpectedNumbers) -> Table:
         ),
     )
     answers = [claim.answer for claim in claims]
+    behind = _behind(report, [job for claim in claims for job in claim.jobs])
     return Table(
         name="claims",
         title="The abstract's claims",
@@ -50,8 +54,12 @@ def claims_table(report: Report, expected: ExpectedNumbers) -> Table:
             f"reproduced, {answers.count('not enough runs')} without enough runs."
         ),
         blocks=(block,),
-        notes=(RULE, *_stacks(report, expected), *_footnotes(report)),
-        provenance=merged_provenance(report),
+        notes=(
+            *_foreign(report, expected),
+            RULE,
+            *_notes(report, expected, behind=behind),
+        ),
+        provenance=merged_provenance(report, behind),
         label="tab:claims",
     )
 
@@ -64,6 +72,7 @@ def expected_table(report: Report, expected: ExpectedNumbers, *, name: str) -> t
     counts = [f"{verdicts.count(v)} {v}" for v in dict.fromkeys(verdicts)]
     left_out = len(expected.printed()) - len(judged) - len(unknown)
     reach = f"within {NOISE_DEVIATIONS} standard deviations of our number over other seeds"
+    behind = _behind(report, [job for item in judged for job in item.cell.jobs])
     table = Table(
         name=name,
         title=f"Against {expected.title}",
@@ -71,24 +80,38 @@ def expected_table(report: Report, expected: ExpectedNumbers, *, name: str) -> t
             f"Ours beside {expected.title}, and the difference, ours less theirs. Inside seed "
             f"noise: {reach} (2 SD of a five-seed mean, where it is one); inside: within "
             f"{expected.tolerance:g}; costs are only judged by whether ours is above."
+            if judged
+            else f"{next(_foreign(report, expected), _NOTHING)}."
         ),
         blocks=tuple(_blocks(judged, expected)),
         notes=(
-            f"{len(judged)} numbers: {series(counts)}" if judged else _NOTHING,
+            *([f"{len(judged)} numbers: {series(counts)}"] if judged else []),
             *(f"No such cell: {address}" for address in unknown),
             *(
                 [f"{left_out} more are of tables or blocks that this report does not show"]
                 if judged and left_out
                 else []
             ),
-            *_stacks(report, expected),
-            *_footnotes(report),
+            *_notes(report, expected, behind=behind),
         ),
-        provenance=merged_provenance(report),
+        provenance=merged_provenance(report, behind),
         label=f"tab:{name}",
         side_by_side=8,
     )
     return table, agree and bool(judged)
+
+
+def _behind(report: Report, jobs: Sequence[str]) -> list[Record]:
+    """The records of these jobs: a comparison says nothing of the others."""
+    wanted = set(jobs)
+    return [record for record in report.records if record.job_id in wanted]
+
+
+def _foreign(report: Report, expected: ExpectedNumbers) -> Iterator[str]:
+    """That all records are of other data sets than the numbers, whose addresses name theirs."""
+    named = {part for address in expected.printed() for part in address.split(".")}
+    if named.isdisjoint(record.dataset for record in report.records):
+        yield f"None of these records is of the data sets of {expected.title}"
 
 
 _NOTHING = "None of these numbers belongs to a table of this report"
@@ -146,9 +169,15 @@ def _row(item: Judged, expected: ExpectedNumbers, *, alone: bool) -> Row:
     )
 
 
-def _stacks(report: Report, expected: ExpectedNumbers) -> Iterator[str]:
+def _notes(report: Report, expected: ExpectedNumbers, *, behind: Sequence[Record]) -> Iterator[str]:
+    """What bears on every number; nothing where no record is behind one."""
+    if behind:
+        yield from _stacks(merged_provenance(report, behind), expected)
+        yield from _footnotes(report)
+
+
+def _stacks(found: Provenance, expected: ExpectedNumbers) -> Iterator[str]:
     """Both software stacks and accelerators: what neither side can leave out."""
-    found = merged_provenance(report)
     ours = series([f"torch {version}" for version in found.versions.get("torch", ())]) or "none"
     devices = series(list(found.devices)) or "no device"
     if expected.software or expected.accelerator:

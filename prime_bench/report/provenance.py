@@ -33,10 +33,10 @@ def provenance_of(records: Sequence[RunRecord | ProbeRecord], *, recipe: str) ->
     )
 
 
-def merged_provenance(report: Report) -> Provenance:
-    """Of all records behind a report's tables."""
+def merged_provenance(report: Report, records: Sequence[RunRecord | ProbeRecord]) -> Provenance:
+    """Of these records, under the recipes of all the report's tables."""
     recipes = dict.fromkeys(table.provenance.recipe for table in report.tables)
-    return provenance_of(report.records, recipe=series([name for name in recipes if name]))
+    return provenance_of(records, recipe=series([name for name in recipes if name]))
 
 
 def provenance_line(table: Table) -> str:
@@ -44,7 +44,7 @@ def provenance_line(table: Table) -> str:
     found = table.provenance
     source = f"recipe {found.recipe}" if found.recipe else "every record"
     if found.started is None:
-        return f"Made by prime-bench {found.package_version} from {source}: no record yet"
+        return f"Made by prime-bench {found.package_version} from {source}: no record behind it"
     first, last = found.started
     data = [
         f"{name} {', '.join(print_[:SHOWN_DIGITS] for print_ in prints)}"

@@ -329,6 +329,9 @@ def test_check_of_nothing_is_no_agreement(
     path.write_text(path.read_text("utf-8").replace("synthetic", "avazu"), encoding="utf-8")
 
     assert call(recipe, "--runs-dir", runs, "--check", path) == 1
+    assert "None of these records is of the data sets of " in capsys.readouterr().out
+    only = ("--only", "dataset=avazu", "--table", "cells")
+    assert call("--runs-dir", runs, *only, "--check", path) == 1
     assert "None of these numbers belongs to a table of this report" in capsys.readouterr().out
 
 
@@ -340,8 +343,27 @@ def test_against_the_paper_without_its_runs_there_are_not_enough(
     answers = {row["cells"]["answer"]["text"] for row in claims["blocks"][0]["rows"]}
 
     assert answers == {"not enough runs"}
-    assert any("torch 2.6 on PPU-ZW810E" in note for note in claims["notes"])
     assert any(note.startswith("Reproduced means") for note in claims["notes"])
+
+
+def test_against_the_paper_records_of_other_data_sets_say_nothing(
+    runs: Path, recipe: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert call(recipe, "--runs-dir", runs, "--against", "paper", "--format", "json") == 0
+    claims, paper, main = json.loads(capsys.readouterr().out)["tables"]
+
+    said = "None of these records is of the data sets of the paper (PRIME, 2026)"
+    assert claims["notes"][0] == said
+    assert paper["caption"] == f"{said}."
+    assert paper["blocks"] == []
+    assert main["provenance"]["versions"]
+    for table in (claims, paper):
+        assert table["provenance"]["started"] is None
+        assert table["provenance"]["versions"] == table["provenance"]["fingerprints"] == {}
+        assert not any("torch" in note for note in table["notes"])
+
+    assert call(recipe, "--runs-dir", runs, "--against", "paper") == 0
+    assert "no record behind it" in capsys.readouterr().out.partition("# AUC")[0]
 
 
 def test_against_the_paper_takes_each_table_from_its_own_recipe(
@@ -372,6 +394,7 @@ def test_against_the_paper_takes_each_table_from_its_own_recipe(
     notes = "\n".join(tables["paper"]["notes"])
     for words in ("vocabulary over all splits", "best test AUC", "unverified"):
         assert words in notes
+    assert "torch 2.6 on PPU-ZW810E" in notes
     assert call("--runs-dir", tmp_path / "empty", "--against", "paper") == 3
 
 
