@@ -142,15 +142,23 @@ class Asked:
         there = f", though {others} of other jobs" if others else ""
         broken = "".join(f"\n{fault}" for fault in source.unreadable)
         if self.recipe is None:
-            words = "RECIPE"
             what = f"no record{shown} here" if shown else "no records here"
+            hint = "make some: prime-bench run RECIPE"
         else:
-            words = " ".join([self.recipe, *(f"--set {change}" for change in self.changes)])
             what = f"no record of {self.recipe}{shown} here"
-        return DataError(
-            f"{source.place}: {what}{there}{broken}",
-            hint=f"make some: prime-bench run {words}",
-        )
+            hint = no_record_hint(self.recipe, changes=self.changes, others=others)
+        return DataError(f"{source.place}: {what}{there}{broken}", hint=hint)
+
+
+def no_record_hint(recipe: str, *, changes: Sequence[str], others: int) -> str:
+    """What to do where a recipe has no record among `others`: a run with --set is other jobs."""
+    run = " ".join(["prime-bench run", recipe, *(f"--set {change}" for change in changes)])
+    if not others:
+        return f"make some: {run}"
+    return (
+        "its records may be under other settings: give the same --set as for `run`; or make some: "
+        f"{run}"
+    )
 
 
 def _check_packed(bundle: Bundle) -> None:

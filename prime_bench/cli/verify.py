@@ -56,7 +56,7 @@ def verify(
     something does not hold: a record or file that was changed, runs without a partner, data that
     were not verified.
     """
-    from prime_bench.cli.output import print_json
+    from prime_bench.cli.output import counted, print_json
     from prime_bench.report.manifest import report_faults
     from prime_bench.store.runs import Runs
     from prime_bench.store.verification import Finding
@@ -76,7 +76,7 @@ def verify(
     else:
         for finding in findings:
             click.echo(f"{finding.topic}: {finding.where}: {finding.what}")
-        click.echo(f"{len(records)} records, {len(findings)} findings")
+        click.echo(f"{counted(len(records), 'record')}, {counted(len(findings), 'finding')}")
     ctx.exit(codes.FAILED if findings else 0)
 
 
@@ -99,6 +99,7 @@ def _records(
     Raises DataError where there is none of either.
     """
     from prime_bench.base.errors import DataError, UsageError
+    from prime_bench.cli.evidence import no_record_hint
     from prime_bench.cli.jobs import ids_meant
     from prime_bench.store.verification import Finding
 
@@ -106,14 +107,21 @@ def _records(
         raise UsageError("--only and --set go with a recipe: name one")
     records, faults = runs.readable()
     findings = [Finding(topic="record", where=str(runs.folder), what=fault) for fault in faults]
+    others = len(records)
     if what is not None:
         wanted = set(ids_meant(what, runs, only=only, changes=changes, data_dir=data_dir))
         records = [record for record in records if record.job_id in wanted]
     if not records and not findings:
-        raise DataError(
-            f"{runs.folder}: no record{'' if what is None else f' of {what}'} here",
-            hint="make some: prime-bench run RECIPE",
-        )
+        if what is None:
+            raise DataError(
+                f"{runs.folder}: no record here", hint="make some: prime-bench run quick"
+            )
+        if _is_job(what, runs):
+            hint = f"it has not finished: prime-bench show job {what}"
+        else:
+            hint = no_record_hint(what, changes=changes, others=others)
+        there = f", though {others} of other jobs" if others else ""
+        raise DataError(f"{runs.folder}: no record of {what} here{there}", hint=hint)
     return records, findings
 
 

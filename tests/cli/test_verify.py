@@ -42,6 +42,8 @@ def test_other_weights_are_found(jobs: dict[str, Path], capsys: pytest.CaptureFi
     )
     weights.unlink()
     assert findings(capsys)[1][0]["what"] == "missing"
+    assert exit_code(["verify", jobs["dense"].name]) == 1
+    assert capsys.readouterr().out.splitlines()[-1] == "1 record, 1 finding"
 
 
 def test_an_edited_metric_is_found_by_computing_it_again(
@@ -124,4 +126,32 @@ def test_nothing_to_check_is_a_data_error(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert exit_code(["verify", "--runs-dir", str(tmp_path)]) == 3
-    assert "no record here" in capsys.readouterr().err
+    err = capsys.readouterr().err
+    assert "no record here" in err
+    assert "RECIPE" not in err
+
+
+@pytest.mark.usefixtures("jobs")
+def test_a_recipe_without_records_may_have_them_under_other_settings(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings = ["--set", "training.max_epochs=7"]
+    assert exit_code(["verify", "quick", *settings]) == 3
+    err = capsys.readouterr().err
+    assert "no record of quick here, though 2 of other jobs" in err
+    assert "give the same --set as for `run`" in err
+    assert "prime-bench run quick --set training.max_epochs=7" in err
+
+    assert exit_code(["verify", "quick", "--runs-dir", str(tmp_path / "none")]) == 3
+    err = capsys.readouterr().err
+    assert "make some: prime-bench run quick\n" in err
+    assert "--set" not in err
+
+
+def test_a_job_that_has_not_finished_is_said_to_be_so(
+    jobs: dict[str, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    (jobs["prime"] / "record.json").unlink()
+    assert exit_code(["verify", jobs["prime"].name]) == 3
+    said = f"it has not finished: prime-bench show job {jobs['prime'].name}"
+    assert said in capsys.readouterr().err

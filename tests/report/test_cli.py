@@ -128,7 +128,19 @@ def test_set_selects_the_jobs_that_run_set_made(
     assert call(recipe, "--runs-dir", runs, "--set", "training.max_epochs=7") == 3
     err = capsys.readouterr().err
     assert "though 5 of other jobs" in err
+    assert "give the same --set as for `run`" in err
     assert "--set training.max_epochs=7" in err
+
+
+def test_pack_without_records_says_where_they_may_be(
+    runs: Path, recipe: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bundle = tmp_path / "b.zip"
+    arguments = ["pack", recipe, "--set", "training.max_epochs=7", "-o", bundle]
+    for folder, said in ((runs, True), (tmp_path / "empty", False)):
+        assert exit_code([*map(str, arguments), "--runs-dir", str(folder)]) == 3
+        assert ("give the same --set as for `run`" in capsys.readouterr().err) is said
+    assert not bundle.exists()
 
 
 def test_only_narrows(runs: Path, recipe: Path, capsys: pytest.CaptureFixture[str]) -> None:
