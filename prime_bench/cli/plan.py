@@ -163,13 +163,16 @@ def _print_table(made: "Plan", estimates: "Mapping[str, Estimate]") -> None:
     from prime_bench.cli.output import duration, size, table_text
     from prime_bench.schedule.estimate import Estimate
 
-    header = ["job", "dataset", "backbone", "arm", "seed", "state", "time", "memory", "why"]
+    several = len({planned.trial.kind for planned in made.jobs}) > 1
+    header = ["job", *(["kind"] if several else []), "dataset", "backbone", "arm", "seed", "state"]
+    header += ["time", "memory", "why"]
     rows = []
     for planned in made.jobs:
         estimate = estimates.get(planned.job_id or "", Estimate())
         rows.append(
             [
                 planned.job_id or "-",
+                *([planned.trial.kind] if several else []),
                 planned.trial.dataset,
                 planned.trial.backbone,
                 planned.trial.arm.name,
@@ -209,9 +212,16 @@ def _outlook(total: "Total") -> Iterator[str]:
 
 
 def summary(made: "Plan") -> str:
-    """One line of counts, then what to prepare."""
-    counts = ", ".join(f"{number} {state}" for state, number in made.counts.items())
-    lines = [f"{len(made.jobs)} jobs: {counts}"]
+    """One line of counts, by kind where there are several, then what to prepare."""
+    from dataclasses import replace
+
+    kinds = dict.fromkeys(planned.trial.kind for planned in made.jobs)
+    parts = []
+    for kind in kinds:
+        own = replace(made, jobs=[planned for planned in made.jobs if planned.trial.kind == kind])
+        counts = ", ".join(f"{number} {state}" for state, number in own.counts.items())
+        parts.append(counts if len(kinds) == 1 else f"{len(own.jobs)} {kind} ({counts})")
+    lines = [f"{len(made.jobs)} jobs: {', '.join(parts)}"]
     stale = sum(planned.state == "stale" for planned in made.jobs)
     again = sum(planned.state == "stale" for planned in made.to_run)
     if again < stale:

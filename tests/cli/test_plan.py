@@ -51,6 +51,18 @@ def test_the_table_has_a_line_a_job_and_ends_with_what_to_do(capsys):
     ]
 
 
+def test_jobs_of_two_kinds_are_told_apart(capsys):
+    assert _plan("subgroups") == 0
+
+    header, first, second, *rest = capsys.readouterr().out.splitlines()
+    assert header.split()[:3] == ["job", "kind", "dataset"]
+    assert (first.split()[1], second.split()[1]) == ("train", "subgroups")
+    assert first.split()[2:6] == second.split()[2:6]
+    trials = len(load_recipe("subgroups").trials())
+    kinds = [f"{trials} {kind} ({trials} needs data)" for kind in ("train", "subgroups")]
+    assert f"{2 * trials} jobs: {', '.join(kinds)}" in rest
+
+
 def test_json_is_one_object_with_the_jobs(quick_and_criteo, capsys):
     only = ["--only", "backbone=DNN", "--only", "arm=prime"]
     assert _plan(quick_and_criteo, "--json", *only) == 0
