@@ -96,6 +96,8 @@ def find_subject(name: str) -> Subject:
         try:
             find_backbone(name)
         except UsageError as error:
+            if error.message == no_plugin.message:
+                raise
             raise UsageError(f"{no_plugin.message}\n{error.message}") from None
         backbone, plugin, plugin_entry = name, "dense", find_plugin("dense")
     entry = find_backbone(backbone)

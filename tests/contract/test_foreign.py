@@ -226,8 +226,10 @@ def test_a_name_that_is_nothing_is_said(name, message):
         find_plugin(name)
     with pytest.raises(UsageError):
         find_backbone(name)
-    with pytest.raises(UsageError, match=re.escape(message)):
+    with pytest.raises(UsageError, match=re.escape(message)) as caught:
         check(name)
+    lines = caught.value.message.splitlines()
+    assert len(lines) == len(set(lines))
 
 
 def test_a_recipe_says_where_the_name_stands(tmp_path):
