@@ -26,7 +26,7 @@ def clean(unfinished: bool, yes: bool, runs_dir: Path, as_json: bool) -> None:
     """
     import sys
 
-    from prime_bench.cli.output import print_json, size
+    from prime_bench.cli.output import counted, print_json, size
     from prime_bench.store.leftovers import leftovers, remove
     from prime_bench.store.runs import Runs
 
@@ -56,3 +56,6 @@ def clean(unfinished: bool, yes: bool, runs_dir: Path, as_json: bool) -> None:
         click.echo(f"{len(removed)} removed" + (f", {left} in use meanwhile" if left else ""))
     elif found:
         click.echo("nothing was removed: add --yes", err=True)
+    elif kept := list(leftovers(runs, unfinished=True)):
+        jobs = counted(len(kept), "folder")
+        click.echo(f"{jobs} of failed or interrupted jobs: --unfinished names them", err=True)

@@ -41,9 +41,9 @@ def fuxictr(table: str, folder: Path, data_dir: Path) -> None:
             f"{table}: has {len(found)} prepared tables; name one by its folder",
             hint=", ".join(str(path) for path in found),
         )
+    # Not `..` but a name is the dataset_id.
+    folder = folder.resolve()
     export_table(
         PreparedTable.open(found[0]), folder, say=lambda message: click.echo(message, err=True)
     )
-    click.echo(
-        f"{folder}: dataset_id {folder.absolute().name}, data_root {folder.absolute().parent}"
-    )
+    click.echo(f"{folder}: dataset_id {folder.name}, data_root {folder.parent}")

@@ -26,6 +26,11 @@ def table_text(
     return tabulate(rows, headers=header, tablefmt="plain", disable_numparse=True, colalign=align)
 
 
+def counted(number: int, noun: str) -> str:
+    """`1 epoch`, `2 epochs`."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
 def duration(seconds: float) -> str:
     """In the unit that suits: `8 s`, `12 min`, `3.5 h`."""
     if seconds < 90:

@@ -111,7 +111,9 @@ def _settings(job: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _charts(history: list[Mapping[str, Any]]) -> Iterator[str]:
-    yield f"{len(history)} epochs:"
+    from prime_bench.cli.output import counted
+
+    yield f"{counted(len(history), 'epoch')}:"
     for name, key in _SERIES.items():
         values = [line.get(key) for line in history]
         ends = " to ".join("-" if v is None else f"{v:.4f}" for v in (values[0], values[-1]))

@@ -35,6 +35,16 @@ def test_with_yes_it_goes_and_the_record_stays(
     assert len(list(runs_dir.rglob(RECORD))) == 1
 
 
+def test_with_nothing_but_unfinished_jobs_the_option_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / ("e" * 16)).mkdir()
+    assert exit_code(["clean", "--runs-dir", str(tmp_path)]) == 0
+    said = capsys.readouterr()
+    assert said.out == "0 to remove, 0 MB\n"
+    assert said.err == "1 folder of failed or interrupted jobs: --unfinished names them\n"
+
+
 def test_a_clean_folder_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert exit_code(["clean", "--runs-dir", str(tmp_path)]) == 0
     assert capsys.readouterr().out == "0 to remove, 0 MB\n"

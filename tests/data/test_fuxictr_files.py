@@ -96,8 +96,10 @@ def test_an_error_leaves_nothing(table, tmp_path, monkeypatch):
 
 def test_command(table, tmp_path, capsys):
     target = tmp_path / "root" / "mine"
-    assert exit_code(["export", "fuxictr", str(table.path), "--to", str(target)]) == 0
-    assert f"dataset_id mine, data_root {target.parent}" in capsys.readouterr().out
+    winding = f"{target.parent}/other/../mine/"
+    assert exit_code(["export", "fuxictr", str(table.path), "--to", winding]) == 0
+    said = f"{target}: dataset_id mine, data_root {target.parent}\n"
+    assert capsys.readouterr().out == said
     assert json.loads((target / "feature_map.json").read_text())["dataset_id"] == "mine"
     assert exit_code(["export", "fuxictr", str(table.path), "--to", str(target)]) == 2
     empty = ["--data-dir", str(tmp_path)]
