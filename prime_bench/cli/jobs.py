@@ -9,14 +9,19 @@ from prime_bench.recipe.job import JOB_ID_DIGITS
 from prime_bench.store.runs import Runs
 
 _ID_BEGINS = re.compile(rf"[0-9a-f]{{4,{JOB_ID_DIGITS}}}")
+_TOO_SHORT = re.compile(r"[0-9a-f]{1,3}")
+LISTED = "`prime-bench plan RECIPE` and `prime-bench status --json` list the ids"
 
 
 def find_job(name: str, runs: Runs) -> str | None:
     """The id of the one job with a folder that `name`, four digits of it or more, begins; None
     where `name` is something else: no such text, or no job's.
 
-    Raises UsageError where several jobs begin so, DataError for a whole id that none has.
+    Raises UsageError where several jobs begin so or fewer digits are given, DataError for a whole
+    id that none has.
     """
+    if _TOO_SHORT.fullmatch(name) and not Path(name).is_file():
+        raise UsageError(f"{name}: of a job's id four digits at least are needed", hint=LISTED)
     if not _ID_BEGINS.fullmatch(name):
         return None
     found = sorted(path.name for path in runs.folder.glob(f"{name}*") if path.is_dir())

@@ -78,7 +78,10 @@ def dataset(table: str, html: Path | None, data_dir: Path, as_json: bool) -> Non
 
     if html is not None and as_json:
         raise UsageError("--html and --json: one of them")
-    tables = [show_dataset.facts(folder) for folder in folders(table, data_dir=data_dir)]
+    found = folders(table, data_dir=data_dir)
+    if len(found) > 1:
+        click.echo(f"{table}: has {len(found)} prepared tables; a folder names one", err=True)
+    tables = [show_dataset.facts(folder) for folder in found]
     if html is not None:
         write_whole(html, show_dataset.page(tables))
         click.echo(html)
@@ -100,7 +103,7 @@ def job(job: str, data_dir: Path, runs_dir: Path, as_json: bool) -> None:
     """
     from prime_bench.base.errors import UsageError
     from prime_bench.cli import show_job
-    from prime_bench.cli.jobs import find_job
+    from prime_bench.cli.jobs import LISTED, find_job
     from prime_bench.cli.output import print_json
     from prime_bench.store.runs import Runs
 
@@ -109,7 +112,7 @@ def job(job: str, data_dir: Path, runs_dir: Path, as_json: bool) -> None:
     if job_id is None:
         raise UsageError(
             f"{job}: no job in {runs_dir} has an id that begins so",
-            hint="`prime-bench status` lists them",
+            hint=LISTED,
         )
     facts = show_job.facts(job_id, runs, data_dir=data_dir)
     if as_json:

@@ -39,6 +39,17 @@ def test_json_has_every_table_of_a_name(answer, tables):
         assert [row["name"] for row in facts["backbones"]] == sorted(BACKBONES)
 
 
+def test_that_a_name_has_several_tables_is_said(tables, capsys):
+    show = ["show", "dataset", "--data-dir", str(tables)]
+    first, second = map(str, sorted(tables.iterdir()))
+    assert exit_code([*show, "synthetic"]) == 0
+    out, err = capsys.readouterr()
+    assert err == "synthetic: has 2 prepared tables; a folder names one\n"
+    assert out.index(f"synthetic: {first}\n") < out.index(f"synthetic: {second}\n")
+    assert exit_code([*show, first]) == 0
+    assert capsys.readouterr().err == ""
+
+
 def test_text_has_the_numbers_of_json(answer, tables):
     folder = str(sorted(tables.iterdir())[1])
     text = answer(folder)

@@ -47,7 +47,7 @@ def test_a_failed_job_shows_its_traceback(
     out = shown(capsys, jobs["dense"])
     assert "failed: RuntimeError: no luck" in out
     assert "Traceback\nRuntimeError: no luck" in out
-    assert "1 epochs:" in out  # of history.jsonl
+    assert "\n1 epoch:\n" in out  # of history.jsonl
 
 
 def test_half_a_line_of_history_is_left_out(
@@ -67,6 +67,19 @@ def test_without_its_data_the_rest_is_shown(
     out = shown(capsys, jobs["dense"], "--data-dir", str(tmp_path / "none"))
     assert "its prepared data are not here" in out
     assert "data.rows" not in out
+
+
+@pytest.mark.usefixtures("jobs")
+@pytest.mark.parametrize("digits", ["0", "abc"])
+@pytest.mark.parametrize("command", [["show", "job"], ["predict"], ["verify"]])
+def test_fewer_than_four_digits_are_too_few(
+    command: list[str], digits: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert exit_code([*command, digits]) == 2
+    assert capsys.readouterr().err == (
+        f"error: {digits}: of a job's id four digits at least are needed\n\n"
+        "hint: `prime-bench plan RECIPE` and `prime-bench status --json` list the ids\n"
+    )
 
 
 @pytest.mark.usefixtures("jobs")
