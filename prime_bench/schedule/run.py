@@ -78,7 +78,8 @@ def run_plan(
         for work in queue.left:
             why = f"needs the job {work.needs[0]}, which has no record"
             take(Outcome(request=work.request, state="not run", why=why))
-    runs.sweep(planned.job_id for planned in plan.jobs if planned.job_id)
+    sound = (planned for planned in plan.jobs if planned.state != "broken")
+    runs.sweep(planned.job_id for planned in sound if planned.job_id)
     return tally
 
 

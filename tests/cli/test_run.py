@@ -111,6 +111,7 @@ def test_a_broken_record_is_named_and_left_as_it_is(tmp_path, engine, capsys):
     file = tmp_path / "runs" / job_id / "record.json"
     file.parent.mkdir(parents=True)
     file.write_text("{")
+    (file.parent / "resume.state").touch()
     engine(None, None)
 
     assert exit_code(["run", *SMALL]) == 1
@@ -119,6 +120,7 @@ def test_a_broken_record_is_named_and_left_as_it_is(tmp_path, engine, capsys):
     assert f"\nbroken: runs/{job_id}/record.json: cannot read the record: " in err
     assert err.endswith("; move the job's folder away\n")
     assert file.read_text() == "{"
+    assert (file.parent / "resume.state").exists()
     assert exit_code(["status", *SMALL]) == 0
     assert capsys.readouterr().out.startswith("3 jobs: 1 broken, ")
 
