@@ -24,9 +24,14 @@ _DIGEST_DIGITS = 64
 _HEAD_BYTES = len(b"prime-bench state ") + _DIGEST_DIGITS + len(b"\n")
 
 
-def save_weights(path: Path, weights: Mapping[str, Tensor]) -> None:
-    """Write weights and buffers by name. Raises EnvironmentFault where `path` cannot be written."""
-    write_whole(path, safetensors.torch.save(dict(weights)))
+def save_weights(path: Path, weights: Mapping[str, Tensor]) -> str:
+    """Write weights and buffers by name; the SHA-256 of the file, 64 hex digits.
+
+    Raises EnvironmentFault where `path` cannot be written.
+    """
+    content = safetensors.torch.save(dict(weights))
+    write_whole(path, content)
+    return hashlib.sha256(content).hexdigest()
 
 
 def load_weights(path: Path) -> dict[str, Tensor]:

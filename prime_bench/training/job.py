@@ -10,7 +10,6 @@ from typing import Any
 import torch
 
 from prime_bench.assemble import Assembled, build_arm
-from prime_bench.base.files import sha256_of
 from prime_bench.data.table import PreparedTable
 from prime_bench.recipe.budget import Budget, budget_of
 from prime_bench.recipe.job import Job, JobRequest
@@ -68,7 +67,7 @@ class TrainingJob:
             raise need.fault(self.device)
         try:
             assembled, trained = self._trained(budget)
-            save_weights(self.folder.path / CHECKPOINT, trained.weights)
+            weights = save_weights(self.folder.path / CHECKPOINT, trained.weights)
             result = self._evaluated(assembled, trained)
         except (MemoryError, RuntimeError) as error:
             if not is_out_of_memory(error):
@@ -78,7 +77,7 @@ class TrainingJob:
         self.folder.write(TEST, {"rows": self.table.manifest.rows.test, **result.test.plain()})
         self.folder.log(f"done: {result}")
         wall_s = trained.earlier_s + time.perf_counter() - start
-        return self._record(assembled, budget, trained, result, wall_s=wall_s)
+        return self._record(assembled, budget, trained, result, weights=weights, wall_s=wall_s)
 
     @property
     def _job(self) -> Job:
@@ -188,6 +187,7 @@ class TrainingJob:
         trained: TrainResult,
         result: Result,
         *,
+        weights: str,
         wall_s: float,
     ) -> RunRecord:
         return RunRecord(
@@ -204,7 +204,7 @@ class TrainingJob:
             history=trained.history,
             environment=self.environment,
             wall_s=wall_s,
-            weights=sha256_of(self.folder.path / CHECKPOINT),
+            weights=weights,
         )
 
 
