@@ -12,7 +12,7 @@ from prime_bench.probes import cost, memory
 from prime_bench.probes.arms import Pool, job_of, trainer_of
 from prime_bench.probes.cost import phases_of
 from prime_bench.probes.forward import forms_on, forward_of
-from prime_bench.recipe.job import Job, JobRequest
+from prime_bench.recipe.job import Job
 from prime_bench.settings.cost import CostArm, CostFindings, CostProbe
 from prime_bench.settings.training import TrainSpec
 from prime_bench.store.runs import Runs
@@ -32,7 +32,7 @@ def table(tmp_path_factory, write_table):
 
 
 @pytest.fixture
-def make_request(table, tmp_path):
+def make_request(request_for):
     def make(**probe):
         backbone = {"embedding_dim": 4, "hidden_units": [16, 8], "net_dropout": 0.1}
         prime = {"bags": 2, "experts_per_bag": 3, "rank": 2}
@@ -63,15 +63,7 @@ def make_request(table, tmp_path):
             seed=2021,
             probe=CostProbe.parse(settings, where="probe").plain(),
         )
-        return JobRequest(
-            job=job,
-            dataset="tiny",
-            arm="dense+prime",
-            table=str(table.path),
-            runs=str(tmp_path / "runs"),
-            device="cpu",
-            threads=1,
-        )
+        return request_for(job)
 
     return make
 
