@@ -33,7 +33,7 @@ from prime_bench.backbones.interface import Backbone
 from prime_bench.catalog import BACKBONES
 from prime_bench.data.schema import Field, Schema
 from prime_bench.integrations.fuxictr import load_checkpoint
-from prime_bench.recipe.load import load_recipe
+from prime_bench.recipe.file import load_recipe
 
 # isort: split
 from fuxictr.features import FeatureMap

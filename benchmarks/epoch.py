@@ -29,9 +29,9 @@ from tabulate import tabulate
 from prime_bench.assemble import build_backbone
 from prime_bench.data.schema import Schema
 from prime_bench.data.table import Split
-from prime_bench.plugins.attach import Arm
-from prime_bench.recipe.load import load_recipe
-from prime_bench.settings.dnn import DNNSettings
+from prime_bench.plugins.attach import ArmModel
+from prime_bench.recipe.file import load_recipe
+from prime_bench.settings.backbones import DNNSettings
 from prime_bench.settings.training import TrainSpec
 from prime_bench.training.device import fix_arithmetic
 from prime_bench.training.loop import Training, TrainingSplits
@@ -62,7 +62,7 @@ def our_epoch(
     """Runs the next epoch each time."""
     backbone = build_backbone("DNN", schema, settings.plain(), seed=0)
     training = Training(
-        Arm(backbone),
+        ArmModel(backbone),
         splits,
         TrainSpec(compile=compiled),
         penalty=Penalty(embedding=settings.embedding_l2, network=settings.network_l2),

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from prime_bench.data.schema import Schema
-from prime_bench.settings.dnn import DNNSettings
+from prime_bench.settings.backbones import DNNSettings
 
 # isort: split
 from fuxictr.features import FeatureMap

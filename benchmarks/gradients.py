@@ -25,14 +25,13 @@ from tabulate import tabulate
 
 from prime_bench.assemble import build_arm
 from prime_bench.data.schema import Schema
-from prime_bench.probes import blocks
-from prime_bench.probes.examples import example_grams
-from prime_bench.probes.gap import parameter_sets
-from prime_bench.probes.gram import mean_cosine, regrouped
+from prime_bench.probes import inner_products
+from prime_bench.probes.gap import mean_cosine, parameter_sets, regrouped
 from prime_bench.probes.groups import block_groupings
+from prime_bench.probes.inner_products import example_grams
 from prime_bench.probes.trained import batch_of
 from prime_bench.recipe.expand import Trial
-from prime_bench.recipe.load import load_recipe
+from prime_bench.recipe.file import load_recipe
 
 GROUPS = {"site_category": 24, "app_category": 31, "device_type": 4, "hour": 24}
 BLOCKS, BLOCK_ROWS, GROUPINGS, CHECKPOINTS = 8, 512, 2000, 3
@@ -63,8 +62,8 @@ def measure_arm(trial: Trial, schema: Schema, options: argparse.Namespace) -> di
     batches = [batch_of(split, block, device=CPU) for block in rows]
 
     def gradients() -> None:
-        with mock.patch.object(blocks, "_add_products"):
-            blocks.block_grams(
+        with mock.patch.object(inner_products, "_add_products"):
+            inner_products.block_grams(
                 arm, lambda: iter(batches), sets, n_blocks=options.blocks, spec=trial.training
             )
 
@@ -72,7 +71,7 @@ def measure_arm(trial: Trial, schema: Schema, options: argparse.Namespace) -> di
     # The products of a stretch of parameters cost the same wherever the stretch lies.
     stretch = torch.randn(MEASURED_BLOCKS, min(n_parameters, 1 << 19))
     gram = torch.zeros(MEASURED_BLOCKS, MEASURED_BLOCKS, dtype=torch.float64)
-    products = seconds(lambda: blocks._add_products(gram, stretch), repeat=options.repeat)
+    products = seconds(lambda: inner_products._add_products(gram, stretch), repeat=options.repeat)
 
     def regroup_rows(n: int) -> None:
         groupings = np.stack([rows.reshape(8, -1)] * n)
@@ -113,7 +112,7 @@ def main() -> None:
         parts = dict.fromkeys(whole, 0.0)
         for name, k in GROUPS.items():
             n = k * BLOCKS
-            passes = -(-4 * n * int(found["parameters"]) // blocks.BUFFER_BYTES)
+            passes = -(-4 * n * int(found["parameters"]) // inner_products.BUFFER_BYTES)
             parts["gradients"] += found["block_s"] * n * passes
             parts["products"] += found["products_s"] * (n / MEASURED_BLOCKS) ** 2
             parts["groupings"] += regroup[name]

@@ -24,9 +24,9 @@ from tabulate import tabulate
 from prime_bench.assemble import build_backbone
 from prime_bench.data.schema import Schema
 from prime_bench.data.table import Split
-from prime_bench.plugins.attach import Arm
-from prime_bench.recipe.load import load_recipe
-from prime_bench.settings.dnn import DNNSettings
+from prime_bench.plugins.attach import ArmModel
+from prime_bench.recipe.file import load_recipe
+from prime_bench.settings.backbones import DNNSettings
 from prime_bench.settings.training import TrainSpec
 from prime_bench.training.batches import Rows, batch_bounds, row_order
 from prime_bench.training.device import fix_arithmetic
@@ -64,7 +64,7 @@ def epoch(n_rows: int, n_ids: int, *, n_steps: int) -> dict[str, Any]:
     schema = avazu_shape.schema(n_ids)
     table = load_recipe("main13").backbones["DNN"]["avazu"] or {}
     settings = DNNSettings.parse(table, where="DNN")
-    arm = Arm(build_backbone("DNN", schema, table, seed=0))
+    arm = ArmModel(build_backbone("DNN", schema, table, seed=0))
     penalty = Penalty(embedding=settings.embedding_l2, network=settings.network_l2)
     optimizer = Optimizer(arm, TrainSpec(), penalty=penalty)
     with tempfile.TemporaryDirectory() as folder:

@@ -35,9 +35,9 @@ import polars as pl
 from tabulate import tabulate
 
 from prime_bench.data.card import load_card
-from prime_bench.data.synthetic_raw import write_raw
+from prime_bench.data.synthetic.raw_files import write_raw
 from prime_bench.data.table import PreparedTable
-from prime_bench.settings.dataset import SyntheticSettings
+from prime_bench.settings.data import SyntheticSettings
 
 FUXICTR = ["fuxictr==2.3.10", "polars<2", "pydantic", "torch"]
 SETTINGS: dict[str, dict[str, Any]] = {
@@ -50,7 +50,7 @@ OURS = """
 import json, sys, time
 from pathlib import Path
 from prime_bench.data.prepare import prepare
-from prime_bench.data.variant import resolve
+from prime_bench.data.manifest import resolve
 spec = json.loads(sys.argv[1])
 start = time.perf_counter()
 prepare(

@@ -24,14 +24,13 @@ from tabulate import tabulate
 from prime_bench.assemble import build_arm
 from prime_bench.catalog import BACKBONES, PLUGINS
 from prime_bench.data.schema import Schema
-from prime_bench.plugins.attach import Arm
+from prime_bench.plugins.attach import ArmModel
 from prime_bench.recipe.budget import budget_of
+from prime_bench.recipe.file import load_recipe
 from prime_bench.recipe.job import Job
-from prime_bench.recipe.load import load_recipe
 from prime_bench.settings.training import TrainSpec
 from prime_bench.training.batches import Batch, Rows
-from prime_bench.training.compiling import compiled
-from prime_bench.training.device import fix_arithmetic
+from prime_bench.training.device import compiled, fix_arithmetic
 from prime_bench.training.optimizer import Optimizer, Penalty
 
 BATCH = 4096
@@ -65,7 +64,7 @@ def trainer(job: Job, schema: Schema) -> Callable[[Batch], Any]:
 
 def predictor(job: Job, schema: Schema) -> Callable[[Batch], Any]:
     """Its forward pass in evaluation."""
-    arm: Arm = build_arm(job, schema).arm.eval()
+    arm: ArmModel = build_arm(job, schema).arm.eval()
     forward: Any = compiled(arm, device=CPU) if job.training.compile else arm
 
     @torch.no_grad()

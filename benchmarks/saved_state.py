@@ -22,8 +22,8 @@ from tabulate import tabulate
 
 from prime_bench.assemble import build_arm
 from prime_bench.catalog import BACKBONES, PLUGINS
+from prime_bench.recipe.file import load_recipe
 from prime_bench.recipe.job import Job
-from prime_bench.recipe.load import load_recipe
 from prime_bench.settings.training import TrainSpec
 from prime_bench.training.checkpoint import StateFile, load_state
 from prime_bench.training.loop import Training, TrainingSplits

@@ -15,9 +15,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
-from prime_bench.data.manifest import Manifest, SplitCounts
-from prime_bench.data.variant import resolve
-from prime_bench.recipe.load import load_recipe
+from prime_bench.data.manifest import Manifest, SplitCounts, resolve
+from prime_bench.recipe.file import load_recipe
 from prime_bench.schedule.local import LocalBackend
 from prime_bench.schedule.plan import Plan, make_plan
 from prime_bench.schedule.run import run_plan

@@ -28,9 +28,9 @@ from tabulate import tabulate
 # Ours first: it keeps FuxiCTR's preprocessing, and so ray, out of the import of its layers.
 from prime_bench.assemble import build_backbone
 from prime_bench.integrations.fuxictr import load_checkpoint
-from prime_bench.plugins.attach import Arm
-from prime_bench.recipe.load import load_recipe
-from prime_bench.settings.dnn import DNNSettings
+from prime_bench.plugins.attach import ArmModel
+from prime_bench.recipe.file import load_recipe
+from prime_bench.settings.backbones import DNNSettings
 from prime_bench.settings.training import TrainSpec
 from prime_bench.training.batches import Batch, Rows
 from prime_bench.training.device import fix_arithmetic
@@ -55,7 +55,7 @@ def build(n_ids: int, folder: Path) -> dict[str, tuple[Any, Callable[[Any], Any]
     for name in SIDES[1:]:
         backbone = build_backbone("DNN", schema, table, seed=0)
         load_checkpoint(backbone, theirs.state_dict())
-        arm = Arm(backbone)
+        arm = ArmModel(backbone)
         spec = TrainSpec(compile=name == "compiled")
         penalty = Penalty(embedding=settings.embedding_l2, network=settings.network_l2)
         sides[name] = (arm, Optimizer(arm, spec, penalty=penalty).step)

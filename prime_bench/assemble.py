@@ -16,18 +16,17 @@ from prime_bench.base.sources import load_class
 from prime_bench.base.streams import derive
 from prime_bench.catalog import find_backbone, find_plugin
 from prime_bench.data.schema import Schema
-from prime_bench.plugins.attach import Arm
+from prime_bench.plugins.attach import ArmModel
 from prime_bench.plugins.interface import Attachment, Plugin
 from prime_bench.recipe.job import Job
-from prime_bench.settings.backbone import BackboneSettings
-from prime_bench.settings.plugin import PluginSettings
+from prime_bench.settings.interface import BackboneSettings, PluginSettings
 
 
 @dataclass(frozen=True, kw_only=True)
 class Assembled:
     """A model that is ready to train, on the CPU."""
 
-    arm: Arm
+    arm: ArmModel
     initial_weights: str
     """SHA-256 of the backbone's weights before the plug-in was attached: equal in all arms of a
     pair.
@@ -75,7 +74,7 @@ def build_arm(job: Job, schema: Schema) -> Assembled:
             shape=schema.shape,
             generator=_plugin_stream(job.seed),
         )
-        arm = Arm(backbone, attachment)
+        arm = ArmModel(backbone, attachment)
     return Assembled(arm=arm, initial_weights=initial_weights)
 
 
@@ -85,7 +84,7 @@ def _with_plugin(
     backbone: Backbone,
     backbone_settings: BackboneSettings,
     settings: PluginSettings,
-) -> Arm:
+) -> ArmModel:
     site, router_site = settings.input_site, settings.router_site
     plugin = build_plugin(
         job.plugin,
@@ -96,7 +95,7 @@ def _with_plugin(
         if router_site is None
         else backbone_settings.site_width(router_site, schema.shape),
     )
-    return Arm(backbone, plugin, input_site=site, router_site=router_site)
+    return ArmModel(backbone, plugin, input_site=site, router_site=router_site)
 
 
 def build_plugin(

@@ -11,40 +11,37 @@ from typing import Any, TypedDict
 
 from prime_bench.base.errors import UsageError, did_you_mean
 from prime_bench.base.sources import load_class, sources_digest
-from prime_bench.settings.afm import AFMSettings
-from prime_bench.settings.apg import APGSettings
-from prime_bench.settings.autoint import AutoIntSettings
-from prime_bench.settings.backbone import BackboneSettings
-from prime_bench.settings.dcn import DCNSettings
-from prime_bench.settings.dcnv2 import DCNv2Settings
-from prime_bench.settings.deepfm import DeepFMSettings
-from prime_bench.settings.dnn import DNNSettings
-from prime_bench.settings.fibinet import FiBiNETSettings
-from prime_bench.settings.fwfm import FwFMSettings
-from prime_bench.settings.gdcn import GDCNSettings
-from prime_bench.settings.masknet import MaskNetSettings
-from prime_bench.settings.nfm import NFMSettings
-from prime_bench.settings.plugin import ArmSettings, DenseSettings
-from prime_bench.settings.pnn import PNNSettings
-from prime_bench.settings.prime import (
+from prime_bench.settings.backbones import (
+    AFMSettings,
+    AutoIntSettings,
+    DCNSettings,
+    DCNv2Settings,
+    DeepFMSettings,
+    DNNSettings,
+    FiBiNETSettings,
+    FwFMSettings,
+    GDCNSettings,
+    MaskNetSettings,
+    NFMSettings,
+    PNNSettings,
+    WideDeepSettings,
+)
+from prime_bench.settings.interface import ArmSettings, BackboneSettings, DenseSettings
+from prime_bench.settings.plugins import (
+    APGSettings,
     AuxiliaryLoss,
-    NoAnchor,
-    PermutedRouting,
-    PrimeConfig,
-    SingleBag,
-    UniformRouting,
-)
-from prime_bench.settings.residual import (
-    ResidualMacsSettings,
-    ResidualNoLayerNorm,
-    ResidualParametersSettings,
-)
-from prime_bench.settings.structural import (
     DenseLayerNormSettings,
     HiddenSubspaceSettings,
     MultilayerBaggedSettings,
+    NoAnchor,
+    PermutedRouting,
+    PrimeConfig,
+    ResidualMacsSettings,
+    ResidualNoLayerNorm,
+    ResidualParametersSettings,
+    SingleBag,
+    UniformRouting,
 )
-from prime_bench.settings.widedeep import WideDeepSettings
 
 
 @dataclass(frozen=True, kw_only=True)

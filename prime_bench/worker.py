@@ -37,16 +37,16 @@ from pathlib import Path
 import torch
 
 from prime_bench.base.errors import DataError, EnvironmentFault, UsageError
-from prime_bench.base.numerics import NUMERICS
+from prime_bench.base.identity import NUMERICS
 from prime_bench.data.table import PreparedTable
 from prime_bench.recipe.job import JobRequest
-from prime_bench.settings.kinds import Kind
+from prime_bench.settings.probes import Kind
 from prime_bench.store.record import Environment, Findings, ProbeRecord, RunRecord
 from prime_bench.store.runs import CONFIG, ENVIRONMENT, Runs
+from prime_bench.training.checkpoint import JobFolder, one_line
 from prime_bench.training.device import NoDevice, fix_arithmetic, resolve_device
-from prime_bench.training.folder import JobFolder, one_line
+from prime_bench.training.environment import environment
 from prime_bench.training.job import Event, JobInterrupted, TrainingJob
-from prime_bench.training.provenance import environment
 
 Record = RunRecord | ProbeRecord
 _PROBES: dict[Kind, str] = {

@@ -27,12 +27,13 @@ from prime_bench.base.streams import derive
 from prime_bench.catalog import BACKBONES
 from prime_bench.data.schema import Field, Schema
 from prime_bench.data.table import Split
-from prime_bench.plugins.attach import Arm
+from prime_bench.findings import Measure
+from prime_bench.plugins.attach import ArmModel
 from prime_bench.probes.gap import Diagnosis
 from prime_bench.probes.gradients import large_groups
 from prime_bench.probes.groups import Grouping, null_grouping
 from prime_bench.recipe.job import Job
-from prime_bench.settings.gradients import GradientsSettings, Measure
+from prime_bench.settings.probes import GradientsSettings
 from prime_bench.settings.training import TrainSpec
 from prime_bench.training.loop import TrainingSplits, train
 from prime_bench.training.optimizer import Penalty
@@ -93,7 +94,7 @@ def _shift(logits: np.ndarray) -> float:
     return low
 
 
-def trained(split: Split, valid: Split, *, seed: int) -> Arm:
+def trained(split: Split, valid: Split, *, seed: int) -> ArmModel:
     """A DNN with the weights of its best epoch, as a measurement reads it."""
     schema = Schema(
         fields=[
@@ -124,7 +125,7 @@ def trained(split: Split, valid: Split, *, seed: int) -> Arm:
     return arm.eval().requires_grad_(False)
 
 
-def measure(arm: Arm, split: Split, grouping: Grouping, *, seed: int) -> Measure:
+def measure(arm: ArmModel, split: Split, grouping: Grouping, *, seed: int) -> Measure:
     """The gap of one grouping of the rows."""
     choice = large_groups(grouping, split.labels, settings=SETTINGS)
     if len(choice.codes) != GROUPS:

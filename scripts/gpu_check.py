@@ -23,9 +23,9 @@ from gpu_checks import CHECKS, NEEDS, Bench
 from tabulate import tabulate
 
 from prime_bench.catalog import BACKBONES
-from prime_bench.recipe.load import load_recipe
+from prime_bench.recipe.file import load_recipe
+from prime_bench.training.checkpoint import one_line
 from prime_bench.training.device import device_name, fix_arithmetic, resolve_device
-from prime_bench.training.folder import one_line
 
 
 def main() -> int:

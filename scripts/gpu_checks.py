@@ -24,13 +24,12 @@ from prime_bench.probes.arms import Pool, trainer_of
 from prime_bench.probes.forward import forms_on, forward_of
 from prime_bench.recipe.expand import Recipe
 from prime_bench.recipe.job import Job, JobRequest
-from prime_bench.settings.cost import CostArm, CostProbe
+from prime_bench.settings.probes import CostArm, CostProbe
 from prime_bench.store.record import ProbeRecord, RunRecord
 from prime_bench.training.batches import Rows
-from prime_bench.training.checkpoint import load_weights
+from prime_bench.training.checkpoint import CHECKPOINT, load_weights
 from prime_bench.training.device import device_name
 from prime_bench.training.evaluation import predict, score
-from prime_bench.training.folder import CHECKPOINT
 from prime_bench.worker import run_job
 
 ARMS = ("dense", "prime")

@@ -11,11 +11,10 @@ from prime_bench.assemble import build_arm, build_backbone, build_plugin, weight
 from prime_bench.backbones.interface import Backbone, replace
 from prime_bench.base.errors import UsageError
 from prime_bench.catalog import BACKBONES, PLUGINS
+from prime_bench.contract.counter import count
 from prime_bench.data.schema import Field, Schema
-from prime_bench.plugins.counter import count
 from prime_bench.recipe.job import Job
-from prime_bench.settings.backbone import BackboneSettings
-from prime_bench.settings.plugin import ArmSettings
+from prime_bench.settings.interface import ArmSettings, BackboneSettings
 from prime_bench.settings.training import TrainSpec
 
 SCHEMA = Schema(

@@ -13,10 +13,10 @@ from torch import Tensor, nn
 
 from prime_bench.backbones import fuxi
 from prime_bench.backbones.embedding import FieldEmbedding
-from prime_bench.backbones.initial import linear_paths, parameter_paths, reset_linears
 from prime_bench.backbones.interface import Backbone, identity_sites
+from prime_bench.backbones.layers import linear_paths, parameter_paths, reset_linears
 from prime_bench.data.schema import Schema
-from prime_bench.settings.dcn import DCNSettings
+from prime_bench.settings.backbones import DCNSettings
 
 
 class DCN(Backbone):

@@ -19,10 +19,10 @@ from torch import Tensor, nn
 
 from prime_bench.backbones import fuxi
 from prime_bench.backbones.embedding import FieldEmbedding
-from prime_bench.backbones.initial import linear_paths, parameter_paths, reset_linears
 from prime_bench.backbones.interface import Backbone, identity_sites
+from prime_bench.backbones.layers import linear_paths, parameter_paths, reset_linears
 from prime_bench.data.schema import Schema
-from prime_bench.settings.dcnv2 import DCNv2Settings
+from prime_bench.settings.backbones import DCNv2Settings
 
 
 class DCNv2(Backbone):

@@ -10,11 +10,10 @@ DNN, whose parameter names these are. The Top-NN is the whole MLP.
 from torch import Tensor, nn
 
 from prime_bench.backbones.embedding import FieldEmbedding
-from prime_bench.backbones.initial import mlp_with_head, reset_linears
 from prime_bench.backbones.interface import Backbone, identity_sites
-from prime_bench.backbones.top import top_mlp
+from prime_bench.backbones.layers import mlp_with_head, reset_linears, top_mlp
 from prime_bench.data.schema import Schema
-from prime_bench.settings.dnn import DNNSettings
+from prime_bench.settings.backbones import DNNSettings
 
 
 class DNN(Backbone):

@@ -1,26 +1,61 @@
-"""FiBiNET: bilinear products of field pairs, of the embeddings and of their SENET, under an MLP
-beside a linear term.
+"""Bilinear interaction: for each pair of fields i < j, (E_i W) * E_j, element by element.
 
-    S = SENET(E),    c = vec([Bilinear_1(E); Bilinear_2(S)]),    l = LR(x) + MLP(c; h; 1)
+W is one matrix (`field_all`), one for each left field i (`field_each`; the last field's is never
+used, but FuxiCTR has it), or one for each pair (`field_interaction`).
 
-Shapes: B rows, C categorical and K numeric fields, F = C + K, k embedding width, P = F (F - 1) / 2
-pairs. Huang, Zhang and Zhang, FiBiNET: Combining Feature Importance and Bilinear Feature
-Interaction for CTR Prediction, RecSys 2019; as FuxiCTR 2.3.10's FiBiNET, whose parameter names
-these are: two bilinear weights, a linear term without bias. The Top-NN is the MLP.
+Shapes: B rows, F fields, k embedding width, P = F (F - 1) / 2 pairs, ordered (0, 1), (0, 2), ...
+Source: FuxiCTR 2.3.10's BilinearInteractionV2, without its frozen index.
 """
 
 import torch
 from torch import Tensor, nn
 
 from prime_bench.backbones import fuxi
-from prime_bench.backbones.bilinear import Bilinear
 from prime_bench.backbones.embedding import FieldEmbedding
-from prime_bench.backbones.initial import mlp_with_head, reset_linears
 from prime_bench.backbones.interface import Backbone, identity_sites
-from prime_bench.backbones.linear import LinearTerm
-from prime_bench.backbones.top import top_mlp
+from prime_bench.backbones.layers import LinearTerm, mlp_with_head, reset_linears, top_mlp
 from prime_bench.data.schema import Schema
-from prime_bench.settings.fibinet import FiBiNETSettings
+from prime_bench.settings.backbones import FiBiNETSettings
+
+
+class Bilinear(nn.Module):
+    """(B, F, k) -> (B, P, k). `bilinear_W` is (k, k), (F, k, k) or (P, k, k)."""
+
+    def __init__(self, n_fields: int, width: int, bilinear_type: str) -> None:
+        super().__init__()
+        pairs = n_fields * (n_fields - 1) // 2
+        leading = {"field_all": (), "field_each": (n_fields,), "field_interaction": (pairs,)}
+        self.bilinear_type = bilinear_type
+        self.bilinear_W = nn.Parameter(torch.empty(*leading[bilinear_type], width, width))
+        # Of three axes this takes the first for the outputs (fan_in = k k, fan_out = n k); FuxiCTR
+        # does it so.
+        nn.init.xavier_normal_(self.bilinear_W)
+
+    def forward(self, embeddings: Tensor) -> Tensor:
+        """The pairs of one left field are a block: a step a field, none a pair."""
+        rights, blocks = embeddings, []
+        for left in self._lefts(embeddings):  # (B, 1, k), or (B, F - 1 - i, k) with a matrix a pair
+            # A slice of the slice before: its gradient goes back through P fields in all, where F
+            # slices of the whole would have F F.
+            rights = rights[:, 1:]
+            blocks.append(left * rights)
+        return torch.cat(blocks, dim=1)
+
+    def _lefts(self, embeddings: Tensor) -> tuple[Tensor, ...]:
+        """E_i W of all fields i but the last."""
+        if self.bilinear_type == "field_interaction":
+            n_rows, n_fields, width = embeddings.shape
+            matrices = torch.split(self.bilinear_W, list(range(n_fields - 1, 0, -1)))
+            # (n, k, k) -> (k, n k): one product gives a block of n = F - 1 - i pairs.
+            return tuple(
+                (field @ of_pairs.transpose(0, 1).flatten(1)).view(n_rows, -1, width)
+                for field, of_pairs in zip(embeddings.unbind(1), matrices, strict=False)
+            )
+        fields = embeddings[:, :-1]  # (B, F - 1, k)
+        if self.bilinear_type == "field_all":
+            return torch.split(fields @ self.bilinear_W, 1, dim=1)
+        products = torch.bmm(fields.transpose(0, 1), self.bilinear_W[:-1])  # (F - 1, B, k)
+        return tuple(product.unsqueeze(1) for product in products)
 
 
 class FiBiNET(Backbone):

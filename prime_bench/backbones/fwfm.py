@@ -14,11 +14,10 @@ are. There is no Top-NN.
 from torch import Tensor, nn
 
 from prime_bench.backbones.embedding import FieldEmbedding
-from prime_bench.backbones.initial import reset_linears
 from prime_bench.backbones.interface import Backbone, identity_sites
-from prime_bench.backbones.products import pair_matrix, upper_triangle
+from prime_bench.backbones.layers import pair_matrix, reset_linears, upper_triangle
 from prime_bench.data.schema import Schema
-from prime_bench.settings.fwfm import FwFMSettings
+from prime_bench.settings.backbones import FwFMSettings
 
 
 class FwFM(Backbone):

@@ -13,10 +13,10 @@ from torch import Tensor, nn
 
 from prime_bench.backbones import fuxi
 from prime_bench.backbones.embedding import FieldEmbedding
-from prime_bench.backbones.initial import mlp_with_head, reset_linears
 from prime_bench.backbones.interface import Backbone, identity_sites
+from prime_bench.backbones.layers import mlp_with_head, reset_linears
 from prime_bench.data.schema import Schema
-from prime_bench.settings.gdcn import GDCNSettings
+from prime_bench.settings.backbones import GDCNSettings
 
 
 class GatedCrossNet(nn.Module):

@@ -10,13 +10,16 @@ He and Chua, Neural Factorization Machines for Sparse Predictive Analytics, SIGI
 from torch import Tensor, nn
 
 from prime_bench.backbones.embedding import FieldEmbedding
-from prime_bench.backbones.initial import mlp_with_head, reset_linears
 from prime_bench.backbones.interface import Backbone, identity_sites
-from prime_bench.backbones.linear import LinearTerm
-from prime_bench.backbones.products import pooled_products
-from prime_bench.backbones.top import top_mlp
+from prime_bench.backbones.layers import (
+    LinearTerm,
+    mlp_with_head,
+    pooled_products,
+    reset_linears,
+    top_mlp,
+)
 from prime_bench.data.schema import Schema
-from prime_bench.settings.nfm import NFMSettings
+from prime_bench.settings.backbones import NFMSettings
 
 
 class NFM(Backbone):

@@ -11,12 +11,16 @@ import torch
 from torch import Tensor, nn
 
 from prime_bench.backbones.embedding import FieldEmbedding
-from prime_bench.backbones.initial import mlp_with_head, reset_linears
 from prime_bench.backbones.interface import Backbone, identity_sites
-from prime_bench.backbones.products import inner_products, upper_triangle
-from prime_bench.backbones.top import top_mlp
+from prime_bench.backbones.layers import (
+    inner_products,
+    mlp_with_head,
+    reset_linears,
+    top_mlp,
+    upper_triangle,
+)
 from prime_bench.data.schema import Schema
-from prime_bench.settings.pnn import PNNSettings
+from prime_bench.settings.backbones import PNNSettings
 
 
 class PNN(Backbone):

@@ -10,12 +10,10 @@ whose parameter names these are. The Top-NN is the MLP.
 from torch import Tensor, nn
 
 from prime_bench.backbones.embedding import FieldEmbedding
-from prime_bench.backbones.initial import mlp_with_head, reset_linears
 from prime_bench.backbones.interface import Backbone, identity_sites
-from prime_bench.backbones.linear import LinearTerm
-from prime_bench.backbones.top import top_mlp
+from prime_bench.backbones.layers import LinearTerm, mlp_with_head, reset_linears, top_mlp
 from prime_bench.data.schema import Schema
-from prime_bench.settings.widedeep import WideDeepSettings
+from prime_bench.settings.backbones import WideDeepSettings
 
 
 class WideDeep(Backbone):

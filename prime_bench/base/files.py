@@ -1,4 +1,4 @@
-"""Files that are whole or absent, and their digests."""
+"""Files that are whole or absent, their digests, and where the bundled ones lie."""
 
 import contextlib
 import errno
@@ -106,3 +106,23 @@ def _umask() -> int:
     current = os.umask(0)
     os.umask(current)
     return current
+
+
+_PACKAGE = Path(__file__).resolve().parent.parent
+
+
+def bundled_folder(name: str) -> Path:
+    """The folder `recipes`, `datasets` or `reports` that came with this installation."""
+    return _bundled(name)
+
+
+def pins() -> dict[str, str]:
+    """Package -> the version that this release was checked with, from `constraints.txt`."""
+    lines = _bundled("constraints.txt").read_text(encoding="utf-8").splitlines()
+    pairs = (line.partition("==") for line in lines if "==" in line and not line.startswith("#"))
+    return {name.strip(): version.strip() for name, _, version in pairs}
+
+
+def _bundled(name: str) -> Path:
+    inside = _PACKAGE / "bundled" / name
+    return inside if inside.exists() else _PACKAGE.parent / name

@@ -1,7 +1,9 @@
-"""Canonical JSON and the digests made from it."""
+"""What makes two jobs the same: canonical JSON, digests, and the version of the numerics."""
 
 import hashlib
 import json
+
+NUMERICS = 2
 
 
 def canonical_json(value: object) -> str:

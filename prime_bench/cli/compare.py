@@ -9,8 +9,8 @@ import click
 from prime_bench.cli import options
 
 if TYPE_CHECKING:
-    from prime_bench.report.matches import Match, Row
-    from prime_bench.report.stats import Moments
+    from prime_bench.report.quantities.matches import Match, MatchRow
+    from prime_bench.report.quantities.stats import Moments
     from prime_bench.store.record import RunRecord
 
 COMPARE_SCHEMA = 1
@@ -35,7 +35,7 @@ def compare(
     """
     from prime_bench.base.errors import DataError
     from prime_bench.cli.output import print_json
-    from prime_bench.report.matches import rows_of
+    from prime_bench.report.quantities.matches import rows_of
 
     matches, alone = _matches(left, right, data_dir=data_dir, runs_dir=runs_dir)
     if not matches:
@@ -58,7 +58,7 @@ def _matches(
 ) -> "tuple[list[Match], list[str]]":
     """What belongs together, and what has no partner. Raises UsageError and DataError."""
     from prime_bench.base.errors import UsageError
-    from prime_bench.report.matches import match_arms, match_sets
+    from prime_bench.report.quantities.matches import match_arms, match_sets
 
     kinds = [_kind(side) for side in (left, right)]
     if kinds[0] != kinds[1]:
@@ -92,7 +92,7 @@ def _records(folder: Path) -> "list[RunRecord]":
 
 def _kind(side: str) -> str:
     from prime_bench.base.errors import UsageError
-    from prime_bench.recipe.load import find_recipe
+    from prime_bench.recipe.file import find_recipe
 
     if Path(side).is_dir():
         return "folder"
@@ -115,7 +115,7 @@ def _of_recipe(recipe: str, *, data_dir: Path, runs_dir: Path) -> "list[RunRecor
     return [planned.record for planned in made.jobs if isinstance(planned.record, RunRecord)]
 
 
-def _text(rows: "list[Row]", left: str, right: str) -> str:
+def _text(rows: "list[MatchRow]", left: str, right: str) -> str:
     from prime_bench.cli.output import table_text
 
     if not rows:
@@ -143,7 +143,7 @@ def _text(rows: "list[Row]", left: str, right: str) -> str:
     return "\n\n".join(parts)
 
 
-def _settings(rows: "list[Row]") -> Iterator[list[str]]:
+def _settings(rows: "list[MatchRow]") -> Iterator[list[str]]:
     """What differs, once for all rows in which the same does."""
     from prime_bench.recipe.differences import value_text
 
@@ -159,18 +159,18 @@ def _settings(rows: "list[Row]") -> Iterator[list[str]]:
 
 
 def _spread(moments: "Moments | None") -> str:
-    from prime_bench.report.cells import spread
+    from prime_bench.report.tables.cells import spread
 
     return spread(moments, decimals=_DECIMALS)
 
 
 def _change(moments: "Moments | None") -> str:
-    from prime_bench.report.numbers import signed
+    from prime_bench.report.formats.numbers import signed
 
     return "--" if moments is None else signed(moments.mean, _DECIMALS)
 
 
-def _plain(row: "Row") -> dict[str, Any]:
+def _plain(row: "MatchRow") -> dict[str, Any]:
     return {
         "name": row.name,
         "seeds": row.seeds,

@@ -6,8 +6,8 @@ from statistics import median
 from typing import Any
 
 from prime_bench.cli.output import table_text
+from prime_bench.findings import ArmCost, CostFindings, InferenceCost, median_ratio
 from prime_bench.recipe.expand import Recipe
-from prime_bench.settings.cost import ArmCost, CostFindings, InferenceCost, median_ratio
 from prime_bench.store.record import ProbeRecord, RunRecord
 
 _MEMORY = {

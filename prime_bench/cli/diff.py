@@ -24,7 +24,7 @@ def diff(left: str, right: str, as_json: bool) -> None:
     """
     from prime_bench.cli.output import print_json
     from prime_bench.recipe.differences import differing_keys, resolved, value_text
-    from prime_bench.recipe.load import load_recipe
+    from prime_bench.recipe.file import load_recipe
 
     recipes = [load_recipe(left), load_recipe(right)]
     found = differing_keys(*(resolved(recipe, _datasets(recipe)) for recipe in recipes))

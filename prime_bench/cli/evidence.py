@@ -6,14 +6,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from prime_bench.base.errors import DataError, UsageError
-from prime_bench.data.variant import resolve
+from prime_bench.data.manifest import resolve
 from prime_bench.recipe.expand import Recipe
-from prime_bench.recipe.load import load_recipe
+from prime_bench.recipe.file import load_recipe
 from prime_bench.report.bundle import Bundle, open_bundle
-from prime_bench.report.definition import TableDefinition, load_definition, shipped_tables
 from prime_bench.report.document import make_report
-from prime_bench.report.evidence import Evidence, RecipeCells, gather, narrowed
-from prime_bench.report.table import Report
+from prime_bench.report.quantities.records import Evidence, RecipeCells, gather, narrowed
+from prime_bench.report.tables.definition import TableDefinition, load_definition, shipped_tables
+from prime_bench.report.tables.model import Report
 from prime_bench.store.record import ProbeRecord, RunRecord
 from prime_bench.store.runs import Runs
 

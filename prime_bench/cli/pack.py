@@ -26,7 +26,7 @@ def pack(recipe: str, changes: tuple[str, ...], output: Path, runs_dir: Path) ->
     """
     from prime_bench.base.errors import UsageError
     from prime_bench.cli.evidence import Asked, cells_of, source_of
-    from prime_bench.recipe.load import find_recipe
+    from prime_bench.recipe.file import find_recipe
     from prime_bench.report.bundle import write_bundle
     from prime_bench.store.runs import Runs
 

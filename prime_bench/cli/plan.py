@@ -88,7 +88,7 @@ def load_plan(
 ) -> "Plan":
     """Read the recipe and look at data and records. Raises UsageError for a recipe of costs."""
     from prime_bench.base.errors import UsageError
-    from prime_bench.recipe.load import load_recipe
+    from prime_bench.recipe.file import load_recipe
     from prime_bench.schedule.plan import make_plan
     from prime_bench.store.runs import Runs
 
@@ -118,8 +118,7 @@ def print_plan(
     """The plan as a table, or as one JSON object with the jobs under "jobs"."""
     from prime_bench.cli.output import print_json
     from prime_bench.recipe.budget import added_text
-    from prime_bench.schedule.budgets import added_budgets
-    from prime_bench.schedule.estimate import total_of
+    from prime_bench.schedule.estimate import added_budgets, total_of
 
     total, added = total_of(estimates.values(), folder=runs_dir), added_budgets(made)
     if as_json:

@@ -89,9 +89,9 @@ def _predict_one(
     """Whether the file is written."""
     from prime_bench.cli.tables import table_of
     from prime_bench.data.table import PreparedTable
+    from prime_bench.training.checkpoint import PREDICTIONS
     from prime_bench.training.device import resolve_device
-    from prime_bench.training.folder import PREDICTIONS
-    from prime_bench.training.predictions import SPLITS, save_predictions
+    from prime_bench.training.evaluation import SPLITS, save_predictions
     from prime_bench.training.recompute import recompute
 
     table = PreparedTable.open(table_of(record.job.fingerprint, data_dir=data_dir))

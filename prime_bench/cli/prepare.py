@@ -12,7 +12,7 @@ from prime_bench.cli.output import print_json
 from prime_bench.cli.prepared import PREPARE_SCHEMA, best_line, best_plain, plain, summary
 
 if TYPE_CHECKING:
-    from prime_bench.data.variant import DataVariant
+    from prime_bench.data.manifest import DataVariant
 
 _SETTINGS = "prime_bench.cli.prepare.settings"
 # What shapes the rows of the synthetic log, and so its raw files; the rest shapes the table.
@@ -159,7 +159,7 @@ def _check_recipe_flags(
 
 def _variant(name: str, given: Mapping[str, Any]) -> "DataVariant":
     from prime_bench.data.card import load_card
-    from prime_bench.data.variant import resolve
+    from prime_bench.data.manifest import resolve
 
     known = load_card(name).settings_class.model_fields
     foreign = [_flag(key) for key in given if key not in known]
@@ -216,8 +216,8 @@ def _write_raw(
     variant: "DataVariant", folder: Path, raw_format: str | None, *, as_json: bool
 ) -> None:
     from prime_bench.cli.preparing import bars
-    from prime_bench.data.synthetic_raw import write_raw
-    from prime_bench.settings.dataset import SyntheticSettings
+    from prime_bench.data.synthetic.raw_files import write_raw
+    from prime_bench.settings.data import SyntheticSettings
 
     settings = variant.settings
     assert isinstance(settings, SyntheticSettings)  # noqa: S101

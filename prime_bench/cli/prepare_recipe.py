@@ -9,10 +9,9 @@ from prime_bench.base.errors import DataError, UsageError, UserError, did_you_me
 from prime_bench.cli.output import print_json
 from prime_bench.cli.prepared import PREPARE_SCHEMA, plain, summary
 from prime_bench.cli.preparing import bars
-from prime_bench.data.manifest import Manifest
+from prime_bench.data.manifest import DataVariant, Manifest
 from prime_bench.data.prepare import prepare
-from prime_bench.data.variant import DataVariant
-from prime_bench.recipe.load import load_recipe
+from prime_bench.recipe.file import load_recipe
 from prime_bench.schedule.plan import variants_of
 
 

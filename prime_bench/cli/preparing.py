@@ -33,7 +33,7 @@ def bars(title: str) -> Iterator[progress.OnProgress]:
     )
     stages: dict[str, tuple[TaskID, float]] = {}
 
-    def move(now: progress.Progress) -> None:
+    def move(now: progress.StageProgress) -> None:
         if now.stage not in stages:
             task = shown.add_task(f"{title}: {now.stage}", rate="")
             stages[now.stage] = task, time.monotonic()

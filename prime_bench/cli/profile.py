@@ -51,8 +51,8 @@ def profile(
     the machine is measured too. What has a record of the same device is not measured again.
     """
     from prime_bench.cli.plan import print_plan, summary
-    from prime_bench.cli.progress import Progress
-    from prime_bench.recipe.load import load_recipe
+    from prime_bench.cli.progress import RunProgress
+    from prime_bench.recipe.file import load_recipe
     from prime_bench.schedule.cost import measured_again, on_device
     from prime_bench.schedule.devices import cores, find_devices, vendors_name
     from prime_bench.schedule.local import LocalBackend
@@ -71,7 +71,7 @@ def profile(
     if dry_run:
         print_plan(made, {}, runs_dir=runs_dir, as_json=as_json)
         return
-    with Progress(made) as progress:
+    with RunProgress(made) as progress:
         tally = run_plan(
             made,
             LocalBackend(devices=[here]),

@@ -8,13 +8,13 @@ from rich.progress import BarColumn, TaskID, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bars
 from rich.table import Column
 
-from prime_bench.schedule.backend import Event, Outcome
+from prime_bench.schedule.engine import Event, Outcome
 from prime_bench.schedule.plan import Plan
 
 _BAR_WIDTH = 10
 
 
-class Progress:
+class RunProgress:
     """Takes the engine's events and outcomes; a context manager around the bars."""
 
     def __init__(self, plan: Plan) -> None:

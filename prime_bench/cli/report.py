@@ -10,10 +10,10 @@ from prime_bench.cli import codes, options
 
 if TYPE_CHECKING:
     from prime_bench.cli.evidence import Source
-    from prime_bench.report.evidence import Evidence
     from prime_bench.report.figures.gallery import NamedFigure
-    from prime_bench.report.render import Format
-    from prime_bench.report.table import Report
+    from prime_bench.report.formats.render import Format
+    from prime_bench.report.quantities.records import Evidence
+    from prime_bench.report.tables.model import Report
 
 
 @click.command()
@@ -88,7 +88,7 @@ def report(
     """
     from prime_bench.base.errors import UsageError
     from prime_bench.cli.evidence import Asked, opened
-    from prime_bench.report.render import render
+    from prime_bench.report.formats.render import render
 
     if figures and output is None:
         raise UsageError("--figures writes files: name their folder with --output")
@@ -116,8 +116,8 @@ def _held_against(
     made: "Report", *, against: str | None, check: Path | None
 ) -> tuple["Report", bool]:
     """The report with the tables of the comparison first; whether all checked numbers agree."""
-    from prime_bench.report.comparison import claims_table, expected_table
-    from prime_bench.report.expected import load_bars, load_paper, read_expected
+    from prime_bench.report.tables.comparison import claims_table, expected_table
+    from prime_bench.report.tables.expected import load_bars, load_paper, read_expected
 
     first, agrees = [], True
     if against:
@@ -142,7 +142,7 @@ def _with_figures(made: "Report", drawn: list["NamedFigure"]) -> "Report":
     if not drawn:
         return made
     from prime_bench.report.figures.save import inline_svg
-    from prime_bench.report.table import Picture
+    from prime_bench.report.tables.model import Picture
 
     pictures = [
         Picture(
@@ -156,8 +156,8 @@ def _with_figures(made: "Report", drawn: list["NamedFigure"]) -> "Report":
 
 
 def _write(made: "Report", folder: Path, source: "Source", *, format: "Format") -> None:
+    from prime_bench.report.formats.render import write_report
     from prime_bench.report.manifest import write_manifest
-    from prime_bench.report.render import write_report
 
     files = write_report(made, folder, format=format)
     manifest = write_manifest(made, folder, files=files, runs=source.runs)

@@ -13,10 +13,9 @@ import click
 from prime_bench.cli import codes, options
 
 if TYPE_CHECKING:
-    from prime_bench.schedule.backend import Backend
+    from prime_bench.schedule.engine import Backend, Limits
     from prime_bench.schedule.plan import Plan
-    from prime_bench.schedule.queue import Limits
-    from prime_bench.schedule.run import Tally
+    from prime_bench.schedule.run import JobCounts
     from prime_bench.store.record import DeviceKind
     from prime_bench.store.runs import Runs
 
@@ -104,8 +103,8 @@ def run(
 ) -> None:
     """Do every job of RECIPE, a file or the name of a bundled recipe, that has no record."""
     from prime_bench.cli.plan import load_plan, print_plan
+    from prime_bench.schedule.engine import Limits
     from prime_bench.schedule.estimate import estimates_of
-    from prime_bench.schedule.queue import Limits
     from prime_bench.store.runs import Runs
 
     backend, kind, threads = _engine(
@@ -154,10 +153,10 @@ def _run(
     keep_predictions: bool,
 ) -> int:
     """Do the plan's jobs, show how far they are, and give back the exit code."""
-    from prime_bench.cli.progress import Progress
+    from prime_bench.cli.progress import RunProgress
     from prime_bench.schedule.run import run_plan
 
-    with Progress(made) as progress, _stopping_gently(backend) as asked:
+    with RunProgress(made) as progress, _stopping_gently(backend) as asked:
         tally = run_plan(
             made,
             backend,
@@ -233,7 +232,7 @@ def _stopping_gently(backend: "Backend") -> Iterator[list[int]]:
             signal.signal(number, handler)
 
 
-def _say(recipe: str, made: "Plan", tally: "Tally", *, runs_dir: Path) -> None:
+def _say(recipe: str, made: "Plan", tally: "JobCounts", *, runs_dir: Path) -> None:
     """The run's last words: a line of counts, then a line for each job that has no record."""
     from prime_bench.cli.plan import summary
 

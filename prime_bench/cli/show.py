@@ -8,7 +8,7 @@ import click
 from prime_bench.cli import options
 
 if TYPE_CHECKING:
-    from prime_bench.settings.backbone import BackboneSettings
+    from prime_bench.settings.interface import BackboneSettings
 
 SHOW_SCHEMA = 1
 

@@ -19,8 +19,16 @@ def facts(job_id: str, runs: "Runs", *, data_dir: Path) -> dict[str, Any]:
     """Everything about the job, as JSON values. Raises DataError for a broken record."""
     from prime_bench.recipe.job import Job
     from prime_bench.schedule.plan import job_state
-    from prime_bench.store.runs import CONFIG, ENVIRONMENT, FAILURE, HISTORY, LOG
-    from prime_bench.store.unfinished import read_history, read_object, read_text
+    from prime_bench.store.runs import (
+        CONFIG,
+        ENVIRONMENT,
+        FAILURE,
+        HISTORY,
+        LOG,
+        read_history,
+        read_object,
+        read_text,
+    )
 
     folder = runs.path(job_id)
     record = runs.find(job_id)

@@ -11,7 +11,7 @@ from prime_bench.cli import codes, options
 if TYPE_CHECKING:
     from prime_bench.store.record import ProbeRecord, RunRecord
     from prime_bench.store.runs import Runs
-    from prime_bench.store.verification import Finding
+    from prime_bench.store.verification import Discrepancy
 
 VERIFY_SCHEMA = 1
 
@@ -59,7 +59,7 @@ def verify(
     from prime_bench.cli.output import counted, print_json
     from prime_bench.report.manifest import report_faults
     from prime_bench.store.runs import Runs
-    from prime_bench.store.verification import Finding
+    from prime_bench.store.verification import Discrepancy
 
     runs = Runs(runs_dir)
     records, findings = _records(what, only=only, changes=changes, data_dir=data_dir, runs=runs)
@@ -69,7 +69,7 @@ def verify(
     if report_folder is not None:
         where = str(report_folder)
         faults = report_faults(report_folder, runs)
-        findings += [Finding(topic="report", where=where, what=fault) for fault in faults]
+        findings += [Discrepancy(topic="report", where=where, what=fault) for fault in faults]
     if as_json:
         lines = [finding.plain() for finding in findings]
         print_json(VERIFY_SCHEMA, {"records": len(records), "findings": lines})
@@ -93,7 +93,7 @@ def _records(
     changes: tuple[str, ...],
     data_dir: Path,
     runs: "Runs",
-) -> "tuple[list[RunRecord | ProbeRecord], list[Finding]]":
+) -> "tuple[list[RunRecord | ProbeRecord], list[Discrepancy]]":
     """The records that are meant, and what is wrong with those that cannot be read.
 
     Raises DataError where there is none of either.
@@ -101,12 +101,12 @@ def _records(
     from prime_bench.base.errors import DataError, UsageError
     from prime_bench.cli.evidence import no_record_hint
     from prime_bench.cli.jobs import ids_meant
-    from prime_bench.store.verification import Finding
+    from prime_bench.store.verification import Discrepancy
 
     if what is None and (only or changes):
         raise UsageError("--only and --set go with a recipe: name one")
     records, faults = runs.readable()
-    findings = [Finding(topic="record", where=str(runs.folder), what=fault) for fault in faults]
+    findings = [Discrepancy(topic="record", where=str(runs.folder), what=fault) for fault in faults]
     others = len(records)
     if what is not None:
         wanted = set(ids_meant(what, runs, only=only, changes=changes, data_dir=data_dir))
@@ -127,7 +127,7 @@ def _records(
 
 def _findings(
     records: "list[RunRecord | ProbeRecord]", runs: "Runs", *, data_dir: Path, one_job: bool
-) -> "Iterator[Finding]":
+) -> "Iterator[Discrepancy]":
     from prime_bench.store.record import RunRecord
     from prime_bench.store.verification import check_data, check_files, check_pairs
 
@@ -140,12 +140,12 @@ def _findings(
         yield from check_pairs(trained)
 
 
-def _tables(fingerprints: set[str], *, data_dir: Path) -> "Iterator[Finding]":
+def _tables(fingerprints: set[str], *, data_dir: Path) -> "Iterator[Discrepancy]":
     """Read the prepared tables that are here; a record may outlive its data."""
     from prime_bench.base.errors import DataError
     from prime_bench.cli.tables import table_of
     from prime_bench.data.table import PreparedTable
-    from prime_bench.store.verification import Finding
+    from prime_bench.store.verification import Discrepancy
 
     for fingerprint in sorted(fingerprints):
         try:
@@ -156,18 +156,18 @@ def _tables(fingerprints: set[str], *, data_dir: Path) -> "Iterator[Finding]":
         try:
             PreparedTable.open(folder).check_contents()
         except DataError as error:
-            yield Finding(topic="data", where=str(folder), what=error.message)
+            yield Discrepancy(topic="data", where=str(folder), what=error.message)
 
 
 def _recomputed(
     records: "list[RunRecord | ProbeRecord]", runs: "Runs", *, data_dir: Path, device: str
-) -> "Iterator[Finding]":
+) -> "Iterator[Discrepancy]":
     """Predict with the weights of every training run."""
     from prime_bench.base.errors import DataError, UsageError
     from prime_bench.cli.tables import table_of
     from prime_bench.data.table import PreparedTable
     from prime_bench.store.record import RunRecord
-    from prime_bench.store.verification import Finding
+    from prime_bench.store.verification import Discrepancy
     from prime_bench.training.device import resolve_device
     from prime_bench.training.recompute import recompute
 
@@ -180,7 +180,7 @@ def _recomputed(
             table = PreparedTable.open(table_of(record.job.fingerprint, data_dir=data_dir))
             found = recompute(record, folder, table, device=chosen)
         except (DataError, UsageError) as error:
-            yield Finding(topic="metrics", where=str(folder), what=error.message)
+            yield Discrepancy(topic="metrics", where=str(folder), what=error.message)
             continue
         for difference in found.differences:
-            yield Finding(topic="metrics", where=str(folder), what=difference)
+            yield Discrepancy(topic="metrics", where=str(folder), what=difference)

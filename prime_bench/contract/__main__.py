@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 
 from prime_bench.base.errors import UserError
-from prime_bench.contract import backbone_rules, rules
+from prime_bench.contract import rules
 from prime_bench.contract.subject import Breach, Subject, find_subject
 
 _OF_ARMS: dict[str, Callable[[Subject], None]] = {
@@ -27,18 +27,18 @@ _OF_BACKBONES: dict[str, Callable[[Subject], None]] = {
     "building": rules.building,
     "probabilities": rules.probabilities,
     "evaluation": rules.evaluation,
-    "random streams": backbone_rules.only_dropout,
-    "sites": backbone_rules.sites,
-    "Top-NN": backbone_rules.top_nn,
+    "random streams": rules.only_dropout,
+    "sites": rules.sites,
+    "Top-NN": rules.top_nn,
     "gradients": rules.gradients,
     "budget": rules.budget,
     "state dict": rules.state_dict,
-    "PRIME around it": backbone_rules.prime_fits,
+    "PRIME around it": rules.prime_fits,
 }
 
 
 @dataclass(frozen=True, kw_only=True)
-class Finding:
+class RuleResult:
     """What came of one rule."""
 
     rule: str
@@ -46,7 +46,7 @@ class Finding:
     """Why it is broken; None: it is kept."""
 
 
-def check(name: str) -> list[Finding]:
+def check(name: str) -> list[RuleResult]:
     """Hold the arm or the backbone `name` to every rule. Raises UsageError for an unknown name."""
     subject = find_subject(name)
     findings = []
@@ -59,7 +59,7 @@ def check(name: str) -> list[Finding]:
             fault = f"{type(error).__name__}: {error}"
         else:
             fault = None
-        findings.append(Finding(rule=rule, fault=fault))
+        findings.append(RuleResult(rule=rule, fault=fault))
     return findings
 
 

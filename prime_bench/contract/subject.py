@@ -19,9 +19,9 @@ from prime_bench.assemble import build_arm
 from prime_bench.base.errors import UsageError
 from prime_bench.catalog import BACKBONES, BackboneEntry, PluginEntry, find_backbone, find_plugin
 from prime_bench.data.schema import Field, Schema
-from prime_bench.plugins.attach import Arm
+from prime_bench.plugins.attach import ArmModel
 from prime_bench.recipe.job import Job
-from prime_bench.settings.backbone import BackboneSettings
+from prime_bench.settings.interface import BackboneSettings
 from prime_bench.settings.training import TrainSpec
 
 Batch = tuple[Tensor, Tensor]
@@ -65,7 +65,7 @@ class Subject:
 
     def build(
         self, *, plugin: str | None = None, schema: Schema = SCHEMAS[0], seed: int = SEED
-    ) -> Arm:
+    ) -> ArmModel:
         """The arm, in train mode; with another plug-in where one is named."""
         name = plugin or self.plugin
         entry = find_plugin(name)
@@ -151,7 +151,7 @@ def streams_untouched(what: str) -> Iterator[None]:
         need(not changed, f"{what} draws from {owner} global generator; draw from your own")
 
 
-def train(arm: Arm) -> None:
+def train(arm: ArmModel) -> None:
     """A few steps of Adam on one batch."""
     inputs = batch(SCHEMAS[0], ROWS)
     labels = torch.arange(ROWS).remainder(2).float()

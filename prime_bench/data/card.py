@@ -6,10 +6,10 @@ from typing import Any, Literal, Self
 
 import pydantic
 
-from prime_bench.base.bundled import bundled_folder
 from prime_bench.base.errors import UsageError, did_you_mean
-from prime_bench.settings.dataset import DataSettings, LogSettings, SyntheticSettings
-from prime_bench.settings.model import Settings
+from prime_bench.base.files import bundled_folder
+from prime_bench.base.frozen import Frozen
+from prime_bench.settings.data import DataSettings, LogSettings, SyntheticSettings
 
 SETTINGS: dict[str, type[DataSettings]] = {
     "splits": DataSettings,
@@ -18,7 +18,7 @@ SETTINGS: dict[str, type[DataSettings]] = {
 }
 
 
-class CardColumn(Settings):
+class CardColumn(Frozen):
     """One column of the file, in the order of its header."""
 
     name: str
@@ -30,7 +30,7 @@ class CardColumn(Settings):
     """Distinct values with `train_values_min_count` or more of the published training rows."""
 
 
-class CardFile(Settings):
+class CardFile(Frozen):
     """A published file, and what it must hold."""
 
     md5: str = pydantic.Field(pattern="^[0-9a-f]{32}$")
@@ -39,7 +39,7 @@ class CardFile(Settings):
     positives: int
 
 
-class CardArchive(Settings):
+class CardArchive(Frozen):
     """Where an archive with all files can be had; either `repository` or `url` is given."""
 
     repository: str | None = None
@@ -57,7 +57,7 @@ class CardArchive(Settings):
         return self
 
 
-class DatasetCard(Settings):
+class DatasetCard(Frozen):
     """One file in `datasets/`."""
 
     name: str

@@ -10,22 +10,23 @@ from pathlib import Path
 
 from prime_bench.base.errors import DataError, EnvironmentFault
 from prime_bench.data.chunk import SPLITS, Chunk
-from prime_bench.data.download import downloaded, files_needed, how_to_get
-from prime_bench.data.encode import Encoded, encode
-from prime_bench.data.find import find_sources
-from prime_bench.data.kaggle_criteo import KaggleFile, split_log
-from prime_bench.data.manifest import BestPossible, InputFile, Manifest, fingerprint_of
-from prime_bench.data.progress import OnProgress, Progress, silent
-from prime_bench.data.publish import is_quiet, replacing, sole_writer
-from prime_bench.data.published import cardinality_differences, differences, likely_cause
-from prime_bench.data.readers import Reader
-from prime_bench.data.source import SourceFile, digest_source
-from prime_bench.data.space import check_space, table_bytes
-from prime_bench.data.synthetic import chunks, columns
-from prime_bench.data.synthetic_best import BestCounter
+from prime_bench.data.encode.encoder import Encoded, encode
+from prime_bench.data.manifest import BestPossible, DataVariant, InputFile, Manifest, fingerprint_of
+from prime_bench.data.progress import OnProgress, StageProgress, silent
+from prime_bench.data.publish import check_space, is_quiet, replacing, sole_writer, table_bytes
+from prime_bench.data.raw.download import downloaded, files_needed, how_to_get
+from prime_bench.data.raw.find import (
+    cardinality_differences,
+    differences,
+    find_sources,
+    likely_cause,
+)
+from prime_bench.data.raw.kaggle_criteo import KaggleFile, split_log
+from prime_bench.data.raw.readers import Reader
+from prime_bench.data.raw.source import SourceFile, digest_source
+from prime_bench.data.synthetic.rows import BestCounter, chunks, columns
 from prime_bench.data.table import PreparedTable
-from prime_bench.data.variant import DataVariant
-from prime_bench.settings.dataset import LogSettings, SyntheticSettings
+from prime_bench.settings.data import LogSettings, SyntheticSettings
 
 VOCABULARY_NOTE = (
     "vocabulary over all splits: values that occur in validation or test rows alone own embedding"
@@ -144,7 +145,7 @@ def _generate(
         for chunk in chunks(settings, best=best):
             yield chunk
             rows += len(chunk.labels)
-            on_progress(Progress(stage="making", done=rows, total=settings.rows, rows=rows))
+            on_progress(StageProgress(stage="making", done=rows, total=settings.rows, rows=rows))
 
     encoded = encode(
         counted(),

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, kw_only=True)
-class Progress:
+class StageProgress:
     """Told now and then, in order."""
 
     stage: str
@@ -18,8 +18,8 @@ class Progress:
     """Rows done in this stage."""
 
 
-OnProgress = Callable[[Progress], None]
+OnProgress = Callable[[StageProgress], None]
 
 
-def silent(_: Progress) -> None:
+def silent(_: StageProgress) -> None:
     """Tell nobody."""

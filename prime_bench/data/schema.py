@@ -7,11 +7,11 @@ from typing import Literal, Self
 import pydantic
 
 from prime_bench.base.errors import DataError, UsageError
-from prime_bench.settings.model import Settings
-from prime_bench.settings.shape import TableShape
+from prime_bench.base.frozen import Frozen
+from prime_bench.settings.interface import TableShape
 
 
-class Field(Settings):
+class Field(Frozen):
     """One column of the table."""
 
     name: str
@@ -32,7 +32,7 @@ class Field(Settings):
         return self
 
 
-class Schema(Settings):
+class Schema(Frozen):
     """All fields, in the order in which a model concatenates their embeddings."""
 
     fields: list[Field]

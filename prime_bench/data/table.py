@@ -7,9 +7,8 @@ import numpy as np
 
 from prime_bench.base.errors import DataError, UserError
 from prime_bench.base.files import sha256_of
-from prime_bench.data.manifest import SCHEMA_NAME, VOCABULARY_FOLDER, Manifest
+from prime_bench.data.manifest import SCHEMA_NAME, VOCABULARY_FOLDER, Manifest, resolve
 from prime_bench.data.schema import Field, Schema
-from prime_bench.data.variant import resolve
 
 SPLIT_NAMES = ("train", "valid", "test")
 

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from prime_bench.base.errors import UsageError
 from prime_bench.base.streams import derive
 from prime_bench.plugins.prime import Prime
-from prime_bench.settings.prime import PrimeConfig
+from prime_bench.settings.plugins import PrimeConfig
 
 NAME = "prime"
 """PRIME's name among the model's modules, and so the prefix of its tensors in checkpoints."""

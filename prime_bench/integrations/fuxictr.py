@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from prime_bench.backbones.bilinear import Bilinear
 from prime_bench.backbones.embedding import FieldEmbedding
+from prime_bench.backbones.fibinet import Bilinear
 from prime_bench.backbones.interface import Backbone
 from prime_bench.backbones.masknet import FieldNorm
 from prime_bench.base.errors import UsageError

@@ -1,4 +1,4 @@
-"""Arm: a backbone with at most one plug-in, as it is trained and evaluated.
+"""ArmModel: a backbone with at most one plug-in, as it is trained and evaluated.
 
 Shapes: B rows, C categorical and K numeric fields, k embedding width, d = (C + K) k.
 """
@@ -28,7 +28,7 @@ class Tap:
         return output
 
 
-class Arm(nn.Module):
+class ArmModel(nn.Module):
     """`backbone` with a plug-in: a `Plugin` reads z, the flattened output of `input_site`, and its
     router that of `router_site`, if one is named; an `Attachment` changes the backbone itself; None
     is the Dense arm.

@@ -27,9 +27,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from prime_bench.base.streams import derive
+from prime_bench.plugins.anchor import anchored, log_weight
 from prime_bench.plugins.interface import Plugin
-from prime_bench.plugins.mixture import anchored, log_weight
-from prime_bench.settings.prime import PrimeConfig
+from prime_bench.settings.plugins import PrimeConfig
 
 
 class Prime(Plugin):

@@ -14,9 +14,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from prime_bench.plugins.anchor import anchored, log_weight
 from prime_bench.plugins.interface import Plugin
-from prime_bench.plugins.mixture import anchored, log_weight
-from prime_bench.settings.residual import (
+from prime_bench.settings.plugins import (
     ResidualMacsSettings,
     ResidualParametersSettings,
     ResidualSettings,

@@ -20,9 +20,8 @@ from torch import Tensor, nn
 
 from prime_bench.backbones.interface import Backbone
 from prime_bench.plugins.interface import Attachment
-from prime_bench.settings.backbone import BackboneSettings
-from prime_bench.settings.shape import TableShape
-from prime_bench.settings.structural import (
+from prime_bench.settings.interface import BackboneSettings, TableShape
+from prime_bench.settings.plugins import (
     DenseLayerNormSettings,
     HiddenExpertsSettings,
 )

@@ -9,9 +9,9 @@ from prime_bench.assemble import build_arm
 from prime_bench.base.streams import derive
 from prime_bench.data.schema import Schema
 from prime_bench.data.table import Split
-from prime_bench.plugins.attach import Arm
+from prime_bench.plugins.attach import ArmModel
 from prime_bench.recipe.job import Job
-from prime_bench.settings.cost import CostArm
+from prime_bench.settings.probes import CostArm
 from prime_bench.training.batches import Batch, row_order
 from prime_bench.training.optimizer import Optimizer, Penalty
 
@@ -20,7 +20,7 @@ from prime_bench.training.optimizer import Optimizer, Penalty
 class Trainer:
     """An arm and its optimiser."""
 
-    arm: Arm
+    arm: ArmModel
     optimizer: Optimizer
 
 

@@ -14,15 +14,16 @@ import torch
 
 from prime_bench.base.errors import UsageError
 from prime_bench.data.table import PreparedTable
+from prime_bench.findings import ArmCost, CostFindings, Form, InferenceCost
 from prime_bench.probes.arms import Pool, Trainer, job_of, trainer_of
 from prime_bench.probes.forward import forms_on, forward_of
 from prime_bench.probes.memory import memory_label, peak_training_bytes
-from prime_bench.probes.progress import Progress, Tell
+from prime_bench.probes.progress import ProbeProgress, Tell
 from prime_bench.probes.timing import Step, clock_for, latencies_ms
 from prime_bench.recipe.budget import budget_of
 from prime_bench.recipe.job import Job, JobRequest
-from prime_bench.settings.cost import ArmCost, CostFindings, CostProbe, Form, InferenceCost
-from prime_bench.settings.shape import TableShape
+from prime_bench.settings.interface import TableShape
+from prime_bench.settings.probes import CostProbe
 from prime_bench.training.batches import Batch
 from prime_bench.training.device import device_name
 
@@ -68,7 +69,7 @@ def run(
     times: Times = {phase: [] for phase in phases}
     for repetition in range(probe.repetitions):
         rows_total = sum(map(_rows, phases))
-        progress = Progress(on_event, job.id, rows_total=rows_total, epoch=repetition + 1)
+        progress = ProbeProgress(on_event, job.id, rows_total=rows_total, epoch=repetition + 1)
         for phase in phases:
             times[phase].append(repeat(phase, trainers, pool=pool, device=device, turn=repetition))
             progress.add(_rows(phase))

@@ -8,10 +8,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from prime_bench.plugins.attach import Arm
-from prime_bench.settings.cost import Form
+from prime_bench.findings import Form
+from prime_bench.plugins.attach import ArmModel
 from prime_bench.training.batches import Batch
-from prime_bench.training.compiling import compiled
+from prime_bench.training.device import compiled
 
 Forward = Callable[[Batch], Tensor]
 """Click probabilities (B,) of a batch; the tensor may be overwritten by the next call."""
@@ -25,7 +25,7 @@ def forms_on(device: torch.device, *, with_compiled: bool) -> tuple[Form, ...]:
     return (*on_device, "compiled") if with_compiled else on_device
 
 
-def forward_of(arm: Arm, form: Form, *, like: Batch) -> Forward:
+def forward_of(arm: ArmModel, form: Form, *, like: Batch) -> Forward:
     """The arm's forward pass for batches of the size of `like`. Call it in inference mode."""
     if form == "graph":
         return _GraphedForward(arm, like)
@@ -36,7 +36,7 @@ def forward_of(arm: Arm, form: Form, *, like: Batch) -> Forward:
 class _GraphedForward:
     """Copies a batch to where the graph reads, and replays the graph: one launch in all."""
 
-    def __init__(self, arm: Arm, like: Batch) -> None:
+    def __init__(self, arm: ArmModel, like: Batch) -> None:
         self._ids, self._numerics = like.ids.clone(), like.numerics.clone()
         # What a first call sets up, such as a library's workspace, must not be part of the graph.
         stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]

@@ -11,7 +11,8 @@ import torch
 
 from prime_bench.base.errors import DataError
 from prime_bench.data.table import PreparedTable
-from prime_bench.plugins.attach import Arm
+from prime_bench.findings import FieldGradients, GradientFindings
+from prime_bench.plugins.attach import ArmModel
 from prime_bench.probes.gap import Diagnosis, NoDirection
 from prime_bench.probes.groups import (
     Choice,
@@ -25,12 +26,7 @@ from prime_bench.probes.progress import Tell
 from prime_bench.probes.sharing import sharing_of
 from prime_bench.probes.trained import load_trained
 from prime_bench.recipe.job import Job, JobRequest
-from prime_bench.settings.gradients import (
-    NULL_FIELD,
-    FieldGradients,
-    GradientFindings,
-    GradientsSettings,
-)
+from prime_bench.settings.probes import NULL_FIELD, GradientsSettings
 
 
 def run(
@@ -57,7 +53,7 @@ def run(
 
 
 def _field(
-    arm: Arm,
+    arm: ArmModel,
     table: PreparedTable,
     grouping: Grouping,
     *,

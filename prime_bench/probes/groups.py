@@ -10,7 +10,7 @@ import numpy as np
 
 from prime_bench.base.streams import derive
 from prime_bench.data.table import PreparedTable, Split
-from prime_bench.settings.probe import GroupSize
+from prime_bench.findings import GroupSize
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,9 +17,9 @@ import torch
 from prime_bench.base.errors import EnvironmentFault
 from prime_bench.data.schema import Schema
 from prime_bench.data.table import PreparedTable
+from prime_bench.findings import MemoryLabel
 from prime_bench.probes.arms import Pool, trainer_of
 from prime_bench.recipe.job import Job, JobRequest
-from prime_bench.settings.cost import MemoryLabel
 from prime_bench.training.batches import Batch
 from prime_bench.training.device import fix_arithmetic, resolve_device
 

@@ -10,7 +10,7 @@ Tell = Callable[[dict[str, Any]], None]
 """What takes a worker's events."""
 
 
-class Progress:
+class ProbeProgress:
     """Counts the rows of an epoch, or of what counts as one, and tells of them at most twice a
     second and at the end.
     """

@@ -11,19 +11,13 @@ import torch
 
 from prime_bench.base.errors import UsageError
 from prime_bench.data.table import PreparedTable
-from prime_bench.plugins.attach import Arm
+from prime_bench.findings import BagRouting, FieldRouting, GroupRouting, GroupSize, RoutingFindings
+from prime_bench.plugins.attach import ArmModel
 from prime_bench.probes.groups import Grouping, choose, grouping_of, no_such_field
-from prime_bench.probes.progress import Progress, Tell
+from prime_bench.probes.progress import ProbeProgress, Tell
 from prime_bench.probes.trained import load_trained
 from prime_bench.recipe.job import JobRequest
-from prime_bench.settings.probe import GroupSize
-from prime_bench.settings.routing import (
-    BagRouting,
-    FieldRouting,
-    GroupRouting,
-    RoutingFindings,
-    RoutingSettings,
-)
+from prime_bench.settings.probes import RoutingSettings
 from prime_bench.training.batches import Rows
 
 
@@ -36,7 +30,7 @@ def run(
     arm = load_trained(request, table.schema, device=device)
     split = table.split(settings.split)
     sums = Sums([grouping_of(table, split, name) for name in settings.fields])
-    progress = Progress(on_event, job.id, rows_total=len(split))
+    progress = ProbeProgress(on_event, job.id, rows_total=len(split))
     for batch in Rows(split, device=device).in_order(batch_size=job.training.batch_size):
         weights = routing_of(arm, batch.ids, batch.numerics)
         sums.add(weights)
@@ -58,7 +52,7 @@ def run(
 
 
 @torch.inference_mode()
-def routing_of(arm: Arm, ids: torch.Tensor, numerics: torch.Tensor) -> np.ndarray:
+def routing_of(arm: ArmModel, ids: torch.Tensor, numerics: torch.Tensor) -> np.ndarray:
     """The rows' weights (B, G, M) float64. Raises UsageError for an arm without routers."""
     weights = arm.routing(ids, numerics)
     if weights is None:

@@ -15,10 +15,11 @@ import torch
 from torch import nn
 
 from prime_bench.data.table import Split
-from prime_bench.plugins.attach import Arm
+from prime_bench.findings import GroupLoss, Sharing
+from prime_bench.plugins.attach import ArmModel
 from prime_bench.probes.groups import Choice, Grouping, draw_rows
 from prime_bench.probes.trained import batch_of
-from prime_bench.settings.gradients import GradientsSettings, GroupLoss, Sharing
+from prime_bench.settings.probes import GradientsSettings
 from prime_bench.settings.training import TrainSpec
 from prime_bench.training.loss import batch_loss
 
@@ -27,7 +28,7 @@ EVALUATION_ROWS = 1 << 16
 
 
 def sharing_of(
-    arm: Arm,
+    arm: ArmModel,
     split: Split,
     grouping: Grouping,
     choice: Choice,
@@ -53,7 +54,7 @@ def sharing_of(
 
 
 @contextmanager
-def _put_back(arm: Arm) -> Iterator[None]:
+def _put_back(arm: ArmModel) -> Iterator[None]:
     """Afterwards the Top-NN's weights are as they were."""
     parameters = _top_parameters(arm)
     before = [parameter.detach().clone() for parameter in parameters]
@@ -65,12 +66,12 @@ def _put_back(arm: Arm) -> Iterator[None]:
                 parameter.copy_(value)
 
 
-def _top_parameters(arm: Arm) -> list[nn.Parameter]:
+def _top_parameters(arm: ArmModel) -> list[nn.Parameter]:
     return [arm.backbone.get_parameter(name) for name in arm.backbone.top_parameters]
 
 
 def _fine_tune(
-    arm: Arm, split: Split, rows: np.ndarray, *, settings: GradientsSettings, spec: TrainSpec
+    arm: ArmModel, split: Split, rows: np.ndarray, *, settings: GradientsSettings, spec: TrainSpec
 ) -> None:
     """`sharing_steps` steps of the Top-NN's weights on the rows, from their start again where they
     are too few.
@@ -87,7 +88,7 @@ def _fine_tune(
 
 
 @torch.no_grad()
-def _loss(arm: Arm, split: Split, rows: np.ndarray, *, spec: TrainSpec) -> float:
+def _loss(arm: ArmModel, split: Split, rows: np.ndarray, *, spec: TrainSpec) -> float:
     """Mean BCE over the rows."""
     device = next(arm.parameters()).device
     total = 0.0

@@ -7,7 +7,7 @@ from typing import Protocol
 
 import torch
 
-from prime_bench.settings.cost import ClockName
+from prime_bench.findings import ClockName
 
 # Every arm does a tenth of its steps in turn: what slows the machine for a moment slows all arms.
 _ROUNDS = 10

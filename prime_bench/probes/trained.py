@@ -9,14 +9,14 @@ from prime_bench.assemble import build_arm
 from prime_bench.base.errors import DataError
 from prime_bench.data.schema import Schema
 from prime_bench.data.table import Split
-from prime_bench.plugins.attach import Arm
+from prime_bench.plugins.attach import ArmModel
 from prime_bench.recipe.job import JobRequest
 from prime_bench.store.runs import CHECKPOINT, Runs
 from prime_bench.training.batches import Batch
 from prime_bench.training.checkpoint import load_weights
 
 
-def load_trained(request: JobRequest, schema: Schema, *, device: torch.device) -> Arm:
+def load_trained(request: JobRequest, schema: Schema, *, device: torch.device) -> ArmModel:
     """The arm with the weights that its training run kept, in evaluation mode, on `device`; none of
     them asks for a gradient.
 

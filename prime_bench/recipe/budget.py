@@ -3,12 +3,12 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from prime_bench.base.frozen import Frozen
 from prime_bench.catalog import find_backbone, find_plugin
-from prime_bench.settings.model import Settings
-from prime_bench.settings.shape import TableShape
+from prime_bench.settings.interface import TableShape
 
 
-class Budget(Settings):
+class Budget(Frozen):
     """Parameters and multiply-accumulates a row."""
 
     backbone_parameters: int

@@ -8,8 +8,8 @@ from prime_bench.base.errors import UsageError, did_you_mean
 from prime_bench.catalog import find_backbone, find_plugin
 from prime_bench.recipe.job import Job
 from prime_bench.recipe.schema import ReportTable
-from prime_bench.settings.kinds import PROBES, Kind
-from prime_bench.settings.plugin import ArmSettings
+from prime_bench.settings.interface import ArmSettings
+from prime_bench.settings.probes import PROBES, Kind
 from prime_bench.settings.training import TrainSpec
 
 ONLY_KEYS = ("dataset", "backbone", "arm", "seed")

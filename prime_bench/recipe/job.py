@@ -4,17 +4,16 @@ import re
 from typing import Any
 
 from prime_bench.base.errors import UsageError
-from prime_bench.base.identity import digest
-from prime_bench.base.numerics import NUMERICS
-from prime_bench.settings.kinds import Kind
-from prime_bench.settings.model import Settings
+from prime_bench.base.frozen import Frozen
+from prime_bench.base.identity import NUMERICS, digest
+from prime_bench.settings.probes import Kind
 from prime_bench.settings.training import TrainSpec
 
 JOB_ID_DIGITS = 16
 _DEVICE = re.compile(r"auto|cpu|cuda(:[0-9]+)?")
 
 
-class Job(Settings):
+class Job(Frozen):
     """One training run, or one measurement. Every default is written out; labels and file names
     are not here.
     """
@@ -54,7 +53,7 @@ class Job(Settings):
         return digest(self.plain())[:JOB_ID_DIGITS]
 
 
-class JobRequest(Settings):
+class JobRequest(Frozen):
     """What an engine hands to a worker: a job, its folders, and what reports call it."""
 
     job: Job

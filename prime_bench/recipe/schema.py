@@ -4,8 +4,8 @@ from typing import Annotated, Any, Literal
 
 import pydantic
 
-from prime_bench.settings.kinds import Kind
-from prime_bench.settings.model import Settings
+from prime_bench.base.frozen import Frozen
+from prime_bench.settings.probes import Kind
 from prime_bench.settings.training import TrainSpec
 
 
@@ -43,7 +43,7 @@ TableName = Literal[
 """A definition below `reports/`."""
 
 
-class ReportTable(Settings):
+class ReportTable(Frozen):
     """`[report]`: which tables the recipe is made for, and what they have to say."""
 
     tables: list[TableName] = []
@@ -55,7 +55,7 @@ class ReportTable(Settings):
     one sentence without a full stop."""
 
 
-class RecipeTable(Settings):
+class RecipeTable(Frozen):
     """The whole file."""
 
     recipe_schema: Literal[1] = pydantic.Field(alias="schema")

@@ -23,7 +23,7 @@ import pydantic
 from prime_bench import __version__
 from prime_bench.base.errors import DataError, UsageError
 from prime_bench.base.files import write_whole
-from prime_bench.settings.model import Settings
+from prime_bench.base.frozen import Frozen
 from prime_bench.store.runs import CONFIG, ENVIRONMENT, RECORD, Runs, is_job_id
 
 CONTENTS, RECIPE, RUNS = "bundle.json", "recipe.toml", "runs"
@@ -38,7 +38,7 @@ _ADVICE = "prime-bench pack RECIPE -o FILE makes a bundle"
 _FAULTS = (ValueError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error, UsageError)
 
 
-class BundleContents(Settings):
+class BundleContents(Frozen):
     """bundle.json."""
 
     bundle_schema: Literal[1] = pydantic.Field(1, alias="schema")

@@ -6,14 +6,11 @@ from typing import Any
 import jinja2
 
 from prime_bench.base.errors import UsageError
-from prime_bench.report.definition import TableDefinition
-from prime_bench.report.evidence import Evidence
-from prime_bench.report.grid import Panel
 from prime_bench.report.provenance import provenance_of
-from prime_bench.report.table import Report, Table
+from prime_bench.report.quantities.grid import Panel
+from prime_bench.report.quantities.records import Evidence
 from prime_bench.report.tables import (
     arms,
-    cells,
     cost,
     differences,
     family,
@@ -22,10 +19,13 @@ from prime_bench.report.tables import (
     methods,
     routing,
     seeds,
+    statistics,
     subgroups,
     wins,
 )
 from prime_bench.report.tables.content import Content
+from prime_bench.report.tables.definition import TableDefinition
+from prime_bench.report.tables.model import Report, Table
 
 Builder = Callable[[Evidence, Any], Content]
 
@@ -41,8 +41,8 @@ BUILDERS: dict[str, Builder] = {
     "routing": routing.build,
     "gradients": gradients.build,
     "subgroups": subgroups.build,
-    "cells": cells.build,
-    "pairs": cells.build_pairs,
+    "cells": statistics.build,
+    "pairs": statistics.build_pairs,
     "family": family.build,
 }
 """A definition's kind -> what builds the table."""

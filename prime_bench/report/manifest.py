@@ -14,14 +14,14 @@ import pydantic
 
 from prime_bench.base.errors import DataError, UsageError
 from prime_bench.base.files import sha256_of, write_whole
-from prime_bench.report.table import Report
-from prime_bench.settings.model import Settings
+from prime_bench.base.frozen import Frozen
+from prime_bench.report.tables.model import Report
 from prime_bench.store.runs import Runs
 
 MANIFEST = "manifest.json"
 
 
-class TableManifest(Settings):
+class TableManifest(Frozen):
     """One table."""
 
     files: dict[str, str]
@@ -31,7 +31,7 @@ class TableManifest(Settings):
     provenance: dict[str, Any]
 
 
-class ReportManifest(Settings):
+class ReportManifest(Frozen):
     """The whole file."""
 
     manifest_schema: Literal[1] = pydantic.Field(1, alias="schema")

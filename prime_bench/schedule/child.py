@@ -14,7 +14,7 @@ from typing import IO, Self
 
 from prime_bench.base.errors import EnvironmentFault
 from prime_bench.recipe.job import JobRequest
-from prime_bench.schedule.backend import Event, Outcome
+from prime_bench.schedule.engine import Event, Outcome
 
 COMMAND = (sys.executable, "-m", "prime_bench.worker")
 _PATIENCE_S = 10

@@ -22,14 +22,13 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from prime_bench import __version__
 from prime_bench.base.errors import DataError, EnvironmentFault, UsageError
 from prime_bench.base.files import write_whole
-from prime_bench.base.numerics import NUMERICS
+from prime_bench.base.identity import NUMERICS
 from prime_bench.data.manifest import Manifest
 from prime_bench.recipe.job import JobRequest
-from prime_bench.schedule.backend import End, Event, Outcome
 from prime_bench.schedule.child import Child
 from prime_bench.schedule.devices import check_devices
-from prime_bench.schedule.queue import Queue
-from prime_bench.settings.kinds import PROBES
+from prime_bench.schedule.engine import End, Event, Outcome, Queue
+from prime_bench.settings.probes import PROBES
 from prime_bench.store.record import DeviceKind
 from prime_bench.store.runs import RECORD, Runs
 

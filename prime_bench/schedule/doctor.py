@@ -13,9 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from prime_bench.base.bundled import pins
 from prime_bench.base.errors import DataError
-from prime_bench.base.files import nearest_folder
+from prime_bench.base.files import nearest_folder, pins
 from prime_bench.data.manifest import MANIFEST_NAME, Manifest
 
 COMMAND = (sys.executable, "-m", "prime_bench.training.tryout")
@@ -31,7 +30,7 @@ _TRY_TIMEOUT_S = 300
 
 
 @dataclass(frozen=True, kw_only=True)
-class Finding:
+class HealthCheck:
     """One thing that was looked at."""
 
     topic: str
@@ -53,7 +52,7 @@ class Finding:
 
 def examine(
     *, data_dir: Path, runs_dir: Path, command: tuple[str, ...] = COMMAND
-) -> Iterator[Finding]:
+) -> Iterator[HealthCheck]:
     """Yield what was found: Python, packages, compiler, memory, disk, tables, devices.
 
     The last takes some seconds: `command` trains for a moment on each device.
@@ -69,63 +68,63 @@ def examine(
     yield from _devices(command)
 
 
-def _python() -> Finding:
+def _python() -> HealthCheck:
     found = f"{platform.python_version()} ({sys.executable})"
     if sys.version_info < _MINIMUM_PYTHON:
         wanted = ".".join(map(str, _MINIMUM_PYTHON))
-        return Finding(
+        return HealthCheck(
             topic="python", state="fault", found=found, advice=f"install Python {wanted} or newer"
         )
-    return Finding(topic="python", state="ok", found=found)
+    return HealthCheck(topic="python", state="ok", found=found)
 
 
-def _package(name: str) -> Finding:
+def _package(name: str) -> HealthCheck:
     pinned = pins()[name]
     install = f"pip install {name}=={pinned}"
     try:
         version = importlib.metadata.version(name)
     except importlib.metadata.PackageNotFoundError:
-        return Finding(topic=name, state="fault", found="not installed", advice=install)
+        return HealthCheck(topic=name, state="fault", found="not installed", advice=install)
     # A local part, such as +cpu, names the build and not the release.
     if version.partition("+")[0] != pinned:
-        return Finding(
+        return HealthCheck(
             topic=name,
             state="note",
             found=f"{version}; this release was checked with {pinned}",
             advice=install,
         )
-    return Finding(topic=name, state="ok", found=version)
+    return HealthCheck(topic=name, state="ok", found=version)
 
 
-def _compiler() -> Finding:
+def _compiler() -> HealthCheck:
     name = os.environ.get("CXX", "g++")
     path = shutil.which(name)
     if path is None:
-        return Finding(
+        return HealthCheck(
             topic="C++ compiler",
             state="note",
             found=f"no {name}: --compile does not work on the CPU",
             advice="install g++, or name your compiler in the variable CXX",
         )
-    return Finding(topic="C++ compiler", state="ok", found=path)
+    return HealthCheck(topic="C++ compiler", state="ok", found=path)
 
 
-def _memory() -> Finding:
+def _memory() -> HealthCheck:
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     found = f"{total / 1e9:.1f} GB in all"
     if total < _LOW_MEMORY_BYTES:
         advice = "`plan` says what a job needs; use one slot"
-        return Finding(topic="memory", state="note", found=found, advice=advice)
-    return Finding(topic="memory", state="ok", found=found)
+        return HealthCheck(topic="memory", state="note", found=found, advice=advice)
+    return HealthCheck(topic="memory", state="ok", found=found)
 
 
-def _folder(topic: str, folder: Path) -> Finding:
+def _folder(topic: str, folder: Path) -> HealthCheck:
     """Whether files can be made in `folder`, or where it will be, and how much room is there."""
     there = nearest_folder(folder)
     try:
         tempfile.TemporaryFile(dir=there).close()
     except OSError as error:
-        return Finding(
+        return HealthCheck(
             topic=topic,
             state="fault",
             found=f"{there}: {error.strerror}",
@@ -135,14 +134,14 @@ def _folder(topic: str, folder: Path) -> Finding:
     found = f"{folder}: {free / 1e9:.1f} GB free"
     if free < _LOW_DISK_BYTES:
         advice = f"Criteo at full size wants {_LOW_DISK_BYTES / 1e9:.0f} GB"
-        return Finding(topic=topic, state="note", found=found, advice=advice)
-    return Finding(topic=topic, state="ok", found=found)
+        return HealthCheck(topic=topic, state="note", found=found, advice=advice)
+    return HealthCheck(topic=topic, state="ok", found=found)
 
 
-def _tables(data_dir: Path) -> Iterator[Finding]:
+def _tables(data_dir: Path) -> Iterator[HealthCheck]:
     folders = sorted(path.parent for path in data_dir.glob(f"*/{MANIFEST_NAME}"))
     if not folders:
-        yield Finding(
+        yield HealthCheck(
             topic="tables",
             state="note",
             found=f"none in {data_dir}",
@@ -152,22 +151,22 @@ def _tables(data_dir: Path) -> Iterator[Finding]:
         try:
             manifest = Manifest.read(folder)
         except DataError as error:
-            yield Finding(
+            yield HealthCheck(
                 topic="table", state="fault", found=error.message, advice=error.hint or ""
             )
             continue
         verified = "verified" if manifest.verified else "not verified"
-        yield Finding(
+        yield HealthCheck(
             topic="table",
             state="ok",
             found=f"{folder}: {manifest.rows.total:,} rows, {verified}",
         )
 
 
-def _devices(command: tuple[str, ...]) -> Iterator[Finding]:
+def _devices(command: tuple[str, ...]) -> Iterator[HealthCheck]:
     answer = _tried(command)
     if isinstance(answer, str):
-        yield Finding(
+        yield HealthCheck(
             topic="devices",
             state="fault",
             found=f"torch cannot train here: {answer}",
@@ -175,7 +174,7 @@ def _devices(command: tuple[str, ...]) -> Iterator[Finding]:
         )
         return
     cuda = answer["cuda"]
-    yield Finding(
+    yield HealthCheck(
         topic="CUDA",
         state="ok" if len(answer["devices"]) > 1 else "note",
         found=f"torch {answer['torch']} " + (f"for CUDA {cuda}" if cuda else "without CUDA"),
@@ -183,7 +182,7 @@ def _devices(command: tuple[str, ...]) -> Iterator[Finding]:
     )
     for device in answer["devices"]:
         if "fault" in device:
-            yield Finding(
+            yield HealthCheck(
                 topic=device["device"],
                 state="fault",
                 found=device["fault"],
@@ -191,7 +190,7 @@ def _devices(command: tuple[str, ...]) -> Iterator[Finding]:
             )
         else:
             found = f"{device['name']}: a DNN step of 4,096 rows takes {device['step_ms']:.1f} ms"
-            yield Finding(topic=device["device"], state="ok", found=found)
+            yield HealthCheck(topic=device["device"], state="ok", found=found)
 
 
 def _tried(command: tuple[str, ...]) -> dict[str, Any] | str:

@@ -6,11 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from prime_bench.recipe.job import JobRequest
-from prime_bench.schedule.backend import Event
-from prime_bench.schedule.budgets import budgets_of, cell_of
 from prime_bench.schedule.child import COMMAND, Child
 from prime_bench.schedule.devices import Device
-from prime_bench.schedule.estimate import Likeness, Pace, likeness_of
+from prime_bench.schedule.engine import Event
+from prime_bench.schedule.estimate import Likeness, Pace, budgets_of, cell_of, likeness_of
 from prime_bench.schedule.plan import Plan, Planned
 
 SECONDS = 10.0

@@ -5,16 +5,15 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from prime_bench.base.files import making
+from prime_bench.recipe.file import origins
 from prime_bench.recipe.job import JobRequest
-from prime_bench.recipe.origins import origins
-from prime_bench.schedule.backend import Backend, Event, Outcome
+from prime_bench.schedule.engine import Backend, Event, Limits, Outcome, Queue, Work
 from prime_bench.schedule.plan import Plan, check_runnable
-from prime_bench.schedule.queue import Limits, Queue, Work
 from prime_bench.store.runs import Runs
 
 
 @dataclass
-class Tally:
+class JobCounts:
     """What a run did."""
 
     done: int = 0
@@ -51,7 +50,7 @@ def run_plan(
     keep_predictions: bool = False,
     on_event: Callable[[Event], None],
     on_outcome: Callable[[Outcome], None],
-) -> Tally:
+) -> JobCounts:
     """Run every job of the plan that has no record; a failed job does not stop the others.
 
     `threads` is the number for one operation on the CPU, in every job.
@@ -62,7 +61,7 @@ def run_plan(
         runs.folder.mkdir(parents=True, exist_ok=True)
         # One message now, and not one for each job later.
         tempfile.TemporaryFile(dir=runs.folder).close()
-    tally = Tally()
+    tally = JobCounts()
     works = _works(plan, runs=runs, threads=threads, keep_predictions=keep_predictions)
     queue = Queue(works, runs=runs, limits=limits)
 

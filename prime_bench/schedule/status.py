@@ -9,8 +9,15 @@ from prime_bench.recipe.job import Job
 from prime_bench.schedule.estimate import Likeness, likeness_of, usual_epochs
 from prime_bench.schedule.plan import Plan, State, job_state
 from prime_bench.store.record import RunRecord
-from prime_bench.store.runs import CONFIG, HISTORY, PROGRESS, Runs
-from prime_bench.store.unfinished import read_history, read_object, read_progress
+from prime_bench.store.runs import (
+    CONFIG,
+    HISTORY,
+    PROGRESS,
+    Runs,
+    read_history,
+    read_object,
+    read_progress,
+)
 
 
 @dataclass(frozen=True, kw_only=True)

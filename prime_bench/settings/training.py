@@ -4,10 +4,10 @@ from typing import Literal
 
 import pydantic
 
-from prime_bench.settings.model import Settings
+from prime_bench.base.frozen import Frozen
 
 
-class TrainSpec(Settings):
+class TrainSpec(Frozen):
     """Everything about a training run that is neither data, model nor seed."""
 
     batch_size: int = pydantic.Field(4096, ge=2)

@@ -4,20 +4,17 @@ from typing import Annotated, Literal
 
 import pydantic
 
+from prime_bench.base.frozen import Frozen
+from prime_bench.findings import CostFindings, GradientFindings, RoutingFindings, SubgroupFindings
 from prime_bench.recipe.budget import Budget
 from prime_bench.recipe.job import Job
-from prime_bench.settings.cost import CostFindings
-from prime_bench.settings.gradients import GradientFindings
-from prime_bench.settings.model import Settings
-from prime_bench.settings.routing import RoutingFindings
-from prime_bench.settings.subgroups import SubgroupFindings
 
 RECORD_SCHEMA: Literal[1] = 1
 DeviceKind = Literal["cpu", "cuda"]
 """What two runs must share to be compared."""
 
 
-class Environment(Settings):
+class Environment(Frozen):
     """Where and with what the job ran."""
 
     commit: str | None
@@ -38,7 +35,7 @@ class Environment(Settings):
     """UTC, ISO 8601."""
 
 
-class Routing(Settings):
+class Routing(Frozen):
     """What PRIME's routers did in an epoch's training batches: a number a bag."""
 
     entropy: list[float]
@@ -49,7 +46,7 @@ class Routing(Settings):
     """The largest mean weight of one expert."""
 
 
-class Validation(Settings):
+class Validation(Frozen):
     """One validation, a line of history.jsonl."""
 
     epoch: int
@@ -70,14 +67,14 @@ class Validation(Settings):
     """None without routers, or where a weight is not finite."""
 
 
-class Score(Settings):
+class Score(Frozen):
     """Metrics of one split at the best weights; None where a prediction is not a number."""
 
     auc: float | None = pydantic.Field(ge=0, le=1)
     logloss: float | None = pydantic.Field(ge=0)
 
 
-class Result(Settings):
+class Result(Frozen):
     """What the run found."""
 
     best_epoch: int | None
@@ -93,7 +90,7 @@ class Result(Settings):
     """What else a reader may ask about (a last batch of one row joined the batch before it)."""
 
 
-class Pairing(Settings):
+class Pairing(Frozen):
     """What two arms of one seed must share to be compared."""
 
     initial_weights: str
@@ -102,7 +99,7 @@ class Pairing(Settings):
     """SHA-256 of epoch 1's permutation of the training rows."""
 
 
-class RunRecord(Settings):
+class RunRecord(Frozen):
     """record.json: written last, so that its existence is the only sign that a job is done."""
 
     record_schema: Literal[1] = RECORD_SCHEMA
@@ -138,7 +135,7 @@ Findings = Annotated[
 ]
 
 
-class ProbeRecord(Settings):
+class ProbeRecord(Frozen):
     """record.json of a job that measures; keys as in a training run's."""
 
     record_schema: Literal[1] = RECORD_SCHEMA

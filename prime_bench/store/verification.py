@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from prime_bench.base.files import sha256_of
-from prime_bench.store.frame import ArmKey, Place, pair_up, shelve
+from prime_bench.store.pairing import ArmKey, Place, pair_up, shelve
 from prime_bench.store.record import ProbeRecord, RunRecord
 from prime_bench.store.runs import CHECKPOINT, HISTORY, Runs
 
@@ -15,7 +15,7 @@ _BASELINE = "dense"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Finding:
+class Discrepancy:
     """One thing that does not hold."""
 
     topic: Topic
@@ -28,23 +28,25 @@ class Finding:
         return {"topic": self.topic, "where": self.where, "what": self.what}
 
 
-def check_files(record: RunRecord, runs: Runs) -> Iterator[Finding]:
+def check_files(record: RunRecord, runs: Runs) -> Iterator[Discrepancy]:
     """Hold the files in the job's folder against its record."""
     folder = runs.path(record.job_id)
     weights, history = folder / CHECKPOINT, folder / HISTORY
     if record.weights is not None:
         if not weights.is_file():
-            yield Finding(topic="files", where=str(weights), what="missing")
+            yield Discrepancy(topic="files", where=str(weights), what="missing")
         elif sha256_of(weights) != record.weights:
             what = "not the weights that the record's metrics are of"
-            yield Finding(topic="files", where=str(weights), what=what)
+            yield Discrepancy(topic="files", where=str(weights), what=what)
     if history.is_file() and _lines(history.read_text(encoding="utf-8", errors="replace")) != [
         validation.plain() for validation in record.history
     ]:
-        yield Finding(topic="files", where=str(history), what="not the validations of the record")
+        yield Discrepancy(
+            topic="files", where=str(history), what="not the validations of the record"
+        )
 
 
-def check_data(records: Iterable[RunRecord | ProbeRecord]) -> Iterator[Finding]:
+def check_data(records: Iterable[RunRecord | ProbeRecord]) -> Iterator[Discrepancy]:
     """Name the data, once each, that were not what their publisher has."""
     unverified: dict[tuple[str, str], int] = {}
     for record in records:
@@ -54,10 +56,10 @@ def check_data(records: Iterable[RunRecord | ProbeRecord]) -> Iterator[Finding]:
     for (dataset, fingerprint), count in sorted(unverified.items()):
         where = f"{dataset} {fingerprint[:8]}"
         what = f"data that are not those of the card, in {count} records"
-        yield Finding(topic="data", where=where, what=what)
+        yield Discrepancy(topic="data", where=where, what=what)
 
 
-def check_pairs(records: Iterable[RunRecord]) -> Iterator[Finding]:
+def check_pairs(records: Iterable[RunRecord]) -> Iterator[Discrepancy]:
     """Name the runs that are in no comparison with Dense, and why."""
     shelf, _ = shelve(records)
     for place, arms in sorted(shelf.items()):
@@ -81,13 +83,13 @@ def _unpaired(
     why: str,
     *,
     seed: int | None = None,
-) -> Finding:
+) -> Discrepancy:
     first = next(iter(runs.values()))
     arm = first.arm if first.job.plugin == key.plugin else key.plugin
     seeds = [seed] if seed is not None else sorted(runs)
     listed = ", ".join(map(str, seeds))
     where = f"{place.dataset} {place.backbone} {arm} seed {listed}"
-    return Finding(topic="pairing", where=where, what=why)
+    return Discrepancy(topic="pairing", where=where, what=why)
 
 
 def _lines(text: str) -> list[object] | None:

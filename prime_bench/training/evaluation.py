@@ -1,13 +1,18 @@
 """Predictions of a whole split, their metrics, and what makes them no sound measurement."""
 
+import io
+import zipfile
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from prime_bench.base.errors import DataError
-from prime_bench.plugins.attach import Arm
+from prime_bench.base.files import write_whole
+from prime_bench.plugins.attach import ArmModel
 from prime_bench.store.record import Score
 from prime_bench.training.batches import Rows
 from prime_bench.training.metrics import auc, logloss
@@ -15,7 +20,7 @@ from prime_bench.training.metrics import auc, logloss
 
 @torch.inference_mode()
 def predict(
-    model: Arm, rows: Rows, *, batch_size: int, on_rows: Callable[[int], None] = lambda _: None
+    model: ArmModel, rows: Rows, *, batch_size: int, on_rows: Callable[[int], None] = lambda _: None
 ) -> Tensor:
     """Probabilities (N,) in the order of the file, in eval mode, on the model's device, which is
     not waited for.
@@ -66,3 +71,50 @@ def check_labels(name: str, labels: np.ndarray) -> None:
             f"all {len(labels)} labels of the split {name} are {classes[0]}: both are needed",
             hint="prepare the data with more rows, or split them otherwise",
         )
+
+
+SPLITS = ("valid", "test")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Predicted:
+    """A split's rows, (N,) each."""
+
+    probabilities: np.ndarray
+    """float32."""
+    labels: np.ndarray
+    """uint8."""
+
+
+def save_predictions(
+    path: Path, probabilities: Mapping[str, Tensor], labels: Mapping[str, np.ndarray]
+) -> None:
+    """Write what each split of `SPLITS` was predicted, (N,) on any device, whole.
+
+    Raises EnvironmentFault where `path` cannot be written.
+    """
+    buffer = io.BytesIO()
+    np.savez(
+        buffer,
+        valid=probabilities["valid"].float().cpu().numpy(),
+        valid_labels=np.asarray(labels["valid"], dtype=np.uint8),
+        test=probabilities["test"].float().cpu().numpy(),
+        test_labels=np.asarray(labels["test"], dtype=np.uint8),
+    )
+    write_whole(path, buffer.getbuffer())
+
+
+def load_predictions(path: Path) -> dict[str, Predicted]:
+    """What `save_predictions` wrote, by split. Raises DataError for a missing or broken file."""
+    try:
+        # numpy leaves a file open that is no zip archive, unless it was opened here.
+        with path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
+            return {
+                name: Predicted(probabilities=file[name], labels=file[f"{name}_labels"])
+                for name in SPLITS
+            }
+    except (OSError, ValueError, TypeError, KeyError, EOFError, zipfile.BadZipFile) as error:
+        raise DataError(
+            f"{path}: cannot read the predictions: {error}",
+            hint="make them with `prime-bench predict` and the job's id",
+        ) from error

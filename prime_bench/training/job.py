@@ -16,14 +16,27 @@ from prime_bench.recipe.job import Job, JobRequest
 from prime_bench.store.record import Environment, Pairing, Result, RunRecord, Validation
 from prime_bench.store.runs import CHECKPOINT
 from prime_bench.training.batches import Rows, joins_last_row
-from prime_bench.training.checkpoint import StateFile, StateUnfit, load_state, save_weights
-from prime_bench.training.evaluation import check_labels, degeneracy, predict, score
-from prime_bench.training.folder import PREDICTIONS, TEST, JobFolder
-from prime_bench.training.loop import Progress, StateMisfit, TrainingSplits, TrainResult, train
+from prime_bench.training.checkpoint import (
+    PREDICTIONS,
+    TEST,
+    JobFolder,
+    StateFile,
+    StateUnfit,
+    load_state,
+    save_weights,
+)
+from prime_bench.training.environment import conditions
+from prime_bench.training.evaluation import (
+    SPLITS,
+    check_labels,
+    degeneracy,
+    predict,
+    save_predictions,
+    score,
+)
+from prime_bench.training.loop import EpochProgress, StateMisfit, TrainingSplits, TrainResult, train
 from prime_bench.training.memory import device_bytes, is_out_of_memory, need_of
 from prime_bench.training.optimizer import Penalty
-from prime_bench.training.predictions import SPLITS, save_predictions
-from prime_bench.training.provenance import conditions
 
 Event = dict[str, Any]
 
@@ -137,8 +150,8 @@ class TrainingJob:
         )
         return assembled, trained
 
-    def _tell(self, event: Progress | Validation) -> None:
-        if isinstance(event, Progress):
+    def _tell(self, event: EpochProgress | Validation) -> None:
+        if isinstance(event, EpochProgress):
             self.folder.note_progress(vars(event))
             self.on_event({"event": "progress", "job_id": self._job.id, **vars(event)})
         else:

@@ -16,7 +16,7 @@ from torch import Tensor
 from prime_bench.base.errors import UsageError
 from prime_bench.base.streams import derive
 from prime_bench.data.table import Split
-from prime_bench.plugins.attach import Arm
+from prime_bench.plugins.attach import ArmModel
 from prime_bench.settings.training import TrainSpec
 from prime_bench.store.record import Routing, Validation
 from prime_bench.training.batches import Batch, Rows, row_order, row_order_digest
@@ -36,7 +36,7 @@ class TrainingSplits:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Progress:
+class EpochProgress:
     """How far an epoch is; at most two a second."""
 
     epoch: int
@@ -68,14 +68,14 @@ class StateMisfit(Exception):
 
 
 def train(
-    model: Arm,
+    model: ArmModel,
     splits: TrainingSplits,
     spec: TrainSpec,
     *,
     penalty: Penalty,
     seed: int,
     device: torch.device,
-    on_event: Callable[[Progress | Validation], None],
+    on_event: Callable[[EpochProgress | Validation], None],
     state: Mapping[str, Any] | None = None,
     checkpoint: Callable[[dict[str, Any]], None] = lambda _: None,
 ) -> TrainResult:
@@ -107,14 +107,14 @@ class Training:
 
     def __init__(
         self,
-        model: Arm,
+        model: ArmModel,
         splits: TrainingSplits,
         spec: TrainSpec,
         *,
         penalty: Penalty,
         seed: int,
         device: torch.device,
-        on_event: Callable[[Progress | Validation], None],
+        on_event: Callable[[EpochProgress | Validation], None],
     ) -> None:
         self._model = model.to(device).train()
         self._train, self._valid = (
@@ -225,7 +225,7 @@ class _Meter:
     """Counts an epoch's rows and reports them, without a look at the device."""
 
     def __init__(
-        self, epoch: int, *, rows_total: int, on_event: Callable[[Progress | Validation], None]
+        self, epoch: int, *, rows_total: int, on_event: Callable[[EpochProgress | Validation], None]
     ) -> None:
         self._epoch, self._rows_total, self._on_event = epoch, rows_total, on_event
         self._rows = 0
@@ -237,7 +237,7 @@ class _Meter:
         if now - self._reported >= _PROGRESS_EVERY_S or self._rows == self._rows_total:
             self._reported = now
             self._on_event(
-                Progress(
+                EpochProgress(
                     epoch=self._epoch,
                     rows=self._rows,
                     rows_total=self._rows_total,
@@ -259,7 +259,7 @@ def _train_batches(
     return mean if math.isfinite(mean) else None
 
 
-def _routing_of(model: Arm) -> Routing | None:
+def _routing_of(model: ArmModel) -> Routing | None:
     """The epoch's routing, read from the device once."""
     taken = None if model.plugin is None else model.plugin.take_routing()
     if taken is None or not all(bool(part.isfinite().all()) for part in taken):
@@ -272,6 +272,6 @@ def _routing_of(model: Arm) -> Routing | None:
     )
 
 
-def weights_of(model: Arm) -> dict[str, Tensor]:
+def weights_of(model: ArmModel) -> dict[str, Tensor]:
     """A copy of all weights and buffers on the CPU."""
     return {name: value.to("cpu", copy=True) for name, value in model.state_dict().items()}

@@ -6,11 +6,11 @@ import torch
 from torch import Tensor
 from torch.nn.functional import binary_cross_entropy
 
-from prime_bench.plugins.attach import Arm
+from prime_bench.plugins.attach import ArmModel
 from prime_bench.training.batches import Batch
 
 
-def batch_loss(model: Arm, batch: Batch, *, kind: Literal["probability", "logit"]) -> Tensor:
+def batch_loss(model: ArmModel, batch: Batch, *, kind: Literal["probability", "logit"]) -> Tensor:
     """Mean BCE of a batch; `kind` is TrainSpec.loss."""
     if kind == "logit":
         log_p, log_not_p = model.log_probabilities(batch.ids, batch.numerics)

@@ -17,14 +17,18 @@ import torch
 from torch import Tensor
 
 from prime_bench.backbones.embedding import FieldEmbedding
-from prime_bench.plugins.attach import Arm
+from prime_bench.plugins.attach import ArmModel
 from prime_bench.settings.training import TrainSpec
-from prime_bench.training.adam import BETAS, EPSILON
 from prime_bench.training.batches import Batch
-from prime_bench.training.compiling import compiled, leave_out, require_compiler
+from prime_bench.training.device import compiled, leave_out, require_compiler
+from prime_bench.training.embedding_adam import (
+    BETAS,
+    EPSILON,
+    TrainedTable,
+    compiled_pass,
+    in_blocks,
+)
 from prime_bench.training.loss import batch_loss
-from prime_bench.training.table import TrainedTable
-from prime_bench.training.table_pass import compiled_pass, in_blocks
 
 _NORM_MARGIN = 1e-6  # torch's clip_grad_norm_ has it
 
@@ -44,7 +48,7 @@ class Optimizer:
     such as the last one of an epoch, do not. Raises EnvironmentFault where nothing can be compiled.
     """
 
-    def __init__(self, model: Arm, spec: TrainSpec, *, penalty: Penalty) -> None:
+    def __init__(self, model: ArmModel, spec: TrainSpec, *, penalty: Penalty) -> None:
         self._model, self._loss, self._max_norm = model, spec.loss, spec.max_gradient_norm
         device = next(model.parameters()).device
         self._compiled, table_pass = self._losses, in_blocks

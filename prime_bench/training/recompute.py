@@ -9,17 +9,16 @@ from torch import Tensor
 
 from prime_bench.assemble import Assembled, build_arm
 from prime_bench.base.errors import DataError, EnvironmentFault, UsageError
-from prime_bench.base.numerics import NUMERICS
+from prime_bench.base.identity import NUMERICS
 from prime_bench.data.table import PreparedTable
 from prime_bench.store.record import RunRecord
 from prime_bench.store.runs import CHECKPOINT
 from prime_bench.training.batches import Rows, row_order, row_order_digest
 from prime_bench.training.checkpoint import load_weights
 from prime_bench.training.device import fix_arithmetic
-from prime_bench.training.evaluation import predict, score
+from prime_bench.training.environment import conditions, environment, unlike
+from prime_bench.training.evaluation import SPLITS, predict, score
 from prime_bench.training.memory import is_out_of_memory
-from prime_bench.training.predictions import SPLITS
-from prime_bench.training.provenance import conditions, environment, unlike
 
 TOLERANCE = 1e-5
 """How far a metric may be from the recorded one, relative to the larger of it and 1, where device,

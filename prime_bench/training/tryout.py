@@ -14,7 +14,7 @@ import torch
 
 from prime_bench.assemble import build_backbone
 from prime_bench.data.schema import Field, Schema
-from prime_bench.plugins.attach import Arm
+from prime_bench.plugins.attach import ArmModel
 from prime_bench.settings.training import TrainSpec
 from prime_bench.training.batches import Batch
 from prime_bench.training.device import device_name, fix_arithmetic
@@ -29,7 +29,7 @@ def step_ms(device: torch.device, *, seconds: float = _SECONDS) -> float:
     """Median milliseconds of a training step on `device`, over about `seconds`."""
     names = [f"field_{number}" for number in range(_N_FIELDS)]
     fields = [Field(name=name, kind="categorical", vocabulary_size=_IDS_A_FIELD) for name in names]
-    model = Arm(build_backbone("DNN", Schema(fields=fields), {}, seed=0)).to(device)
+    model = ArmModel(build_backbone("DNN", Schema(fields=fields), {}, seed=0)).to(device)
     optimizer = Optimizer(
         model, TrainSpec(batch_size=_ROWS), penalty=Penalty(embedding=0.05, network=0.0)
     )

@@ -9,19 +9,20 @@ import pytest
 import torch
 
 from prime_bench.backbones.autoint import AutoInt
-from prime_bench.backbones.bilinear import Bilinear
 from prime_bench.backbones.dcn import DCN
-from prime_bench.backbones.fibinet import FiBiNET
+from prime_bench.backbones.fibinet import Bilinear, FiBiNET
 from prime_bench.backbones.gdcn import GDCN, GatedCrossNet
 from prime_bench.backbones.masknet import MaskNet
 from prime_bench.catalog import BACKBONES
 from prime_bench.data.schema import Field, Schema
-from prime_bench.recipe.load import load_recipe
-from prime_bench.settings.autoint import AutoIntSettings
-from prime_bench.settings.dcn import DCNSettings
-from prime_bench.settings.fibinet import FiBiNETSettings
-from prime_bench.settings.gdcn import GDCNSettings
-from prime_bench.settings.masknet import MaskNetSettings
+from prime_bench.recipe.file import load_recipe
+from prime_bench.settings.backbones import (
+    AutoIntSettings,
+    DCNSettings,
+    FiBiNETSettings,
+    GDCNSettings,
+    MaskNetSettings,
+)
 
 N, K, FIELDS = 11, 4, 5  # rows, embedding width, fields of the schema
 EXACT = {"rtol": 1e-9, "atol": 1e-9}

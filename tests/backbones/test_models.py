@@ -15,14 +15,16 @@ from prime_bench.backbones.nfm import NFM
 from prime_bench.backbones.pnn import PNN
 from prime_bench.backbones.widedeep import WideDeep
 from prime_bench.data.schema import Field, Schema
-from prime_bench.settings.afm import AFMSettings
-from prime_bench.settings.dcnv2 import DCNv2Settings
-from prime_bench.settings.deepfm import DeepFMSettings
-from prime_bench.settings.dnn import DNNSettings
-from prime_bench.settings.fwfm import FwFMSettings
-from prime_bench.settings.nfm import NFMSettings
-from prime_bench.settings.pnn import PNNSettings
-from prime_bench.settings.widedeep import WideDeepSettings
+from prime_bench.settings.backbones import (
+    AFMSettings,
+    DCNv2Settings,
+    DeepFMSettings,
+    DNNSettings,
+    FwFMSettings,
+    NFMSettings,
+    PNNSettings,
+    WideDeepSettings,
+)
 
 VECTORS = Path(__file__).parent.parent / "vectors"
 FUXICTR_TABLES = "embedding_layer.embedding_layer.embedding_layers."

@@ -9,11 +9,11 @@ import pytest
 import torch
 
 from prime_bench.assemble import build_backbone
-from prime_bench.backbones import pair_attention
+from prime_bench.backbones import afm
+from prime_bench.backbones.afm import pair_scores
 from prime_bench.backbones.dropout import dropout
-from prime_bench.backbones.linear import LinearTerm
-from prime_bench.backbones.pair_attention import pair_scores
-from prime_bench.backbones.products import (
+from prime_bench.backbones.layers import (
+    LinearTerm,
     inner_products,
     pair_matrix,
     pooled_products,
@@ -70,7 +70,7 @@ def scorer(embeddings):
 
 
 def set_block_rows(monkeypatch, rows):
-    monkeypatch.setattr(pair_attention, "CPU_BLOCK", rows * len(PAIRS) * 4)
+    monkeypatch.setattr(afm, "CPU_BLOCK", rows * len(PAIRS) * 4)
 
 
 @pytest.mark.parametrize("rows", [0, 1, 4, 11, 100])

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from prime_bench.base.bundled import bundled_folder
+from prime_bench.base.files import bundled_folder
 from prime_bench.cli.main import exit_code
 
 SETTINGS = ["--set", "dataset.synthetic.rows=1000", "--set", "training.max_epochs=1"]

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from prime_bench.cli.main import exit_code
-from prime_bench.recipe.load import find_recipe
+from prime_bench.recipe.file import find_recipe
 
 pytestmark = pytest.mark.usefixtures("jobs")
 

@@ -6,7 +6,7 @@ import pytest
 
 from prime_bench.cli.main import exit_code
 from prime_bench.cli.output import duration, size
-from prime_bench.recipe.load import load_recipe
+from prime_bench.recipe.file import load_recipe
 
 COMMAND = "prime-bench prepare synthetic"
 

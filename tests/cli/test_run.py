@@ -7,8 +7,8 @@ import signal
 import pytest
 
 from prime_bench.cli.main import exit_code
-from prime_bench.schedule.backend import Outcome
 from prime_bench.schedule.devices import CPU
+from prime_bench.schedule.engine import Outcome
 
 SMALL = [
     "quick",

@@ -7,7 +7,7 @@ import pytest
 from prime_bench.catalog import BACKBONES
 from prime_bench.cli.main import exit_code
 from prime_bench.data.table import PreparedTable
-from prime_bench.settings.dcnv2 import DCNv2Settings
+from prime_bench.settings.backbones import DCNv2Settings
 
 
 @pytest.fixture

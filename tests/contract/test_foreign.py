@@ -12,7 +12,7 @@ import pytest
 from prime_bench.base.errors import UsageError
 from prime_bench.catalog import find_backbone, find_plugin
 from prime_bench.contract.__main__ import check
-from prime_bench.recipe.load import load_recipe
+from prime_bench.recipe.file import load_recipe
 
 GUIDE = (Path(__file__).parents[2] / "docs" / "your-own-plugin.md").read_text(encoding="utf-8")
 CODE = re.findall(r"```python\n(.*?)```", GUIDE, flags=re.DOTALL)[0]
@@ -21,9 +21,9 @@ FLAT = """
 from torch import nn
 
 from prime_bench.backbones.embedding import FieldEmbedding
-from prime_bench.backbones.initial import reset_linears
+from prime_bench.backbones.layers import reset_linears
 from prime_bench.backbones.interface import Backbone, identity_sites
-from prime_bench.settings.backbone import BackboneSettings
+from prime_bench.settings.interface import BackboneSettings
 
 
 class FlatSettings(BackboneSettings):

@@ -11,8 +11,8 @@ import pytest
 
 from prime_bench.data.card import CardFile, load_card
 from prime_bench.data.chunk import Chunk
-from prime_bench.data.lines import blocks
-from prime_bench.data.variant import DataVariant, resolve
+from prime_bench.data.manifest import DataVariant, resolve
+from prime_bench.data.raw.lines import blocks
 
 RAW_HEADER = (
     "id,click,hour,C1,banner_pos,site_id,site_domain,site_category,app_id,app_domain,app_category,"
@@ -126,7 +126,7 @@ def kaggle_log(tmp_path: Path) -> Path:
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Files are read in blocks of a few lines."""
     monkeypatch.setitem(blocks.__kwdefaults__, "block_bytes", 777)
-    monkeypatch.setattr("prime_bench.data.kaggle_criteo.BLOCK_BYTES", 777)
+    monkeypatch.setattr("prime_bench.data.raw.kaggle_criteo.BLOCK_BYTES", 777)
 
 
 @pytest.fixture

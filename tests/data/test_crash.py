@@ -13,9 +13,9 @@ from pathlib import Path
 import filelock
 import pytest
 
+from prime_bench.data.manifest import resolve
 from prime_bench.data.prepare import prepare
 from prime_bench.data.table import PreparedTable
-from prime_bench.data.variant import resolve
 
 
 def command(*arguments):
@@ -136,7 +136,7 @@ def test_terminated_by_the_keyboard_nothing_is_left(tmp_path, avazu_folder, monk
     def interrupt(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("prime_bench.data.encode._count", interrupt)
+    monkeypatch.setattr("prime_bench.data.encode.encoder._count", interrupt)
     with pytest.raises(KeyboardInterrupt):
         prepare(
             resolve("avazu", {}),

@@ -7,9 +7,9 @@ from collections import Counter
 import pytest
 
 from prime_bench.data.describe import N_PIECES, describe
+from prime_bench.data.manifest import resolve
 from prime_bench.data.prepare import prepare
 from prime_bench.data.table import PreparedTable
-from prime_bench.data.variant import resolve
 
 SPLITS = ("train", "valid", "test")
 

@@ -14,8 +14,8 @@ import pytest
 from prime_bench.base.errors import DataError, EnvironmentFault, UsageError
 from prime_bench.cli.main import exit_code
 from prime_bench.data.card import CardArchive, load_card
-from prime_bench.data.download import address
 from prime_bench.data.prepare import prepare
+from prime_bench.data.raw.download import address
 
 HUB_PATH = "/datasets/reczoo/Avazu_x1/resolve/main/Avazu_x1.zip"
 MIRROR_PATH = "/afn.zip"
@@ -90,7 +90,7 @@ def server(monkeypatch):
     thread = threading.Thread(target=served.http.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
     monkeypatch.setenv("HF_ENDPOINT", served.url)
-    monkeypatch.setattr("prime_bench.data.download.WAITS_S", (0, 0))
+    monkeypatch.setattr("prime_bench.data.raw.download.WAITS_S", (0, 0))
     monkeypatch.setattr("time.sleep", lambda _: None)
     yield served
     served.http.shutdown()
@@ -357,7 +357,7 @@ def test_disk_that_fills_up(server, make, monkeypatch):
     def full(*_, **__):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("prime_bench.data.download.Progress", full)
+    monkeypatch.setattr("prime_bench.data.raw.download.StageProgress", full)
     with pytest.raises(EnvironmentFault, match="the disk is full"):
         make()
     assert len(server.requests("GET")) == 1

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 
 from prime_bench.base.errors import DataError
 from prime_bench.data.card import CardColumn
-from prime_bench.data.encode import encode
-from prime_bench.data.packed import pack_text
+from prime_bench.data.encode.encoder import encode
+from prime_bench.data.raw.packed import pack_text
 from prime_bench.data.schema import Schema
-from prime_bench.settings.dataset import DataSettings, LogSettings
+from prime_bench.settings.data import DataSettings, LogSettings
 
 SPLITS = ("train", "valid", "test")
 # Values that other tools change: numbers, nulls, blanks, reserved names, separators, other scripts.

@@ -297,7 +297,7 @@ def test_file_that_cannot_be_read(tmp_path, raw_log, csv, capsys, monkeypatch, w
                 raise OSError(5, "Input/output error")
 
         monkeypatch.setattr(
-            "prime_bench.data.source.Stream.__init__",
+            "prime_bench.data.raw.source.Stream.__init__",
             lambda self, source, *_: self.__dict__.update(source=source, _content=Broken()),
         )
     reason = "permission denied" if when == "at once" else "input/output error"
@@ -448,7 +448,7 @@ def test_full_disk(tmp_path, raw_log, csv, capsys, monkeypatch):
     def full(*_args, **_kwargs):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("prime_bench.data.spool.ArrayFile.append", full)
+    monkeypatch.setattr("prime_bench.data.encode.spool.ArrayFile.append", full)
     assert prepare_in(tmp_path, "avazu-raw", path) == 4
     assert "the disk is full" in capsys.readouterr().err
     assert_nothing_left(tmp_path)

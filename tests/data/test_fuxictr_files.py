@@ -13,9 +13,9 @@ from fuxictr.features import FeatureMap
 from prime_bench.base.errors import UsageError
 from prime_bench.cli.main import exit_code
 from prime_bench.data.fuxictr_files import export_table
+from prime_bench.data.manifest import resolve
 from prime_bench.data.prepare import prepare
 from prime_bench.data.table import PreparedTable
-from prime_bench.data.variant import resolve
 
 
 @pytest.fixture(scope="module", params=["avazu", "criteo", "criteo log_bucket"])

@@ -8,7 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from prime_bench.base.errors import DataError
-from prime_bench.data.lines import read_lines
+from prime_bench.data.raw.lines import read_lines
 
 HEADER = ["a", "b", "c"]
 cell = st.text(st.characters(blacklist_characters=',"\n\r\0', codec="utf-8"), max_size=6)
@@ -81,7 +81,7 @@ def test_old_mac_line_ends_without_any_line_feed():
 
 @pytest.mark.parametrize(("byte", "fault"), [(b"x", "no csv file"), (b"\r", "carriage return")])
 def test_a_file_without_lines_ends_early(monkeypatch, byte, fault):
-    monkeypatch.setattr("prime_bench.data.lines._LONGEST_LINE", 1 << 12)
+    monkeypatch.setattr("prime_bench.data.raw.lines._LONGEST_LINE", 1 << 12)
     taken = 0
 
     def read(n_bytes):

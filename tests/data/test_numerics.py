@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from prime_bench.data.numerics import Ranges, log_buckets, plain, signed_log
+from prime_bench.data.encode.codes import Ranges, log_buckets, plain, signed_log
 
 NAN = float("nan")
 # x, its bucket: floor(ln(x)^2) above 2, else int(x). 3 and 4 share bucket 1, as FuxiCTR's do.

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from prime_bench.data.packed import KeyCodes, in_text_order, integers, pack, pack_text, unpack
+from prime_bench.data.raw.packed import KeyCodes, in_text_order, integers, pack, pack_text, unpack
 
 text = st.text(st.characters(blacklist_characters="\n\0", codec="utf-8"), max_size=10)
 short_text = text.filter(lambda value: len(value.encode()) <= 8)

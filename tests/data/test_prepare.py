@@ -12,10 +12,9 @@ import numpy as np
 import pytest
 
 from prime_bench.base.errors import DataError
-from prime_bench.data.manifest import Manifest
+from prime_bench.data.manifest import Manifest, resolve
 from prime_bench.data.prepare import NO_DIGESTS_NOTE, VOCABULARY_NOTE, prepare
 from prime_bench.data.table import PreparedTable
-from prime_bench.data.variant import resolve
 
 
 def gzipped(folder, csv):
@@ -186,7 +185,7 @@ THREADS = """
 import sys
 from pathlib import Path
 from prime_bench.data.prepare import prepare
-from prime_bench.data.variant import resolve
+from prime_bench.data.manifest import resolve
 import polars
 name, source, data_dir = sys.argv[1:]
 manifest = prepare(

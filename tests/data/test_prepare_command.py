@@ -7,9 +7,9 @@ from click.testing import CliRunner
 
 from prime_bench.cli.main import cli, exit_code
 from prime_bench.cli.prepare import prepare as command
+from prime_bench.data.manifest import resolve
 from prime_bench.data.table import PreparedTable
-from prime_bench.data.variant import resolve
-from prime_bench.settings.dataset import LogSettings, SyntheticSettings
+from prime_bench.settings.data import LogSettings, SyntheticSettings
 
 
 def run(capsys, *arguments):

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from prime_bench.cli.main import exit_code
-from prime_bench.data.variant import resolve
+from prime_bench.data.manifest import resolve
 
 RECIPE = """
 schema = 1

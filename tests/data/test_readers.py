@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from prime_bench.base.errors import DataError
-from prime_bench.data.encode import encode
-from prime_bench.data.find import find_sources
+from prime_bench.data.encode.encoder import encode
+from prime_bench.data.manifest import resolve
 from prime_bench.data.prepare import prepare
-from prime_bench.data.readers import Reader
-from prime_bench.data.variant import resolve
+from prime_bench.data.raw.find import find_sources
+from prime_bench.data.raw.readers import Reader
 
 HEADER = ["Label", *(f"I{i}" for i in range(1, 14)), *(f"C{i}" for i in range(1, 27))]
 # Whole numbers as people and tools write them, and what is left to the parser of numbers.

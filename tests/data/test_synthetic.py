@@ -11,12 +11,11 @@ import pytest
 from prime_bench.base.errors import EnvironmentFault
 from prime_bench.data.card import load_card
 from prime_bench.data.chunk import Chunk
+from prime_bench.data.manifest import resolve
 from prime_bench.data.prepare import prepare
-from prime_bench.data.synthetic import BLOCK_ROWS, SyntheticLog, chunks, columns
-from prime_bench.data.synthetic_fields import CategoricalField, Sampler, random_words
-from prime_bench.data.synthetic_shapes import SHAPES
-from prime_bench.data.variant import resolve
-from prime_bench.settings.dataset import SyntheticSettings
+from prime_bench.data.synthetic.fields import SHAPES, CategoricalField, Sampler, random_words
+from prime_bench.data.synthetic.rows import BLOCK_ROWS, SyntheticLog, chunks, columns
+from prime_bench.settings.data import SyntheticSettings
 
 MANY_ROWS = 12 * BLOCK_ROWS
 
@@ -333,9 +332,9 @@ def test_card_gives_what_the_demo_needs():
 
 _MEMORY = """
 import resource, sys
-from prime_bench.data.synthetic import chunks
-from prime_bench.data.synthetic_best import BestCounter
-from prime_bench.settings.dataset import SyntheticSettings
+from prime_bench.data.synthetic.rows import chunks
+from prime_bench.data.synthetic.rows import BestCounter
+from prime_bench.settings.data import SyntheticSettings
 peaks, best = {}, BestCounter()
 for number, chunk in enumerate(chunks(SyntheticSettings(shape="criteo", rows=10**9), best=best)):
     peaks[number] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024

@@ -6,15 +6,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from prime_bench.data.chunk import SPLITS
-from prime_bench.data.synthetic import BLOCK_ROWS, Block, SyntheticLog, chunks
-from prime_bench.data.synthetic_best import HISTOGRAM_BINS, BestCounter
-from prime_bench.settings.dataset import SyntheticSettings
+from prime_bench.data.synthetic.rows import (
+    BLOCK_ROWS,
+    HISTOGRAM_BINS,
+    BestCounter,
+    SyntheticBlock,
+    SyntheticLog,
+    chunks,
+)
+from prime_bench.settings.data import SyntheticSettings
 
 SETTINGS = SyntheticSettings(shape="avazu", rows=8 * BLOCK_ROWS, seed=7)
 
 
 @pytest.fixture(scope="module")
-def blocks() -> list[Block]:
+def blocks() -> list[SyntheticBlock]:
     return list(SyntheticLog(SETTINGS).blocks())
 
 

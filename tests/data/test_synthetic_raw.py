@@ -8,10 +8,9 @@ import pytest
 
 from prime_bench.base.errors import EnvironmentFault, UsageError
 from prime_bench.data.chunk import SPLITS
-from prime_bench.data.synthetic import BLOCK_ROWS, chunks
-from prime_bench.data.synthetic_best import BestCounter
-from prime_bench.data.synthetic_raw import RAW_FORMATS, write_raw
-from prime_bench.settings.dataset import SyntheticSettings
+from prime_bench.data.synthetic.raw_files import RAW_FORMATS, write_raw
+from prime_bench.data.synthetic.rows import BLOCK_ROWS, BestCounter, chunks
+from prime_bench.settings.data import SyntheticSettings
 
 ROWS = BLOCK_ROWS + 2000
 

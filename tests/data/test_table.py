@@ -3,9 +3,9 @@
 import pytest
 
 from prime_bench.base.errors import DataError
+from prime_bench.data.manifest import resolve
 from prime_bench.data.prepare import prepare
 from prime_bench.data.table import PreparedTable
-from prime_bench.data.variant import resolve
 
 
 @pytest.fixture(scope="module")

@@ -10,14 +10,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from prime_bench.base.bundled import bundled_folder
 from prime_bench.base.errors import DataError, UsageError
+from prime_bench.base.files import bundled_folder
 from prime_bench.cli.prepare import prepare as command
 from prime_bench.data.card import card_names, load_card
-from prime_bench.data.manifest import Manifest
+from prime_bench.data.manifest import Manifest, resolve
 from prime_bench.data.prepare import prepare
 from prime_bench.data.table import PreparedTable
-from prime_bench.data.variant import resolve
 
 NAMES = ("avazu", "avazu-raw", "criteo", "synthetic")
 
@@ -269,7 +268,7 @@ def test_bundled_cards_are_toml_with_known_keys():
 LIGHT = """
 import sys
 sys.modules.update(dict.fromkeys(["polars", "pyarrow", "scipy", "pandas", "sklearn", "torch"]))
-from prime_bench.data import manifest, schema, table, variant
+from prime_bench.data import manifest, schema, table
 print(len(table.PreparedTable.open(sys.argv[1]).split("train")))
 """
 

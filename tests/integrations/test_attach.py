@@ -10,7 +10,7 @@ from torch import nn
 
 from prime_bench.base.errors import UsageError
 from prime_bench.integrations.fuxictr import attach_prime
-from prime_bench.settings.prime import AuxiliaryLoss, PrimeConfig
+from prime_bench.settings.plugins import AuxiliaryLoss, PrimeConfig
 
 SIZES = {"C1": 7, "C2": 5, "C3": 11}
 K = 4

@@ -13,10 +13,9 @@ from prime_bench.catalog import BACKBONES
 from prime_bench.data.schema import Field, Schema
 from prime_bench.plugins.apg import APGLinear, OfFields, SelfWise
 from prime_bench.recipe.job import Job
-from prime_bench.settings.apg import APGSettings, APGShape
-from prime_bench.settings.dcnv2 import DCNv2Settings
-from prime_bench.settings.fibinet import FiBiNETSettings
-from prime_bench.settings.shape import TableShape
+from prime_bench.settings.backbones import DCNv2Settings, FiBiNETSettings
+from prime_bench.settings.interface import TableShape
+from prime_bench.settings.plugins import APGSettings, APGShape
 from prime_bench.settings.training import TrainSpec
 
 SIZES = (7, 4, 9)

@@ -1,4 +1,4 @@
-"""Arm on a backbone of the test's own: all that it may rely on is the interface."""
+"""ArmModel on a backbone of the test's own: all that it may rely on is the interface."""
 
 import copy
 import gc
@@ -10,9 +10,9 @@ import torch
 from torch import nn
 
 from prime_bench.backbones.interface import Backbone
-from prime_bench.plugins.attach import Arm
+from prime_bench.plugins.attach import ArmModel
 from prime_bench.plugins.prime import Prime
-from prime_bench.settings.prime import PrimeConfig
+from prime_bench.settings.plugins import PrimeConfig
 
 FIELDS, WIDTH = 2, 3
 
@@ -39,7 +39,7 @@ def arm(generator):
     with torch.no_grad():
         for parameter in plugin.parameters():
             parameter.normal_(generator=generator)
-    return Arm(Toy(), plugin)
+    return ArmModel(Toy(), plugin)
 
 
 @pytest.fixture
@@ -60,7 +60,7 @@ def test_the_plugin_reads_flattened_embeddings_and_the_logit(arm, batch):
 
 def test_dense_is_the_backbone_and_a_sigmoid(batch):
     backbone = Toy()
-    arm = Arm(backbone)
+    arm = ArmModel(backbone)
     probability = torch.sigmoid(backbone(*batch))
     assert torch.equal(arm(*batch), probability)
     log_p, log_not_p = arm.log_probabilities(*batch)
@@ -92,7 +92,7 @@ def test_parameters_fall_into_two_parts(arm):
         "plugin.expert_bias",
         "plugin.router",
     }
-    assert len(Arm(Toy()).network_parameters()) == 2
+    assert len(ArmModel(Toy()).network_parameters()) == 2
 
 
 @pytest.mark.parametrize("carry", [copy.deepcopy, lambda arm: pickle.loads(pickle.dumps(arm))])

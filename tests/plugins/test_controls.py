@@ -10,8 +10,11 @@ from prime_bench.assemble import build_plugin
 from prime_bench.base.streams import derive
 from prime_bench.plugins.prime import Prime
 from prime_bench.plugins.residual import MacMatchedResidual, ParameterMatchedResidual
-from prime_bench.settings.prime import PrimeConfig
-from prime_bench.settings.residual import ResidualMacsSettings, ResidualParametersSettings
+from prime_bench.settings.plugins import (
+    PrimeConfig,
+    ResidualMacsSettings,
+    ResidualParametersSettings,
+)
 
 D, ROUTER_D, B = 6, 5, 4
 SMALL = {"bags": 2, "experts_per_bag": 3, "rank": 3}

@@ -4,7 +4,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from prime_bench.plugins.counter import Counts, count
+from prime_bench.contract.counter import Counts, count
 
 
 class Everything(nn.Module):

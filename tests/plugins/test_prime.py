@@ -6,7 +6,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from prime_bench.plugins.prime import Prime
-from prime_bench.settings.prime import PrimeConfig
+from prime_bench.settings.plugins import PrimeConfig
 
 D, ROUTER_D, B = 6, 5, 4
 SMALL = {"bags": 2, "experts_per_bag": 3, "rank": 3}

@@ -5,8 +5,7 @@ import pytest
 import torch
 
 from prime_bench.plugins.residual import ParameterMatchedResidual
-from prime_bench.settings.prime import PrimeConfig
-from prime_bench.settings.residual import ResidualParametersSettings
+from prime_bench.settings.plugins import PrimeConfig, ResidualParametersSettings
 
 D, B = 6, 5
 

@@ -5,8 +5,7 @@ import torch
 
 from prime_bench.plugins.prime import Prime
 from prime_bench.plugins.residual import ParameterMatchedResidual
-from prime_bench.settings.prime import PrimeConfig
-from prime_bench.settings.residual import ResidualParametersSettings
+from prime_bench.settings.plugins import PrimeConfig, ResidualParametersSettings
 
 BATCHES = [1, 7, 1005, 1012, 4096]
 PLUGINS = {

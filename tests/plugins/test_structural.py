@@ -10,7 +10,7 @@ from prime_bench.base.errors import UsageError
 from prime_bench.data.schema import Field, Schema
 from prime_bench.plugins.structural import BaggedLayer, NormalisedEmbeddings, SubspaceLayer
 from prime_bench.recipe.job import Job
-from prime_bench.settings.structural import HiddenSubspaceSettings, MultilayerBaggedSettings
+from prime_bench.settings.plugins import HiddenSubspaceSettings, MultilayerBaggedSettings
 from prime_bench.settings.training import TrainSpec
 
 IN, OUT, B = 6, 4, 5

@@ -11,7 +11,7 @@ from prime_bench.catalog import BACKBONES, PLUGINS
 from prime_bench.data.schema import Field, Schema
 from prime_bench.data.table import PreparedTable, Split
 from prime_bench.recipe.job import Job, JobRequest
-from prime_bench.settings.kinds import PROBES
+from prime_bench.settings.probes import PROBES
 from prime_bench.settings.training import TrainSpec
 from prime_bench.worker import run_job
 

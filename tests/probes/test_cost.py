@@ -6,14 +6,15 @@ import torch
 
 from prime_bench.base.errors import EnvironmentFault, UsageError
 from prime_bench.catalog import BACKBONES, PLUGINS
+from prime_bench.contract.counter import count
 from prime_bench.data.table import PreparedTable
-from prime_bench.plugins.counter import count
+from prime_bench.findings import CostFindings
 from prime_bench.probes import cost, memory
 from prime_bench.probes.arms import Pool, job_of, trainer_of
 from prime_bench.probes.cost import phases_of
 from prime_bench.probes.forward import forms_on, forward_of
 from prime_bench.recipe.job import Job
-from prime_bench.settings.cost import CostArm, CostFindings, CostProbe
+from prime_bench.settings.probes import CostArm, CostProbe
 from prime_bench.settings.training import TrainSpec
 from prime_bench.store.runs import Runs
 from prime_bench.training.batches import row_order

@@ -5,13 +5,12 @@ import pytest
 import torch
 from scipy.stats import kstest
 
-from prime_bench.probes import blocks, examples
-from prime_bench.probes.gap import Diagnosis, NoDirection
+from prime_bench.probes import inner_products
+from prime_bench.probes.gap import Diagnosis, NoDirection, cosines, gap_of, mean_cosine, regrouped
 from prime_bench.probes.gradients import large_groups
-from prime_bench.probes.gram import cosines, gap_of, mean_cosine, regrouped
 from prime_bench.probes.groups import Grouping, block_groupings, null_grouping, row_groupings
 from prime_bench.probes.trained import batch_of
-from prime_bench.settings.gradients import GradientsSettings
+from prime_bench.settings.probes import GradientsSettings
 from prime_bench.settings.training import TrainSpec
 from prime_bench.training.loss import batch_loss
 
@@ -132,9 +131,13 @@ def test_several_passes_find_what_one_finds(make_arm, diagnose, monkeypatch):
 
     parts = [counted(diagnose(arm)).block_grams(), counted(diagnose(arm)).example_grams(by_row)]
     assert len(calls) == 2
-    monkeypatch.setattr(blocks.block_grams, "__kwdefaults__", {"buffer_bytes": 4 * 12 * 100})
-    monkeypatch.setattr(examples.example_grams, "__kwdefaults__", {"cache_bytes": 4 * 216 * 10})
-    monkeypatch.setattr(examples, "_PIECE_NUMBERS", 21)
+    monkeypatch.setattr(
+        inner_products.block_grams, "__kwdefaults__", {"buffer_bytes": 4 * 12 * 100}
+    )
+    monkeypatch.setattr(
+        inner_products.example_grams, "__kwdefaults__", {"cache_bytes": 4 * 216 * 10}
+    )
+    monkeypatch.setattr(inner_products, "_PIECE_NUMBERS", 21)
     again = [counted(diagnose(arm)).block_grams(), counted(diagnose(arm)).example_grams(by_row)]
 
     assert len(calls) > 10

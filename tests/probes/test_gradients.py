@@ -6,9 +6,10 @@ import pytest
 import torch
 
 from prime_bench.base.errors import DataError
+from prime_bench.findings import GradientFindings
 from prime_bench.probes.groups import Grouping, choose
 from prime_bench.probes.sharing import sharing_of
-from prime_bench.settings.gradients import GradientFindings, GradientsSettings
+from prime_bench.settings.probes import GradientsSettings
 from prime_bench.settings.training import TrainSpec
 from prime_bench.store.record import ProbeRecord, RunRecord
 from prime_bench.store.runs import Runs

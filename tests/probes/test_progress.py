@@ -7,7 +7,7 @@ def test_it_tells_twice_a_second_and_at_the_end(monkeypatch):
     clock = iter([100.0, *(100 + 0.1 * step for step in range(1, 13))])
     monkeypatch.setattr(progress.time, "perf_counter", lambda: next(clock))
     told = []
-    counted = progress.Progress(told.append, "j", rows_total=36)
+    counted = progress.ProbeProgress(told.append, "j", rows_total=36)
 
     for _ in range(12):
         counted.add(3)

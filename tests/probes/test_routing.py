@@ -5,10 +5,10 @@ import pytest
 import torch
 
 from prime_bench.base.errors import UsageError
+from prime_bench.findings import RoutingFindings
 from prime_bench.probes.groups import Grouping
 from prime_bench.probes.routing import Sums, entropies, overlap, routing_of
 from prime_bench.probes.trained import batch_of
-from prime_bench.settings.routing import RoutingFindings
 
 
 def _bags(weights):

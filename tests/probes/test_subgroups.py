@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from sklearn.metrics import log_loss, roc_auc_score
 
+from prime_bench.findings import GroupSize
 from prime_bench.probes.subgroups import calibration_error, score_group
-from prime_bench.settings.probe import GroupSize
 from prime_bench.store.runs import Runs
 
 

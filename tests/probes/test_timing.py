@@ -7,8 +7,8 @@ from statistics import median
 import numpy as np
 import pytest
 
+from prime_bench.findings import median_ratio
 from prime_bench.probes.timing import WallClock, latencies_ms
-from prime_bench.settings.cost import median_ratio
 
 
 class FakeClock:

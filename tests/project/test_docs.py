@@ -78,7 +78,7 @@ def test_readme_has_links() -> None:
 
 
 def test_numerics_has_a_line_for_each_version() -> None:
-    from prime_bench.base.numerics import NUMERICS
+    from prime_bench.base.identity import NUMERICS
 
     text = (ROOT / "docs" / "numerics.md").read_text(encoding="utf-8")
     versions = [int(number) for number in re.findall(r"^## (\d+)", text, flags=re.MULTILINE)]

@@ -13,7 +13,7 @@ import torch
 
 from prime_bench.data.manifest import SplitCounts
 from prime_bench.data.table import PreparedTable
-from prime_bench.recipe.load import load_recipe
+from prime_bench.recipe.file import load_recipe
 from prime_bench.training.metrics import auc, logloss
 
 ROOT = Path(__file__).parents[2]

@@ -15,12 +15,13 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 BUILT_ON = {
     "base": set(),
     "settings": {"base"},
+    "findings": {"base", "settings"},
     "catalog": {"base", "settings"},
     "recipe": {"base", "settings", "catalog"},
     "data": {"base", "settings"},
-    "store": {"base", "settings", "recipe"},
+    "store": {"base", "settings", "findings", "recipe"},
     "schedule": {"base", "settings", "catalog", "recipe", "store", "data"},
-    "report": {"base", "settings", "catalog", "recipe", "store"},
+    "report": {"base", "settings", "findings", "catalog", "recipe", "store"},
     "backbones": {"base", "settings", "data"},
     "plugins": {"base", "settings", "backbones"},
     "assemble": {"base", "settings", "catalog", "recipe", "data", "backbones", "plugins"},
@@ -29,7 +30,7 @@ BUILT_ON = {
     },
     "probes": {
         *("base", "settings", "recipe", "store", "data", "assemble", "backbones", "plugins"),
-        "training",
+        *("training", "findings"),
     },
     "worker": {
         *("base", "settings", "catalog", "recipe", "store", "data", "assemble", "training"),
@@ -49,7 +50,7 @@ BUILT_ON = {
     "__main__": {"cli"},
     "cli": {
         *("base", "settings", "catalog", "recipe", "store", "data", "schedule", "report"),
-        "training",
+        *("training", "findings"),
     },
 }
 """Layer -> the layers it may import. The command line starts workers; it never imports them. What
@@ -57,7 +58,7 @@ reads the weights of a finished job imports `training` inside its command.
 """
 
 DATA_PARTS = {
-    "schedule": {"manifest", "schema", "variant"},
+    "schedule": {"manifest", "schema"},
     "backbones": {"schema"},
     "assemble": {"schema"},
     "integrations": {"schema"},
@@ -71,7 +72,17 @@ DATA_PARTS = {
 ONE_IMPORTER = {"fuxictr": {"backbones/fuxi.py"}, "ray": {"schedule/cluster.py"}}
 """Foreign package -> the only files that may import it."""
 
-TORCH_FREE = ("base", "settings", "catalog", "recipe", "store", "schedule", "report", "data")
+TORCH_FREE = (
+    "base",
+    "settings",
+    "findings",
+    "catalog",
+    "recipe",
+    "store",
+    "schedule",
+    "report",
+    "data",
+)
 HEAVY = ("torch", "ray", "fuxictr")
 TABLE_TOOLS = ("polars", "pyarrow", "scipy", "pandas", "sklearn")
 SMALL = (

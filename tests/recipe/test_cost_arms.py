@@ -3,7 +3,7 @@
 import pytest
 
 from prime_bench.base.errors import UsageError
-from prime_bench.recipe.load import load_recipe
+from prime_bench.recipe.file import load_recipe
 
 RECIPE = """
 schema = 1

@@ -1,5 +1,5 @@
 from prime_bench.recipe.differences import Difference, differing_keys, resolved
-from prime_bench.recipe.load import load_recipe
+from prime_bench.recipe.file import load_recipe
 
 
 def table(*changes: str) -> dict[str, object]:

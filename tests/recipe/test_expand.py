@@ -3,8 +3,8 @@
 import pytest
 
 from prime_bench.base.errors import UsageError
-from prime_bench.recipe.load import load_recipe
-from prime_bench.settings.prime import PrimeConfig
+from prime_bench.recipe.file import load_recipe
+from prime_bench.settings.plugins import PrimeConfig
 
 TWO_SETS = """
 [dataset.criteo]

@@ -7,15 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from prime_bench.base.identity import canonical_json
-from prime_bench.base.numerics import NUMERICS
+from prime_bench.base.identity import NUMERICS, canonical_json
+from prime_bench.recipe.file import load_recipe
 from prime_bench.recipe.job import Job, JobRequest
-from prime_bench.recipe.load import load_recipe
-from prime_bench.settings.dataset import DataSettings
-from prime_bench.settings.dcnv2 import DCNv2Settings
-from prime_bench.settings.dnn import DNNSettings
-from prime_bench.settings.prime import PrimeConfig
-from prime_bench.settings.residual import ResidualParametersSettings
+from prime_bench.settings.backbones import DCNv2Settings, DNNSettings
+from prime_bench.settings.data import DataSettings
+from prime_bench.settings.plugins import PrimeConfig, ResidualParametersSettings
 from prime_bench.settings.training import TrainSpec
 
 PINNED = {

@@ -2,9 +2,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from prime_bench.base.bundled import bundled_folder
 from prime_bench.base.errors import UsageError
-from prime_bench.recipe.load import find_recipe, line_of, load_recipe
+from prime_bench.base.files import bundled_folder
+from prime_bench.recipe.file import find_recipe, line_of, load_recipe
 
 FAULTY = """\
 schema = 1

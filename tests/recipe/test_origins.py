@@ -3,8 +3,7 @@ from textwrap import dedent
 
 import pytest
 
-from prime_bench.recipe.load import load_recipe
-from prime_bench.recipe.origins import given, origins
+from prime_bench.recipe.file import given, load_recipe, origins
 
 RECIPE = """\
     schema = 1

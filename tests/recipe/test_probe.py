@@ -3,9 +3,8 @@
 import pytest
 
 from prime_bench.base.errors import UsageError
-from prime_bench.recipe.load import load_recipe
-from prime_bench.settings.gradients import GradientsSettings
-from prime_bench.settings.kinds import PROBES
+from prime_bench.recipe.file import load_recipe
+from prime_bench.settings.probes import PROBES, GradientsSettings
 
 
 @pytest.fixture

@@ -5,12 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from prime_bench.base.bundled import bundled_folder
+from prime_bench.base.files import bundled_folder
 from prime_bench.catalog import BACKBONES
-from prime_bench.data.variant import resolve
-from prime_bench.recipe.load import load_recipe
-from prime_bench.settings.cost import CostSettings
-from prime_bench.settings.gradients import GradientsSettings
+from prime_bench.data.manifest import resolve
+from prime_bench.recipe.file import load_recipe
+from prime_bench.settings.probes import CostSettings, GradientsSettings
 
 RECIPES = sorted(bundled_folder("recipes").glob("*.toml"))
 JOBS = {

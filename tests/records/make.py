@@ -10,15 +10,15 @@ from typing import Any
 
 from prime_bench.base.identity import digest
 from prime_bench.recipe.job import Job
-from prime_bench.settings.apg import APGSettings
-from prime_bench.settings.cost import CostProbe
-from prime_bench.settings.dcnv2 import DCNv2Settings
-from prime_bench.settings.fibinet import FiBiNETSettings
-from prime_bench.settings.gradients import GradientsSettings
-from prime_bench.settings.plugin import DenseSettings
-from prime_bench.settings.prime import PrimeConfig
-from prime_bench.settings.routing import RoutingSettings
-from prime_bench.settings.subgroups import SubgroupsSettings
+from prime_bench.settings.backbones import DCNv2Settings, FiBiNETSettings
+from prime_bench.settings.interface import DenseSettings
+from prime_bench.settings.plugins import APGSettings, PrimeConfig
+from prime_bench.settings.probes import (
+    CostProbe,
+    GradientsSettings,
+    RoutingSettings,
+    SubgroupsSettings,
+)
 from prime_bench.settings.training import TrainSpec
 from prime_bench.store.record import ProbeRecord, RunRecord
 from prime_bench.store.runs import Runs

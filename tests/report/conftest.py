@@ -8,11 +8,9 @@ import pytest
 from prime_bench.base.identity import digest
 from prime_bench.base.streams import derive
 from prime_bench.recipe.job import Job
-from prime_bench.settings.dcnv2 import DCNv2Settings
-from prime_bench.settings.dnn import DNNSettings
-from prime_bench.settings.plugin import DenseSettings
-from prime_bench.settings.prime import PrimeConfig
-from prime_bench.settings.residual import ResidualParametersSettings
+from prime_bench.settings.backbones import DCNv2Settings, DNNSettings
+from prime_bench.settings.interface import DenseSettings
+from prime_bench.settings.plugins import PrimeConfig, ResidualParametersSettings
 from prime_bench.settings.training import TrainSpec
 from prime_bench.store.record import RunRecord
 

@@ -12,8 +12,8 @@ import pytest
 
 from prime_bench.base.errors import DataError
 from prime_bench.cli.main import exit_code
-from prime_bench.data.variant import resolve
-from prime_bench.recipe.load import load_recipe
+from prime_bench.data.manifest import resolve
+from prime_bench.recipe.file import load_recipe
 from prime_bench.report.manifest import report_faults
 from prime_bench.store.record import RunRecord
 from prime_bench.store.runs import Runs

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from prime_bench.base.bundled import bundled_folder
 from prime_bench.base.errors import UsageError
-from prime_bench.recipe.load import load_recipe
-from prime_bench.report.definition import load_definition, read_definition, shipped_tables
-from prime_bench.report.expected import load_bars, load_paper
+from prime_bench.base.files import bundled_folder
+from prime_bench.recipe.file import load_recipe
+from prime_bench.report.tables.definition import load_definition, read_definition, shipped_tables
+from prime_bench.report.tables.expected import load_bars, load_paper
 
 MAIN = bundled_folder("reports") / "main.toml"
 

@@ -2,9 +2,9 @@
 
 import pytest
 
+from prime_bench.findings import FieldGradients, Gap, GradientFindings, Measure
 from prime_bench.recipe.job import Job
-from prime_bench.report.gaps import field_gaps, gaps_by_seed, null_note
-from prime_bench.settings.gradients import FieldGradients, Gap, GradientFindings, Measure
+from prime_bench.report.quantities.gaps import field_gaps, gaps_by_seed, null_note
 from prime_bench.settings.training import TrainSpec
 from prime_bench.store.record import Environment, ProbeRecord
 

@@ -6,11 +6,11 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from prime_bench.recipe.expand import Arm, Trial
-from prime_bench.report.evidence import RecipeCells, gather, narrowed
-from prime_bench.report.grid import Grid, Panel
-from prime_bench.settings.dnn import DNNSettings
-from prime_bench.settings.plugin import DenseSettings
-from prime_bench.settings.prime import PrimeConfig
+from prime_bench.report.quantities.grid import Grid, Panel
+from prime_bench.report.quantities.records import RecipeCells, gather, narrowed
+from prime_bench.settings.backbones import DNNSettings
+from prime_bench.settings.interface import DenseSettings
+from prime_bench.settings.plugins import PrimeConfig
 from prime_bench.settings.training import TrainSpec
 from prime_bench.store.record import RunRecord
 

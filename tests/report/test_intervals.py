@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from prime_bench.report.intervals import t_interval
+from prime_bench.report.quantities.stats import t_interval
 
 
 @pytest.mark.parametrize("n", [2, 3, 5, 40])

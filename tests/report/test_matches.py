@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from prime_bench.report.matches import match_arms, match_sets, rows_of
+from prime_bench.report.quantities.matches import match_arms, match_sets, rows_of
 from prime_bench.settings.training import TrainSpec
 from prime_bench.store.record import RunRecord
 

@@ -5,10 +5,10 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from prime_bench.recipe.expand import Arm, Trial
-from prime_bench.report.definition import load_definition
 from prime_bench.report.document import make_report
-from prime_bench.report.evidence import RecipeCells, gather
-from prime_bench.settings.prime import PrimeConfig
+from prime_bench.report.quantities.records import RecipeCells, gather
+from prime_bench.report.tables.definition import load_definition
+from prime_bench.settings.plugins import PrimeConfig
 from prime_bench.settings.training import TrainSpec
 from prime_bench.store.record import RunRecord
 

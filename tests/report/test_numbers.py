@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from prime_bench.report.numbers import fixed, series, signed
+from prime_bench.report.formats.numbers import fixed, series, signed
 
 
 @pytest.mark.parametrize(

@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 
 from prime_bench.base.errors import UsageError
-from prime_bench.report.claims import judge_claims
-from prime_bench.report.definition import load_definition
 from prime_bench.report.document import make_report
-from prime_bench.report.evidence import gather
-from prime_bench.report.expected import ExpectedNumbers, judge, load_paper, read_expected
-from prime_bench.report.table import Report
+from prime_bench.report.quantities.claims import judge_claims
+from prime_bench.report.quantities.records import gather
+from prime_bench.report.tables.definition import load_definition
+from prime_bench.report.tables.expected import ExpectedNumbers, judge, load_paper, read_expected
+from prime_bench.report.tables.model import Report
 from prime_bench.store.record import RunRecord
 
 SEEDS = (2021, 190034, 27011, 948432, 992817)

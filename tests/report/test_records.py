@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 
 from prime_bench.cli.evidence import Asked, source_of
-from prime_bench.report.definition import load_definition
 from prime_bench.report.document import make_report
-from prime_bench.report.evidence import gather
 from prime_bench.report.formats.html import table_html
-from prime_bench.report.render import SUFFIXES, Format, render
-from prime_bench.report.table import Cell, Report
-from prime_bench.settings.kinds import Kind
+from prime_bench.report.formats.render import SUFFIXES, Format, render
+from prime_bench.report.quantities.records import gather
+from prime_bench.report.tables.definition import load_definition
+from prime_bench.report.tables.model import Cell, Report
+from prime_bench.settings.probes import Kind
 from prime_bench.store.runs import Runs
 
 RECORDS = Path(__file__).parents[1] / "records"

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from prime_bench.report.definition import load_definition
 from prime_bench.report.document import make_report
-from prime_bench.report.evidence import gather
 from prime_bench.report.formats import latex, markdown
-from prime_bench.report.render import SUFFIXES, Format, render, write_report
-from prime_bench.report.table import Report
+from prime_bench.report.formats.render import SUFFIXES, Format, render, write_report
+from prime_bench.report.quantities.records import gather
+from prime_bench.report.tables.definition import load_definition
+from prime_bench.report.tables.model import Report
 from prime_bench.store.record import RunRecord
 
 GOLDEN = Path(__file__).parent / "golden"

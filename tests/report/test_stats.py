@@ -10,8 +10,8 @@ import scipy.stats
 from hypothesis import given
 from hypothesis import strategies as st
 
-from prime_bench.report import stats
-from prime_bench.report.stats import Moments
+from prime_bench.report.quantities import stats
+from prime_bench.report.quantities.stats import Moments
 
 # A small set of values makes ties and zeros common.
 DIFFERENCES = st.lists(st.sampled_from([-3.0, -1.5, -1.0, 0.0, 1.0, 1.5, 2.0]), max_size=8)

@@ -8,13 +8,14 @@ import scipy.stats
 from hypothesis import given
 from hypothesis import strategies as st
 
-from prime_bench.report.stats import hodges_lehmann, wilcoxon
-from prime_bench.report.stats_families import (
+from prime_bench.report.quantities.stats import (
     Interval,
     equivalence,
+    hodges_lehmann,
     hodges_lehmann_interval,
     holm,
     leave_one_out,
+    wilcoxon,
 )
 
 DISTINCT = st.lists(st.integers(-1000, 1000), min_size=1, max_size=9, unique_by=abs)

@@ -7,12 +7,12 @@ import pytest
 
 from prime_bench.base.identity import digest
 from prime_bench.recipe.expand import Trial
-from prime_bench.recipe.load import load_recipe
+from prime_bench.recipe.file import load_recipe
 from prime_bench.recipe.schema import TableName
-from prime_bench.report.definition import KINDS, load_definition, shipped_tables
 from prime_bench.report.document import BUILDERS, make_report
-from prime_bench.report.evidence import RecipeCells, gather
-from prime_bench.report.table import Cell, Table
+from prime_bench.report.quantities.records import RecipeCells, gather
+from prime_bench.report.tables.definition import KINDS, load_definition, shipped_tables
+from prime_bench.report.tables.model import Cell, Table
 from prime_bench.store.record import Routing, RunRecord
 
 MakeRecord = Callable[..., RunRecord]

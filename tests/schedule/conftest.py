@@ -6,11 +6,11 @@ from textwrap import dedent
 
 import pytest
 
-from prime_bench.data.variant import resolve
+from prime_bench.data.manifest import resolve
+from prime_bench.recipe.file import load_recipe
 from prime_bench.recipe.job import Job, JobRequest
-from prime_bench.recipe.load import load_recipe
-from prime_bench.schedule.queue import Limits, Queue, Work
-from prime_bench.settings.dnn import DNNSettings
+from prime_bench.schedule.engine import Limits, Queue, Work
+from prime_bench.settings.backbones import DNNSettings
 from prime_bench.settings.training import TrainSpec
 from prime_bench.store.runs import Runs
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from prime_bench.base.bundled import pins
-from prime_bench.schedule.doctor import PACKAGES, Finding, examine
+from prime_bench.base.files import pins
+from prime_bench.schedule.doctor import PACKAGES, HealthCheck, examine
 
 
 def saying(answer: object) -> tuple[str, ...]:
@@ -23,7 +23,7 @@ CPU_ALONE = saying(
 )
 
 
-def found(tmp_path: Path, command: tuple[str, ...] = CPU_ALONE) -> dict[str, Finding]:
+def found(tmp_path: Path, command: tuple[str, ...] = CPU_ALONE) -> dict[str, HealthCheck]:
     findings = examine(data_dir=tmp_path / "data", runs_dir=tmp_path / "runs", command=command)
     return {finding.topic: finding for finding in findings}
 

@@ -3,10 +3,9 @@
 import pytest
 
 from prime_bench.base.errors import DataError
-from prime_bench.data.variant import resolve
-from prime_bench.recipe.load import load_recipe
-from prime_bench.schedule.budgets import budgets_of
-from prime_bench.schedule.estimate import Pace, estimates_of, total_of
+from prime_bench.data.manifest import resolve
+from prime_bench.recipe.file import load_recipe
+from prime_bench.schedule.estimate import Pace, budgets_of, estimates_of, total_of
 from prime_bench.schedule.plan import make_plan
 
 KEYS = {"rows": 1000}

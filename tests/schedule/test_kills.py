@@ -39,7 +39,7 @@ import json, sys
 from pathlib import Path
 from prime_bench.recipe.job import JobRequest
 from prime_bench.schedule.local import LocalBackend
-from prime_bench.schedule.queue import Queue, Work
+from prime_bench.schedule.engine import Queue, Work
 from prime_bench.store.runs import Runs
 
 requests = [JobRequest.parse(json.loads(line), where="") for line in open("requests")]

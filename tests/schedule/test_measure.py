@@ -5,7 +5,7 @@ import tempfile
 
 import pytest
 
-from prime_bench.data.variant import resolve
+from prime_bench.data.manifest import resolve
 from prime_bench.schedule.devices import CPU
 from prime_bench.schedule.measure import measure
 from prime_bench.schedule.plan import make_plan

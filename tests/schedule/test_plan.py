@@ -7,10 +7,10 @@ from textwrap import dedent
 import pytest
 
 from prime_bench.base.errors import DataError, UsageError
-from prime_bench.base.numerics import NUMERICS
-from prime_bench.data.variant import resolve
+from prime_bench.base.identity import NUMERICS
+from prime_bench.data.manifest import resolve
+from prime_bench.recipe.file import load_recipe
 from prime_bench.recipe.job import Job
-from prime_bench.recipe.load import load_recipe
 from prime_bench.schedule.plan import check_runnable, make_plan
 
 KEYS = {"rows": 1000}

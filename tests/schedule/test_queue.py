@@ -4,8 +4,7 @@ import threading
 
 import pytest
 
-from prime_bench.schedule.backend import Outcome
-from prime_bench.schedule.queue import Limits, Queue, Work
+from prime_bench.schedule.engine import Limits, Outcome, Queue, Work
 
 
 @pytest.fixture
@@ -147,7 +146,7 @@ def test_fail_fast_hands_out_no_more(request_of, queue_of):
 
 def test_no_time_left_hands_out_no_more(request_of, queue_of, monkeypatch):
     now = [100.0]
-    monkeypatch.setattr("prime_bench.schedule.queue.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("prime_bench.schedule.engine.time.monotonic", lambda: now[0])
     queue = queue_of(*(request_of(number) for number in (1, 2, 3)), max_s=60)
 
     assert queue.take() is not None

@@ -3,8 +3,8 @@
 import pytest
 
 from prime_bench.base.errors import DataError, EnvironmentFault
-from prime_bench.data.variant import resolve
-from prime_bench.schedule.backend import Outcome
+from prime_bench.data.manifest import resolve
+from prime_bench.schedule.engine import Outcome
 from prime_bench.schedule.plan import make_plan
 from prime_bench.schedule.run import run_plan
 from prime_bench.store.runs import Runs

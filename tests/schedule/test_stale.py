@@ -3,8 +3,8 @@
 import pytest
 
 from prime_bench.recipe.job import Job
-from prime_bench.schedule.stale import outdated, stale_halves
-from prime_bench.settings.dnn import DNNSettings
+from prime_bench.schedule.plan import outdated, stale_halves
+from prime_bench.settings.backbones import DNNSettings
 from prime_bench.settings.training import TrainSpec
 
 

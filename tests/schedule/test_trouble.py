@@ -18,7 +18,7 @@ import torch
 from torch import nn
 
 from prime_bench.plugins.interface import Plugin
-from prime_bench.settings.plugin import PluginSettings
+from prime_bench.settings.interface import PluginSettings
 
 
 class TroubleSettings(PluginSettings):

@@ -3,15 +3,16 @@
 import pytest
 
 from prime_bench.base.errors import UsageError
-from prime_bench.settings.autoint import AutoIntSettings
-from prime_bench.settings.dcnv2 import DCNv2Settings
-from prime_bench.settings.dnn import DNNSettings
-from prime_bench.settings.nfm import NFMSettings
-from prime_bench.settings.plugin import DenseSettings
-from prime_bench.settings.prime import PrimeConfig, UniformRouting
-from prime_bench.settings.residual import ResidualMacsSettings, ResidualParametersSettings
-from prime_bench.settings.shape import TableShape
-from prime_bench.settings.structural import HiddenSubspaceSettings, MultilayerBaggedSettings
+from prime_bench.settings.backbones import AutoIntSettings, DCNv2Settings, DNNSettings, NFMSettings
+from prime_bench.settings.interface import DenseSettings, TableShape
+from prime_bench.settings.plugins import (
+    HiddenSubspaceSettings,
+    MultilayerBaggedSettings,
+    PrimeConfig,
+    ResidualMacsSettings,
+    ResidualParametersSettings,
+    UniformRouting,
+)
 
 # Avazu_x1 with the training rows' vocabulary: 1,298,577 values, PAD and OOV of 22 fields.
 AVAZU = TableShape(vocabulary_sizes=(*([2] * 21), 1_298_621 - 42), n_numeric=0)

@@ -6,20 +6,20 @@ import pydantic
 import pytest
 
 from prime_bench.base.errors import UsageError
+from prime_bench.base.frozen import Fault, Frozen
 from prime_bench.recipe.job import Job
 from prime_bench.recipe.schema import RecipeTable
-from prime_bench.settings.dnn import DNNSettings
-from prime_bench.settings.model import Fault, Settings
-from prime_bench.settings.prime import PrimeConfig
+from prime_bench.settings.backbones import DNNSettings
+from prime_bench.settings.plugins import PrimeConfig
 from prime_bench.settings.training import TrainSpec
 
 
-class _Inner(Settings):
+class _Inner(Frozen):
     width: int = 1
     name: str = ""
 
 
-class _Outer(Settings):
+class _Outer(Frozen):
     ratio: float = 0.5
     flag: bool = False
     inner: _Inner = _Inner()

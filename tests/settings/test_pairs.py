@@ -2,13 +2,15 @@
 
 import pytest
 
-from prime_bench.settings.afm import AFMSettings
-from prime_bench.settings.deepfm import DeepFMSettings
-from prime_bench.settings.fwfm import FwFMSettings
-from prime_bench.settings.nfm import NFMSettings
-from prime_bench.settings.pnn import PNNSettings
-from prime_bench.settings.shape import TableShape
-from prime_bench.settings.widedeep import WideDeepSettings
+from prime_bench.settings.backbones import (
+    AFMSettings,
+    DeepFMSettings,
+    FwFMSettings,
+    NFMSettings,
+    PNNSettings,
+    WideDeepSettings,
+)
+from prime_bench.settings.interface import TableShape
 
 RAW = TableShape(vocabulary_sizes=(5, 7), n_numeric=3)
 K, V, F, P, D = 4, 15, 5, 10, 20

@@ -7,9 +7,9 @@ Criteo_x4 with bucketed numerics and minimum count 10.
 import pytest
 
 from prime_bench.catalog import BACKBONES
-from prime_bench.recipe.load import load_recipe
-from prime_bench.settings.apg import APGSettings
-from prime_bench.settings.shape import TableShape
+from prime_bench.recipe.file import load_recipe
+from prime_bench.settings.interface import TableShape
+from prime_bench.settings.plugins import APGSettings
 
 SHAPES = {
     "avazu": TableShape(vocabulary_sizes=(*([2] * 21), 1_298_621 - 42), n_numeric=0),

@@ -2,29 +2,30 @@
 
 import pytest
 
-from prime_bench.settings.apg import APGSettings
-from prime_bench.settings.autoint import AutoIntSettings
-from prime_bench.settings.dataset import DataSettings, LogSettings, SyntheticSettings
-from prime_bench.settings.dcn import DCNSettings
-from prime_bench.settings.dcnv2 import DCNv2Settings
-from prime_bench.settings.dnn import DNNSettings
-from prime_bench.settings.fibinet import FiBiNETSettings
-from prime_bench.settings.gdcn import GDCNSettings
-from prime_bench.settings.masknet import MaskNetSettings
-from prime_bench.settings.prime import (
+from prime_bench.settings.backbones import (
+    AutoIntSettings,
+    DCNSettings,
+    DCNv2Settings,
+    DNNSettings,
+    FiBiNETSettings,
+    GDCNSettings,
+    MaskNetSettings,
+)
+from prime_bench.settings.data import DataSettings, LogSettings, SyntheticSettings
+from prime_bench.settings.plugins import (
+    APGSettings,
     AuxiliaryLoss,
+    HiddenSubspaceSettings,
+    MultilayerBaggedSettings,
     NoAnchor,
     PermutedRouting,
     PrimeConfig,
-    SingleBag,
-    UniformRouting,
-)
-from prime_bench.settings.residual import (
     ResidualMacsSettings,
     ResidualNoLayerNorm,
     ResidualParametersSettings,
+    SingleBag,
+    UniformRouting,
 )
-from prime_bench.settings.structural import HiddenSubspaceSettings, MultilayerBaggedSettings
 from prime_bench.settings.training import TrainSpec
 
 OUTSIDE = [

@@ -8,7 +8,7 @@ import pytest
 from prime_bench.base.identity import digest
 from prime_bench.recipe.job import Job
 from prime_bench.settings.training import TrainSpec
-from prime_bench.store.frame import arm_of, differences, pair_up, place_of, shelve
+from prime_bench.store.pairing import arm_of, differences, pair_up, place_of, shelve
 from prime_bench.store.record import RunRecord
 
 MakeRecord = Callable[..., RunRecord]

@@ -64,7 +64,7 @@ def test_without_a_compiler_there_is_an_error_at_once():
     code = (
         "import torch\n"
         "from prime_bench.base.errors import EnvironmentFault\n"
-        "from prime_bench.training.compiling import require_compiler\n"
+        "from prime_bench.training.device import require_compiler\n"
         "try: require_compiler(torch.device('cpu'))\n"
         "except EnvironmentFault as error: print(error)\n"
     )

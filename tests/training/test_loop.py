@@ -13,7 +13,7 @@ from prime_bench.store.record import Validation
 from prime_bench.training import loop
 from prime_bench.training.batches import Rows, row_order, row_order_digest
 from prime_bench.training.evaluation import check_labels, degeneracy, predict, score
-from prime_bench.training.loop import Progress, TrainingSplits, train
+from prime_bench.training.loop import EpochProgress, TrainingSplits, train
 from prime_bench.training.optimizer import Penalty
 
 CPU = torch.device("cpu")
@@ -144,7 +144,7 @@ def test_every_row_is_seen_once_an_epoch(monkeypatch, run, make_split, n_rows):
     assert torch.equal(rows, torch.from_numpy(split.numerics[order.numpy()]))
     assert result.row_order == row_order_digest(order)
     assert min(len(batch.labels) for batch in seen) > 1
-    last = [e for e in events if isinstance(e, Progress)][-1]
+    last = [e for e in events if isinstance(e, EpochProgress)][-1]
     assert (last.epoch, last.rows, last.rows_total) == (1, n_rows, n_rows)
 
 
@@ -222,7 +222,7 @@ def test_progress_is_reported_at_most_twice_a_second(monkeypatch, run):
     clock = iter(np.arange(0.0, 1e6, 0.2))
     monkeypatch.setattr(loop.time, "perf_counter", lambda: float(next(clock)))
     _, _, events = run(max_epochs=1)
-    progress = [e for e in events if isinstance(e, Progress)]
+    progress = [e for e in events if isinstance(e, EpochProgress)]
     assert [e.rows for e in progress] == [96, 192, 288, 300]
     assert progress[0].rows_per_s == pytest.approx(96 / 0.6)
 

@@ -7,7 +7,7 @@ import torch
 
 from prime_bench.base.errors import EnvironmentFault
 from prime_bench.recipe.budget import Budget
-from prime_bench.settings.shape import TableShape
+from prime_bench.settings.interface import TableShape
 from prime_bench.training import job as training_job
 from prime_bench.training import loop, memory
 from prime_bench.training.memory import device_bytes, is_out_of_memory, need_of

@@ -10,8 +10,13 @@ import pytest
 import sklearn.metrics
 import torch
 
-from prime_bench.training.metrics import UndefinedMetric, auc, logloss
-from prime_bench.training.pairs import halves_in_order, halves_in_order_on_device
+from prime_bench.training.metrics import (
+    UndefinedMetric,
+    auc,
+    halves_in_order,
+    halves_in_order_on_device,
+    logloss,
+)
 
 
 def pair_by_pair(labels, scores):

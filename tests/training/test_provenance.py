@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from prime_bench.base.errors import DataError, EnvironmentFault
-from prime_bench.training import provenance
+from prime_bench.training import environment as environment_module
 from prime_bench.training.checkpoint import load_weights, save_weights
-from prime_bench.training.provenance import checkout, environment
+from prime_bench.training.environment import checkout, environment
 
 CPU = torch.device("cpu")
 
@@ -82,7 +82,7 @@ def test_no_repository_no_commit_and_no_git(tmp_path, monkeypatch):
 
 
 def test_the_environment_names_what_can_change_a_number(monkeypatch):
-    monkeypatch.setattr(provenance, "checkout", lambda _: ("c" * 40, True))
+    monkeypatch.setattr(environment_module, "checkout", lambda _: ("c" * 40, True))
     torch.set_num_threads(1)
     found = environment(CPU)
     assert (found.commit, found.dirty) == ("c" * 40, True)

@@ -11,8 +11,8 @@ from prime_bench.base.errors import DataError, EnvironmentFault, UsageError
 from prime_bench.data.table import PreparedTable
 from prime_bench.store.runs import Runs
 from prime_bench.training import recompute as module
+from prime_bench.training.evaluation import load_predictions, save_predictions
 from prime_bench.training.metrics import auc, logloss
-from prime_bench.training.predictions import load_predictions, save_predictions
 from prime_bench.training.recompute import recompute
 from prime_bench.worker import run_job
 

@@ -4,13 +4,12 @@ from collections.abc import Iterable, Sequence
 
 from prime_bench.base.identity import canonical_json
 from prime_bench.catalog import PLUGINS
-from prime_bench.report.design import arm_label, backbone_label, catalogue_rank
+from prime_bench.findings import GradientFindings, SubgroupFindings, SubgroupScore
 from prime_bench.report.figures.forest import ForestRow
 from prime_bench.report.figures.inputs import GapFinding
 from prime_bench.report.figures.pairs import spread_row
-from prime_bench.report.gaps import field_gaps
-from prime_bench.settings.gradients import GradientFindings
-from prime_bench.settings.subgroups import SubgroupFindings, SubgroupScore
+from prime_bench.report.quantities.design import arm_label, backbone_label, catalogue_rank
+from prime_bench.report.quantities.gaps import field_gaps
 from prime_bench.store.record import ProbeRecord
 
 LARGEST_GROUPS = 8

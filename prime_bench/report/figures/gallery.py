@@ -8,9 +8,7 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from prime_bench.report.definition import dataset_labels
-from prime_bench.report.design import ArmColumn, backbone_label
-from prime_bench.report.evidence import Evidence
+from prime_bench.findings import GradientFindings, SubgroupFindings
 from prime_bench.report.figures.competition import draw_competition
 from prime_bench.report.figures.controls import draw_controls
 from prime_bench.report.figures.findings import (
@@ -37,10 +35,11 @@ from prime_bench.report.figures.pairs import (
 from prime_bench.report.figures.save import save_figure
 from prime_bench.report.figures.tradeoff import draw_tradeoff
 from prime_bench.report.figures.win_grid import draw_win_grid
-from prime_bench.report.grid import Grid, Panel
-from prime_bench.settings.gradients import GradientFindings
-from prime_bench.settings.subgroups import SubgroupFindings
-from prime_bench.store.frame import arm_of, place_of
+from prime_bench.report.quantities.design import ArmColumn, backbone_label
+from prime_bench.report.quantities.grid import Grid, Panel
+from prime_bench.report.quantities.records import Evidence
+from prime_bench.report.tables.definition import dataset_labels
+from prime_bench.store.pairing import arm_of, place_of
 
 EQUIVALENT_AUC = 0.001
 """A difference of AUC that the literature calls noticeable: the band of the forest plots."""

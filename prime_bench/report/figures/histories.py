@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable
 
-from prime_bench.report.design import backbone_label
 from prime_bench.report.figures.inputs import Curve, LoadCurve
+from prime_bench.report.quantities.design import backbone_label
 from prime_bench.store.record import RunRecord
 
 

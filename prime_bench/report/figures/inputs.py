@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from prime_bench.report.stats import Metric
+from prime_bench.report.quantities.stats import Metric
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,14 +4,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from prime_bench.report import stats
-from prime_bench.report.design import ArmColumn
 from prime_bench.report.figures.controls import ControlBar
 from prime_bench.report.figures.forest import ForestRow
 from prime_bench.report.figures.inputs import CostPoint, PairedScores
-from prime_bench.report.grid import Grid, Panel, score_of
-from prime_bench.report.stats import Metric
-from prime_bench.report.stats_families import hodges_lehmann_interval
+from prime_bench.report.quantities import stats
+from prime_bench.report.quantities.design import ArmColumn
+from prime_bench.report.quantities.grid import Grid, Panel, score_of
+from prime_bench.report.quantities.stats import Metric, hodges_lehmann_interval
 from prime_bench.store.record import RunRecord
 
 

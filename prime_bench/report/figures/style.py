@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-from prime_bench.report.numbers import signed
+from prime_bench.report.formats.numbers import signed
 
 PER_ROW = 5
 """Small plots side by side on a page."""

@@ -3,7 +3,7 @@
 import csv
 import io
 
-from prime_bench.report.table import Report
+from prime_bench.report.tables.model import Report
 
 COLUMNS = (
     "table",

@@ -4,10 +4,10 @@ A cell carries what the page's script needs: `data-value` (full precision, to so
 `data-jobs`.
 """
 
-from prime_bench.report.formats.behind import jobs_json
+from prime_bench.report.formats.page_jobs import jobs_json
 from prime_bench.report.formats.templates import html_templates
 from prime_bench.report.provenance import provenance_line
-from prime_bench.report.table import Block, Report, Table, group_spans
+from prime_bench.report.tables.model import Block, Report, Table, group_spans
 
 
 def render(report: Report) -> str:

@@ -4,7 +4,7 @@ import json
 from dataclasses import asdict
 from typing import Any
 
-from prime_bench.report.table import Report, Table
+from prime_bench.report.tables.model import Report, Table
 
 REPORT_SCHEMA = 2
 

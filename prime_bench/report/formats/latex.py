@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from prime_bench.report.formats.templates import latex_templates
 from prime_bench.report.provenance import provenance_line
-from prime_bench.report.table import MISSING, Block, Cell, Column, Report, Table, group_spans
+from prime_bench.report.tables.model import MISSING, Block, Cell, Column, Report, Table, group_spans
 
 COLUMNS_A_LINE = 10
 """Number columns, or two more, that can be read at the width of a page; words count twice."""

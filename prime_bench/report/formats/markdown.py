@@ -4,7 +4,7 @@ from tabulate import tabulate
 
 from prime_bench.report.formats.templates import text_templates
 from prime_bench.report.provenance import provenance_line
-from prime_bench.report.table import MISSING, Block, Cell, Column, Report
+from prime_bench.report.tables.model import MISSING, Block, Cell, Column, Report
 
 
 def render(report: Report) -> str:

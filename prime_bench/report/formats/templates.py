@@ -2,7 +2,7 @@
 
 import jinja2
 
-from prime_bench.base.bundled import bundled_folder
+from prime_bench.base.files import bundled_folder
 
 
 def text_templates() -> jinja2.Environment:

@@ -4,14 +4,14 @@ import json
 from collections.abc import Iterator, Sequence
 from statistics import mean, stdev
 
-from prime_bench.report.cells import level, words
-from prime_bench.report.definition import ArmsDefinition, LevelColumn
-from prime_bench.report.design import ArmColumn, PanelDesign, RowDesign
-from prime_bench.report.evidence import Evidence
-from prime_bench.report.grid import score_of
-from prime_bench.report.stats import error_of_mean, moments
-from prime_bench.report.table import Better, Block, Cell, Column, Row
+from prime_bench.report.quantities.design import ArmColumn, PanelDesign, RowDesign
+from prime_bench.report.quantities.grid import score_of
+from prime_bench.report.quantities.records import Evidence
+from prime_bench.report.quantities.stats import error_of_mean, moments
+from prime_bench.report.tables.cells import level, words
 from prime_bench.report.tables.content import Content, grid_content, keyed_panels
+from prime_bench.report.tables.definition import ArmsDefinition, LevelColumn
+from prime_bench.report.tables.model import Better, Block, Cell, Column, Row
 from prime_bench.report.tables.names import absent_note, arms_named
 from prime_bench.store.record import RunRecord
 

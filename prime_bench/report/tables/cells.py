@@ -1,136 +1,117 @@
-"""Statistics of each cell, AUC and LogLoss side by side, and every paired difference."""
+"""Numbers as cells of a table: digits, dashes, bold and daggers are decided here."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterable
 
-from prime_bench.report import stats
-from prime_bench.report.cells import change, count, level, tallied, words
-from prime_bench.report.definition import CellsDefinition, PairsDefinition, TableDefinition
-from prime_bench.report.design import ArmColumn, RowDesign
-from prime_bench.report.evidence import Evidence
-from prime_bench.report.grid import Panel
-from prime_bench.report.numbers import signed
-from prime_bench.report.stats import METRIC_LABELS, METRICS, Metric
-from prime_bench.report.table import Block, Cell, Column, Row
-from prime_bench.report.tables.content import Content, grid_content, keyed_panels
+from prime_bench.report.formats.numbers import fixed, signed
+from prime_bench.report.quantities import grid
+from prime_bench.report.quantities.stats import Moments, Tally
+from prime_bench.report.tables.model import Better, Cell
 
-Columns = Callable[[Panel], Iterator[Column]]
-MakeRow = Callable[[Panel, RowDesign, ArmColumn, int], Iterator[Cell]]
-P_DECIMALS = 4
-LOOSE_DECIMALS = 2
-"""Digits of a probability of improvement and of a correlation: five seeds tell no more."""
+MISSING_CELL = Cell()
 
 
-def build(evidence: Evidence, definition: CellsDefinition) -> Content:
-    """Median, range, wins, exact tests with their floor, improvement and correlation."""
-    return _content(evidence, definition, columns=_columns, row=_row)
+def words(text: str) -> Cell:
+    """A cell of words."""
+    return Cell(text=text)
 
 
-def build_pairs(evidence: Evidence, definition: PairsDefinition) -> Content:
-    """Every seed's difference, so that nothing has to be taken on trust."""
-    return _content(evidence, definition, columns=_pair_columns, row=_pair_row)
+def level(
+    value: float | None,
+    *,
+    decimals: int,
+    sd: float | None = None,
+    noise: float | None = None,
+    remark: str = "",
+    flagged: bool = False,
+    jobs: Iterable[str] = (),
+) -> Cell:
+    """A number with its spread, `0.7402±0.0010`; `--` for None."""
+    if value is None:
+        return Cell(jobs=tuple(jobs))
+    text = fixed(value, decimals) + ("" if sd is None else f"±{fixed(sd, decimals)}")
+    return Cell(
+        text=text,
+        value=value,
+        sd=sd,
+        noise=noise,
+        remark=remark,
+        flagged=flagged,
+        jobs=tuple(jobs),
+    )
 
 
-def _content(
-    evidence: Evidence, definition: TableDefinition, *, columns: Columns, row: MakeRow
-) -> Content:
-    grid = evidence.grid(baseline=definition.baseline)
-    blocks = [
-        Block(
-            key=key,
-            label=panel.design.label,
-            columns=tuple(columns(panel)),
-            rows=tuple(
-                Row(
-                    key=f"{own.key}.{arm.name}",
-                    cells=(
-                        words("" if number else own.label),
-                        words(arm.label),
-                        *row(panel, own, arm, definition.decimals),
-                    ),
-                    ruled=number == 0 and own is not panel.design.rows[0] and len(grid.others) > 1,
-                )
-                for own in panel.design.rows
-                for number, arm in enumerate(grid.others)
-                if grid.baseline
-            ),
-        )
-        for key, panel in keyed_panels(grid)
-    ]
-    return grid_content(evidence, grid, blocks=blocks, definition=definition)
+def averaged(scores: grid.ArmScores, *, n_seeds: int, decimals: int, with_sd: bool = False) -> Cell:
+    """The mean over seeds, and how many there are where some of `n_seeds` have no score."""
+    moments = scores.moments
+    n = moments.n if moments else 0
+    return level(
+        moments.mean if moments else None,
+        sd=moments.sd if moments and with_sd else None,
+        noise=moments.error if moments else None,
+        decimals=decimals,
+        remark=f"n={n}" if n < n_seeds else "",
+        flagged=bool(scores.degenerate),
+        jobs=scores.jobs,
+    )
 
 
-def _columns(panel: Panel) -> Iterator[Column]:  # noqa: ARG001  # as `_pair_columns`
-    yield from _names()
-    yield Column(key="n", label="n", kind="count")
-    yield Column(key="floor", label="Least p", kind="number")
-    for metric in METRICS:
-        group = METRIC_LABELS[metric]
-        yield Column(key=f"{metric}.median", label="Median Δ", kind="change", group=group)
-        yield Column(key=f"{metric}.range", label="Range of Δ", kind="words", group=group)
-        yield Column(key=f"{metric}.won", label="Won", kind="count", group=group)
-        yield Column(key=f"{metric}.wilcoxon", label="Wilcoxon p", kind="number", group=group)
-        yield Column(key=f"{metric}.sign", label="Sign p", kind="number", group=group)
-        yield Column(key=f"{metric}.improvement", label="P(better)", kind="number", group=group)
-        yield Column(key=f"{metric}.correlation", label="r", kind="number", group=group)
+def spread(moments: Moments | None, *, decimals: int) -> str:
+    """`0.7402±0.0010`; without the spread for a single run, `--` for none."""
+    if moments is None:
+        return Cell().text
+    return level(moments.mean, decimals=decimals, sd=moments.sd).text
 
 
-def _row(panel: Panel, row: RowDesign, arm: ArmColumn, decimals: int) -> Iterator[Cell]:
-    auc = panel.comparisons[row.label, arm.name, "auc"]
-    yield count(len(auc.seeds), None, jobs=auc.jobs)
-    yield level(stats.smallest_p(auc.differences) if auc.seeds else None, decimals=P_DECIMALS)
-    for metric in METRICS:
-        yield from _statistics(panel, row, arm, metric, decimals)
+def change(
+    value: float | None,
+    *,
+    decimals: int,
+    better: Better = "higher",
+    sd: float | None = None,
+    noise: float | None = None,
+    remark: str = "",
+    aside: str = "",
+    flagged: bool = False,
+    jobs: Iterable[str] = (),
+) -> Cell:
+    """A signed difference, bold where it is an improvement before rounding; `--` for None."""
+    if value is None:
+        return Cell(jobs=tuple(jobs))
+    return Cell(
+        text=signed(value, decimals),
+        value=value,
+        sd=sd,
+        noise=noise,
+        remark=remark,
+        aside=aside,
+        bold=improves(value, better),
+        flagged=flagged,
+        jobs=tuple(jobs),
+    )
 
 
-def _statistics(
-    panel: Panel, row: RowDesign, arm: ArmColumn, metric: Metric, decimals: int
-) -> Iterator[Cell]:
-    found = panel.comparisons[row.label, arm.name, metric]
-    values, jobs = found.differences, found.jobs
-    flagged = bool(found.degenerate_seeds)
-    yield change(found.median, decimals=decimals, flagged=flagged, jobs=jobs)
-    if not values:
-        yield from [Cell()] * 6
-        return
-    extent = f"{signed(min(values), decimals)} to {signed(max(values), decimals)}"
-    yield Cell(text=extent, jobs=jobs)
-    yield tallied(found.tally, jobs=jobs)
-    yield level(stats.wilcoxon(values), decimals=P_DECIMALS, jobs=jobs)
-    yield level(stats.sign_test(values), decimals=P_DECIMALS, jobs=jobs)
-    sides = {"baseline": found.baseline_scores, "arm": found.arm_scores}
-    improvement = stats.probability_of_improvement(metric, **sides)
-    yield level(improvement, decimals=LOOSE_DECIMALS, jobs=jobs)
-    yield level(stats.correlation(**sides), decimals=LOOSE_DECIMALS, jobs=jobs)
+def count(part: int, of: int | None, *, remark: str = "", jobs: Iterable[str] = ()) -> Cell:
+    """`4/5`, or `4` where there is nothing to be of; `--` of none."""
+    if of is None:
+        return Cell(text=str(part), value=float(part), remark=remark, jobs=tuple(jobs))
+    if not of:
+        return Cell(jobs=tuple(jobs))
+    return Cell(text=f"{part}/{of}", value=float(part), remark=remark, jobs=tuple(jobs))
 
 
-def _pair_columns(panel: Panel) -> Iterator[Column]:
-    yield from _names()
-    for metric in METRICS:
-        for seed in panel.design.seeds:
-            yield Column(
-                key=f"{metric}.{seed}",
-                label=str(seed),
-                kind="change",
-                group=f"Δ {METRIC_LABELS[metric]} by seed",
-                better="higher",
-            )
+def tallied(tally: Tally, *, jobs: Iterable[str] = ()) -> Cell:
+    """Pairs won of all pairs, and how many are tied where any is."""
+    of = tally.wins + tally.ties + tally.losses
+    remark = f"{tally.ties} tied" if tally.ties else ""
+    return count(tally.wins, of, remark=remark, jobs=jobs)
 
 
-def _pair_row(panel: Panel, row: RowDesign, arm: ArmColumn, decimals: int) -> Iterator[Cell]:
-    for metric in METRICS:
-        found = panel.comparisons[row.label, arm.name, metric]
-        by_seed = dict(zip(found.seeds, found.differences, strict=True))
-        runs = zip(found.jobs[::2], found.jobs[1::2], strict=True)
-        jobs = dict(zip(found.seeds, runs, strict=True))
-        for seed in panel.design.seeds:
-            yield change(
-                by_seed.get(seed),
-                decimals=decimals,
-                flagged=seed in found.degenerate_seeds,
-                jobs=jobs.get(seed, ()),
-            )
+def won(tally: Tally) -> str:
+    """`4/5`, and how many are tied where any is, as words."""
+    cell = tallied(tally)
+    return f"{cell.text}, {cell.remark}" if cell.remark else cell.text
 
 
-def _names() -> Iterator[Column]:
-    yield Column(key="backbone", label="Backbone", kind="words")
-    yield Column(key="arm", label="Arm", kind="words")
+def improves(difference: float, better: Better) -> bool:
+    """Whether a difference goes the better way; zero does not."""
+    return difference > 0 if better == "higher" else difference < 0

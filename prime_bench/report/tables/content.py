@@ -4,12 +4,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from prime_bench.base.identity import canonical_json
-from prime_bench.report.definition import TableDefinition, dataset_labels
-from prime_bench.report.evidence import Evidence
-from prime_bench.report.grid import Grid, Panel
-from prime_bench.report.notes import collect_notes, data_notes, dirty_notes
-from prime_bench.report.numbers import series
-from prime_bench.report.table import Block
+from prime_bench.report.formats.numbers import series
+from prime_bench.report.quantities.grid import Grid, Panel
+from prime_bench.report.quantities.records import Evidence
+from prime_bench.report.tables.definition import TableDefinition, dataset_labels
+from prime_bench.report.tables.model import Block
+from prime_bench.report.tables.notes import collect_notes, data_notes, dirty_notes
 from prime_bench.store.record import ProbeRecord, RunRecord
 
 

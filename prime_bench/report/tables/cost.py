@@ -3,15 +3,21 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from prime_bench.report.cells import level, words
-from prime_bench.report.costs import MeasuredCost, Spot, measured_costs
-from prime_bench.report.definition import CostDefinition
-from prime_bench.report.design import ArmColumn, arm_columns, backbone_label, catalogue_rank
-from prime_bench.report.evidence import Evidence
-from prime_bench.report.numbers import series
-from prime_bench.report.table import Block, Cell, Column, Row
+from prime_bench.findings import CostFindings
+from prime_bench.report.formats.numbers import series
+from prime_bench.report.quantities.costs import MeasuredCost, Spot, measured_costs
+from prime_bench.report.quantities.design import (
+    ArmColumn,
+    arm_columns,
+    backbone_label,
+    catalogue_rank,
+)
+from prime_bench.report.quantities.records import Evidence
+from prime_bench.report.tables.cells import level, words
 from prime_bench.report.tables.content import Content, measurements, probe_notes
-from prime_bench.settings.cost import CostFindings, CostSettings
+from prime_bench.report.tables.definition import CostDefinition
+from prime_bench.report.tables.model import Block, Cell, Column, Row
+from prime_bench.settings.probes import CostSettings
 from prime_bench.store.record import ProbeRecord
 
 

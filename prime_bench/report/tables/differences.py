@@ -3,13 +3,13 @@
 from collections.abc import Iterator, Sequence
 from statistics import mean
 
-from prime_bench.report.cells import change, tallied, words
-from prime_bench.report.definition import Compared, DifferencesDefinition
-from prime_bench.report.evidence import Evidence
-from prime_bench.report.grid import Comparison, Grid, Panel
-from prime_bench.report.stats import METRIC_LABELS, METRICS, error_of_mean, tally
-from prime_bench.report.table import Block, Cell, Column, Row
+from prime_bench.report.quantities.grid import Comparison, Grid, Panel
+from prime_bench.report.quantities.records import Evidence
+from prime_bench.report.quantities.stats import METRIC_LABELS, METRICS, error_of_mean, tally
+from prime_bench.report.tables.cells import change, tallied, words
 from prime_bench.report.tables.content import Content, grid_content, keyed_panels
+from prime_bench.report.tables.definition import Compared, DifferencesDefinition
+from prime_bench.report.tables.model import Block, Cell, Column, Row
 from prime_bench.report.tables.names import absent_note
 
 

@@ -6,22 +6,24 @@ One value an architecture, the median of its pairs: pairs of one architecture ar
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from prime_bench.report import stats
-from prime_bench.report.cells import change, count, level, words
-from prime_bench.report.definition import FamilyDefinition
-from prime_bench.report.evidence import Evidence
-from prime_bench.report.grid import Grid, Panel, Summary
-from prime_bench.report.numbers import fixed, signed
-from prime_bench.report.stats import METRIC_LABELS, METRICS, Metric
-from prime_bench.report.stats_families import (
+from prime_bench.report.formats.numbers import fixed, signed
+from prime_bench.report.quantities import stats
+from prime_bench.report.quantities.grid import Grid, Panel, Summary
+from prime_bench.report.quantities.records import Evidence
+from prime_bench.report.quantities.stats import (
+    METRIC_LABELS,
+    METRICS,
+    Metric,
     equivalence,
     hodges_lehmann_interval,
     holm,
     leave_one_out,
 )
-from prime_bench.report.table import Block, Cell, Column, Kind, Row
-from prime_bench.report.tables.cells import P_DECIMALS
+from prime_bench.report.tables.cells import change, count, level, words
 from prime_bench.report.tables.content import Content, grid_content, keyed_panels
+from prime_bench.report.tables.definition import FamilyDefinition
+from prime_bench.report.tables.model import Block, Cell, Column, Kind, Row
+from prime_bench.report.tables.statistics import P_DECIMALS
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,11 +3,9 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from prime_bench.report.cells import count, level, words
-from prime_bench.report.definition import GradientsDefinition
-from prime_bench.report.design import arm_label, backbone_label, catalogue_rank
-from prime_bench.report.evidence import Evidence
-from prime_bench.report.gaps import (
+from prime_bench.report.formats.numbers import series
+from prime_bench.report.quantities.design import arm_label, backbone_label, catalogue_rank
+from prime_bench.report.quantities.gaps import (
     FieldGap,
     comparable,
     field_gaps,
@@ -16,10 +14,12 @@ from prime_bench.report.gaps import (
     null_note,
     reduction,
 )
-from prime_bench.report.intervals import t_interval
-from prime_bench.report.numbers import series
-from prime_bench.report.table import Block, Cell, Column, Row
+from prime_bench.report.quantities.records import Evidence
+from prime_bench.report.quantities.stats import t_interval
+from prime_bench.report.tables.cells import count, level, words
 from prime_bench.report.tables.content import Content, measurements, probe_notes
+from prime_bench.report.tables.definition import GradientsDefinition
+from prime_bench.report.tables.model import Block, Cell, Column, Row
 
 WHAT_ELSE = (
     "The gap also measures how the groups' covariates differ: where a group's rows look alike, its "

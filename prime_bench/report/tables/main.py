@@ -3,7 +3,11 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
-from prime_bench.report.cells import (
+from prime_bench.report.quantities.design import RowDesign
+from prime_bench.report.quantities.grid import Grid, Panel
+from prime_bench.report.quantities.records import Evidence
+from prime_bench.report.quantities.stats import METRIC_LABELS, METRICS, error_of_mean
+from prime_bench.report.tables.cells import (
     MISSING_CELL,
     averaged,
     change,
@@ -13,13 +17,9 @@ from prime_bench.report.cells import (
     won,
     words,
 )
-from prime_bench.report.definition import DatasetsDefinition, MainDefinition
-from prime_bench.report.design import RowDesign
-from prime_bench.report.evidence import Evidence
-from prime_bench.report.grid import Grid, Panel
-from prime_bench.report.stats import METRIC_LABELS, METRICS, error_of_mean
-from prime_bench.report.table import Block, Cell, Column, Row
 from prime_bench.report.tables.content import Content, grid_content, keyed_panels
+from prime_bench.report.tables.definition import DatasetsDefinition, MainDefinition
+from prime_bench.report.tables.model import Block, Cell, Column, Row
 
 
 def build(evidence: Evidence, definition: MainDefinition) -> Content:

@@ -8,14 +8,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from statistics import mean
 
-from prime_bench.report.cells import MISSING_CELL, averaged, change, level, words
-from prime_bench.report.costs import MeasuredCost, Spot, measured_costs
-from prime_bench.report.definition import Measured, MethodsDefinition
-from prime_bench.report.design import ArmColumn, PanelDesign, RowDesign
-from prime_bench.report.evidence import Evidence
-from prime_bench.report.grid import Grid, Panel
-from prime_bench.report.table import Block, Cell, Column, Row
+from prime_bench.report.quantities.costs import MeasuredCost, Spot, measured_costs
+from prime_bench.report.quantities.design import ArmColumn, PanelDesign, RowDesign
+from prime_bench.report.quantities.grid import Grid, Panel
+from prime_bench.report.quantities.records import Evidence
+from prime_bench.report.tables.cells import MISSING_CELL, averaged, change, level, words
 from prime_bench.report.tables.content import Content, grid_content, keyed_panels
+from prime_bench.report.tables.definition import Measured, MethodsDefinition
+from prime_bench.report.tables.model import Block, Cell, Column, Row
 from prime_bench.report.tables.names import absent_note, arms_named
 from prime_bench.store.record import ProbeRecord, RunRecord
 

@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from prime_bench.report.design import ArmColumn
-from prime_bench.report.grid import Grid
+from prime_bench.report.quantities.design import ArmColumn
+from prime_bench.report.quantities.grid import Grid
 
 
 def arms_named(grid: Grid, names: Sequence[str]) -> list[ArmColumn]:

@@ -2,15 +2,15 @@
 
 from collections.abc import Iterator, Sequence
 
-from prime_bench.report.cells import count, level, words
-from prime_bench.report.definition import RoutingDefinition
-from prime_bench.report.design import backbone_label, catalogue_rank
-from prime_bench.report.evidence import Evidence
-from prime_bench.report.numbers import series
-from prime_bench.report.stats import moments
-from prime_bench.report.table import Block, Cell, Column, Row
+from prime_bench.findings import RoutingFindings
+from prime_bench.report.formats.numbers import series
+from prime_bench.report.quantities.design import backbone_label, catalogue_rank
+from prime_bench.report.quantities.records import Evidence
+from prime_bench.report.quantities.stats import moments
+from prime_bench.report.tables.cells import count, level, words
 from prime_bench.report.tables.content import Content, measurements, probe_notes
-from prime_bench.settings.routing import RoutingFindings
+from prime_bench.report.tables.definition import RoutingDefinition
+from prime_bench.report.tables.model import Block, Cell, Column, Row
 from prime_bench.store.record import ProbeRecord
 
 _QUANTITIES = (

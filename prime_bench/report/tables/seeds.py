@@ -2,13 +2,13 @@
 
 from collections.abc import Iterator, Sequence
 
-from prime_bench.report.cells import averaged, level, words
-from prime_bench.report.definition import SeedsDefinition
-from prime_bench.report.design import ArmColumn, RowDesign
-from prime_bench.report.evidence import Evidence
-from prime_bench.report.grid import Grid, Panel, score_of
-from prime_bench.report.table import Block, Column, Row
+from prime_bench.report.quantities.design import ArmColumn, RowDesign
+from prime_bench.report.quantities.grid import Grid, Panel, score_of
+from prime_bench.report.quantities.records import Evidence
+from prime_bench.report.tables.cells import averaged, level, words
 from prime_bench.report.tables.content import Content, grid_content, keyed_panels
+from prime_bench.report.tables.definition import SeedsDefinition
+from prime_bench.report.tables.model import Block, Column, Row
 from prime_bench.report.tables.names import absent_note, arms_named
 
 

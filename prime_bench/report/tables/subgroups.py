@@ -3,15 +3,15 @@
 from collections.abc import Iterator, Sequence
 from statistics import mean, stdev
 
-from prime_bench.report.cells import change, level, words
-from prime_bench.report.definition import SubgroupsDefinition
-from prime_bench.report.design import arm_label, backbone_label, catalogue_rank
-from prime_bench.report.evidence import Evidence
-from prime_bench.report.intervals import t_interval
-from prime_bench.report.numbers import series
-from prime_bench.report.table import Better, Block, Cell, Column, Row
+from prime_bench.findings import SubgroupFindings, SubgroupScore
+from prime_bench.report.formats.numbers import series
+from prime_bench.report.quantities.design import arm_label, backbone_label, catalogue_rank
+from prime_bench.report.quantities.records import Evidence
+from prime_bench.report.quantities.stats import t_interval
+from prime_bench.report.tables.cells import change, level, words
 from prime_bench.report.tables.content import Content, measurements, probe_notes
-from prime_bench.settings.subgroups import SubgroupFindings, SubgroupScore
+from prime_bench.report.tables.definition import SubgroupsDefinition
+from prime_bench.report.tables.model import Better, Block, Cell, Column, Row
 from prime_bench.store.record import ProbeRecord
 
 _QUANTITIES: tuple[tuple[str, str, Better], ...] = (

@@ -3,14 +3,14 @@
 from collections.abc import Iterator, Sequence
 from statistics import mean
 
-from prime_bench.report.cells import count, words
-from prime_bench.report.definition import WinsDefinition
-from prime_bench.report.design import ArmColumn
-from prime_bench.report.evidence import Evidence
-from prime_bench.report.grid import Grid, Panel
-from prime_bench.report.stats import METRICS
-from prime_bench.report.table import Block, Cell, Column, Row
+from prime_bench.report.quantities.design import ArmColumn
+from prime_bench.report.quantities.grid import Grid, Panel
+from prime_bench.report.quantities.records import Evidence
+from prime_bench.report.quantities.stats import METRICS
+from prime_bench.report.tables.cells import count, words
 from prime_bench.report.tables.content import Content, grid_content, keyed_panels
+from prime_bench.report.tables.definition import WinsDefinition
+from prime_bench.report.tables.model import Block, Cell, Column, Row
 from prime_bench.report.tables.names import absent_note, arms_named
 
 

@@ -8,14 +8,21 @@ from typing import Any
 
 import pytest
 
-from prime_bench.report.evidence import gather
+from prime_bench.findings import (
+    FieldGradients,
+    FieldSubgroups,
+    Gap,
+    GradientFindings,
+    GroupSize,
+    Measure,
+    SubgroupFindings,
+    SubgroupScore,
+)
 from prime_bench.report.figures.findings import gap_findings, subgroup_rows
 from prime_bench.report.figures.gallery import figures_of, write_figures
 from prime_bench.report.figures.pairs import cost_points, leading_arm, paired_scores, spread_row
 from prime_bench.report.figures.save import figure_bytes
-from prime_bench.settings.gradients import FieldGradients, Gap, GradientFindings, Measure
-from prime_bench.settings.probe import GroupSize
-from prime_bench.settings.subgroups import FieldSubgroups, SubgroupFindings, SubgroupScore
+from prime_bench.report.quantities.records import gather
 from prime_bench.store.record import ProbeRecord, Routing, RunRecord, Validation
 
 MakeRecord = Callable[..., RunRecord]
@@ -262,7 +269,8 @@ def test_subgroups_are_the_largest_and_paired_by_seed(make_record: MakeRecord) -
 def test_tables_need_no_matplotlib_and_figures_no_torch() -> None:
     code = (
         "import sys\n"
-        "import prime_bench.report.render, prime_bench.report.document, prime_bench.cli.report\n"
+        "import prime_bench.report.formats.render, prime_bench.report.document\n"
+        "import prime_bench.cli.report\n"
         "assert 'matplotlib' not in sys.modules\n"
         "import prime_bench.report.figures.gallery\n"
         "print([name for name in ('torch', 'matplotlib.pyplot') if name in sys.modules])\n"

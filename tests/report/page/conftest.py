@@ -16,10 +16,10 @@ from typing import Any
 
 import pytest
 
-from prime_bench.report.definition import load_definition
 from prime_bench.report.document import make_report
-from prime_bench.report.evidence import gather
-from prime_bench.report.render import render
+from prime_bench.report.formats.render import render
+from prime_bench.report.quantities.records import gather
+from prime_bench.report.tables.definition import load_definition
 from prime_bench.store.record import RunRecord, Validation
 
 PATIENCE_S = 60.0

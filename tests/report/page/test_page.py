@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from prime_bench.report.definition import load_definition
 from prime_bench.report.document import make_report
-from prime_bench.report.evidence import gather
-from prime_bench.report.render import render
-from prime_bench.report.table import Picture, Report
+from prime_bench.report.formats.render import render
+from prime_bench.report.quantities.records import gather
+from prime_bench.report.tables.definition import load_definition
+from prime_bench.report.tables.model import Picture, Report
 from prime_bench.store.record import RunRecord
 
 MakeRecord = Callable[..., RunRecord]

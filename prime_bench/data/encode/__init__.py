@@ -1,0 +1,1 @@
+"""From raw values to the arrays of a prepared table, in bounded memory."""

@@ -1,0 +1,348 @@
+"""Chunks of raw rows become the arrays of a prepared table, in bounded memory.
+
+Three passes: rows are coded while they are read, and wait on disk; codes are counted; ids are
+written. Codes come in any order (polars hands them out in threads), and nothing in the table
+depends on it: ids follow from the vocabulary, which is sorted by count and text.
+
+Shapes: n rows of a block, C categorical fields, K numeric fields, V values of a field.
+"""
+
+import contextlib
+import itertools
+import json
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from prime_bench.base.errors import DataError
+from prime_bench.base.files import sha256_of, write_whole
+from prime_bench.data.ahead import ahead
+from prime_bench.data.card import CardColumn
+from prime_bench.data.chunk import SPLITS, Chunk
+from prime_bench.data.encode.codes import (
+    BucketCodes,
+    FieldCodes,
+    Ranges,
+    TextCodes,
+    Vocabulary,
+    spooled,
+)
+from prime_bench.data.encode.spool import ArrayFile, Spool, SpoolBlock
+from prime_bench.data.manifest import SCHEMA_NAME, SplitCounts
+from prime_bench.data.progress import OnProgress, StageProgress, silent
+from prime_bench.data.schema import Field, Schema
+from prime_bench.data.split import split_by_time
+from prime_bench.settings.data import DataSettings, LogSettings
+
+_TRAIN = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Encoded:
+    """What was written."""
+
+    schema: Schema
+    rows: SplitCounts
+    positives: SplitCounts
+    train_values: dict[str, int]
+    """Of each text field: values with `train_values_min_count` training rows or more."""
+    missing: dict[str, SplitCounts]
+    """Of each field: rows without a value."""
+    outputs: dict[str, str]
+    """SHA-256 of each file, by its name in the folder."""
+
+
+def encode(
+    chunks: Iterable[Chunk],
+    *,
+    fields: Sequence[CardColumn],
+    settings: DataSettings,
+    folder: Path,
+    train_values_min_count: int = 1,
+    on_progress: OnProgress = silent,
+) -> Encoded:
+    """Write arrays, vocabularies and schema of the rows of `chunks` into the empty folder `folder`.
+
+    `fields` are the columns in schema order, roles categorical, hour or numeric. Raises DataError
+    where a split is left without rows.
+    """
+    coders = _coders(fields, settings)
+    numeric = [column for column in fields if column.name not in coders]
+    spool = Spool(
+        folder / "spool",
+        n_codes=len(coders),
+        n_numerics=len(numeric),
+        numeric_dtype=np.float64 if settings.numeric == "minmax" else np.float32,
+    )
+    with contextlib.closing(spool), ahead(chunks) as read:
+        splits = _spool_rows(read, spool, coders=list(coders.values()), settings=settings)
+        for coder in coders.values():
+            coder.finish()
+        counted = _count(spool, splits, list(coders.values()), on_progress)
+        made = _make_vocabularies(
+            coders, counted, settings, folder, train_values_min_count=train_values_min_count
+        )
+        outputs = {path: digest for one in made for path, digest in one.outputs.items()}
+        vocabularies = {name: one.vocabulary for name, one in zip(coders, made, strict=True)}
+        schema = _schema(fields, vocabularies)
+        write_whole(folder / SCHEMA_NAME, json.dumps(schema.plain(), indent=1, ensure_ascii=False))
+        outputs[SCHEMA_NAME] = sha256_of(folder / SCHEMA_NAME)
+        writer = _Writer(list(vocabularies.values()), counted.ranges, splits, on_progress)
+        outputs |= writer.write(spool, folder, rows=counted.rows)
+    return Encoded(
+        schema=schema,
+        rows=_split_counts(counted.rows),
+        positives=_split_counts(counted.positives),
+        train_values={
+            name: one.train_values
+            for name, one in zip(coders, made, strict=True)
+            if one.train_values is not None
+        },
+        missing={
+            name: _split_counts(counts)
+            for name, counts in zip(
+                [*coders, *(column.name for column in numeric)], splits.missing.T, strict=True
+            )
+        },
+        outputs=dict(sorted(outputs.items())),
+    )
+
+
+def _coders(fields: Sequence[CardColumn], settings: DataSettings) -> dict[str, FieldCodes]:
+    """A coder for each field that has ids, in schema order."""
+    coders: dict[str, FieldCodes] = {}
+    numeric = [column.name for column in fields if column.role == "numeric"]
+    for column in fields:
+        if column.role != "numeric":
+            coders[column.name] = TextCodes(column.name)
+        elif settings.numeric == "log_bucket":
+            coders[column.name] = BucketCodes(
+                numeric.index(column.name), zero_is_missing=settings.zero_is_missing
+            )
+    return coders
+
+
+class _Splits:
+    """The split of each row of the spool, once all rows are there."""
+
+    missing: np.ndarray
+    """(3, C + K) int64 rows without a value, of the coded fields and then of the numeric ones."""
+
+    def __init__(
+        self,
+        rows_at: Counter[int],
+        missing_at: dict[int, np.ndarray],
+        settings: DataSettings,
+        *,
+        n_fields: int,
+    ) -> None:
+        if isinstance(settings, LogSettings) and settings.split == "time":
+            split_at = split_by_time(rows_at, settings.split_fractions)
+        else:
+            split_at = {split: split for split in range(len(SPLITS))}
+        self._keys = np.array(sorted(split_at), dtype=np.int64)
+        self._split = np.array([split_at[key] for key in sorted(split_at)], dtype=np.uint8)
+        self.missing = np.zeros((len(SPLITS), n_fields), dtype=np.int64)
+        for key, counts in missing_at.items():
+            self.missing[split_at[key]] += counts
+
+    def of(self, block: SpoolBlock) -> np.ndarray:
+        """(n,) uint8, index into SPLITS."""
+        split: np.ndarray = self._split[np.searchsorted(self._keys, block.split())]
+        return split
+
+
+def _spool_rows(
+    chunks: Iterable[Chunk], spool: Spool, *, coders: Sequence[FieldCodes], settings: DataSettings
+) -> _Splits:
+    rows_at: Counter[int] = Counter()
+    n_fields = len(coders) + spool.n_numerics
+    missing_at: dict[int, np.ndarray] = defaultdict(lambda: np.zeros(n_fields, dtype=np.int64))
+    for chunk in chunks:
+        n_rows = len(chunk.labels)
+        codes = np.empty((len(coders), n_rows), dtype=np.int32)
+        missing = np.empty((n_fields, n_rows), dtype=bool)
+        for field, coder in enumerate(coders):
+            codes[field] = coder.encode(chunk)
+            missing[field] = coder.is_missing(codes[field])
+        numerics = np.empty((n_rows, 0), dtype=spool.numeric_dtype)
+        if spool.n_numerics:
+            numerics = spooled(chunk.numerics, settings.numeric)
+            missing[len(coders) :] = np.isnan(chunk.numerics).T
+        spool.append(codes=codes, numerics=numerics, labels=chunk.labels, split=chunk.split)
+        keys, counts = np.unique(chunk.split, return_counts=True)
+        for key, count in zip(keys.tolist(), counts.tolist(), strict=True):
+            rows_at[key] += count
+            own = missing if count == n_rows else missing[:, chunk.split == key]
+            missing_at[key] += np.count_nonzero(own, axis=1)
+    spool.finish()
+    return _Splits(rows_at, missing_at, settings, n_fields=n_fields)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Counted:
+    codes: list[np.ndarray]
+    """A (2, V) uint32 array a coded field: rows of each code in training, and elsewhere."""
+    rows: np.ndarray
+    """(3,) int64 rows of each split."""
+    positives: np.ndarray
+    """(3,) int64 rows with label 1."""
+    ranges: Ranges
+    """Of the numeric fields over the training rows; used by minmax alone."""
+
+    def of_scope(self, field: int, settings: DataSettings) -> np.ndarray:
+        """(V,) rows of each code among those that the vocabulary is made from."""
+        train, rest = self.codes[field]
+        counts: np.ndarray = train if settings.vocabulary == "train" else train + rest
+        return counts
+
+
+def _count(
+    spool: Spool, splits: _Splits, coders: Sequence[FieldCodes], on_progress: OnProgress
+) -> _Counted:
+    counts = [np.zeros((2, coder.n_codes), dtype=np.uint32) for coder in coders]
+    rows = np.zeros(len(SPLITS), dtype=np.int64)
+    positives = np.zeros(len(SPLITS), dtype=np.int64)
+    ranges = Ranges.empty(spool.n_numerics)
+    read = ((block, splits.of(block), block.codes()) for block in spool.blocks)
+    with ahead(read) as blocks:
+        for block, split, codes in blocks:
+            rows += np.bincount(split, minlength=len(SPLITS))
+            positives += np.bincount(split[block.labels() == 1], minlength=len(SPLITS))
+            for part, mask in enumerate((split == _TRAIN, split != _TRAIN)):
+                chosen = codes if mask.all() else codes[:, mask]
+                for count, values in zip(counts, chosen, strict=True):
+                    np.add.at(count[part], values, np.uint32(1))
+            if spool.numeric_dtype == np.float64:
+                ranges.see(block.numerics()[split == _TRAIN])
+            done = int(rows.sum())
+            on_progress(StageProgress(stage="counting", done=done, total=spool.rows, rows=done))
+    empty = [name for name, count in zip(SPLITS, rows, strict=True) if count == 0]
+    if empty:
+        raise DataError(
+            f"the split leaves no row for {' and '.join(empty)} ({spool.rows} rows in all)",
+            hint="give more rows, or other fractions",
+        )
+    return _Counted(codes=counts, rows=rows, positives=positives, ranges=ranges)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Made:
+    """Of one field."""
+
+    vocabulary: Vocabulary
+    train_values: int | None
+    """Of a text field: values with enough training rows."""
+    outputs: dict[str, str]
+
+
+def _make_vocabularies(
+    coders: Mapping[str, FieldCodes],
+    counted: _Counted,
+    settings: DataSettings,
+    folder: Path,
+    *,
+    train_values_min_count: int,
+) -> list[_Made]:
+    """The vocabulary of each coder, written below `folder`."""
+
+    def make(position: int, name: str, coder: FieldCodes) -> _Made:
+        vocabulary = coder.vocabulary(
+            counted.of_scope(position, settings), min_count=settings.min_count
+        )
+        train_values = None
+        if isinstance(coder, TextCodes):
+            train_values = coder.n_values(
+                counted.codes[position][_TRAIN], min_count=train_values_min_count
+            )
+        outputs = vocabulary.write(folder, name)
+        return _Made(vocabulary=vocabulary, train_values=train_values, outputs=outputs)
+
+    # Sorting one field's values and waiting for the disk with another's go well together.
+    with ThreadPoolExecutor(max_workers=2) as pool:
+        return list(pool.map(make, itertools.count(), coders, coders.values()))
+
+
+def _schema(fields: Sequence[CardColumn], vocabularies: dict[str, Vocabulary]) -> Schema:
+    return Schema(
+        fields=[
+            Field(
+                name=column.name,
+                kind="categorical" if column.name in vocabularies else "numeric",
+                vocabulary_size=(
+                    vocabularies[column.name].size if column.name in vocabularies else None
+                ),
+                semantic=column.semantic,
+            )
+            for column in fields
+        ]
+    )
+
+
+class _Writer:
+    """The last pass: codes to ids, rows to the files of their split."""
+
+    def __init__(
+        self,
+        vocabularies: Sequence[Vocabulary],
+        ranges: Ranges,
+        splits: _Splits,
+        on_progress: OnProgress,
+    ) -> None:
+        self._vocabularies = vocabularies
+        self._ranges = ranges
+        self._splits = splits
+        self._on_progress = on_progress
+
+    def write(self, spool: Spool, folder: Path, *, rows: np.ndarray) -> dict[str, str]:
+        """Write the nine arrays; the SHA-256 of each."""
+        files: dict[str, ArrayFile] = {}
+        with contextlib.ExitStack() as stack:
+            for split, n_rows in zip(SPLITS, rows.tolist(), strict=True):
+                for kind, dtype, width in (
+                    ("ids", np.int32, (len(self._vocabularies),)),
+                    ("numerics", np.float32, (spool.n_numerics,)),
+                    ("labels", np.uint8, ()),
+                ):
+                    name = f"{split}.{kind}.npy"
+                    file = ArrayFile(folder / name, dtype=dtype, shape=(n_rows, *width))
+                    files[name] = stack.enter_context(contextlib.closing(file))
+            done, blocks = 0, map(self._arrays, spool.blocks)
+            for split_of, arrays in stack.enter_context(ahead(blocks)):
+                for index, name in enumerate(SPLITS):
+                    chosen = split_of == index
+                    for kind, array in arrays.items():
+                        # Most blocks lie in one split, and need no copy.
+                        rows = array if chosen.all() else array[chosen]
+                        files[f"{name}.{kind}.npy"].append(rows)
+                done += len(split_of)
+                self._on_progress(
+                    StageProgress(stage="writing", done=done, total=spool.rows, rows=done)
+                )
+            return {name: file.finish() for name, file in files.items()}
+
+    def _arrays(self, block: SpoolBlock) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+        """The split (n,) of each row, and what is written of it."""
+        numerics = block.numerics()
+        if numerics.dtype == np.float64:
+            numerics = self._ranges.scale(numerics)
+        arrays = {"ids": self._ids(block), "numerics": numerics, "labels": block.labels()}
+        return self._splits.of(block), arrays
+
+    def _ids(self, block: SpoolBlock) -> np.ndarray:
+        """(n, C) int32."""
+        ids = np.empty((len(self._vocabularies), block.rows), dtype=np.int32)
+        for field, (codes, vocabulary) in enumerate(
+            zip(block.codes(), self._vocabularies, strict=True)
+        ):
+            # Codes are in range; to be told so saves a buffer.
+            vocabulary.ids.take(codes, out=ids[field], mode="clip")
+        return np.ascontiguousarray(ids.T)
+
+
+def _split_counts(counts: np.ndarray) -> SplitCounts:
+    return SplitCounts.model_validate(dict(zip(SPLITS, counts.tolist(), strict=True)))

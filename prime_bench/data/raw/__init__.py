@@ -1,0 +1,1 @@
+"""Raw click logs: finding, downloading and reading them."""

@@ -1,0 +1,287 @@
+"""Archives of raw files from the Hugging Face hub or a mirror, resumed where they broke off.
+
+`huggingface_hub` asks for size and digest and has the connection, with the user's proxy and its
+variables (HF_ENDPOINT names another hub, HF_HUB_OFFLINE=1 forbids to ask); the bytes come over
+plain HTTP. Its `hf_hub_download` is not used: since version 2 it deletes what it has when it is
+interrupted, and files of gigabytes have to be resumed.
+"""
+
+import contextlib
+import hashlib
+import os
+import re
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO
+
+from prime_bench.base.errors import DataError, EnvironmentFault
+from prime_bench.base.files import environment_fault, sha256_of, sync_folder
+from prime_bench.data.card import CardArchive
+from prime_bench.data.manifest import DataVariant
+from prime_bench.data.progress import OnProgress, StageProgress, silent
+from prime_bench.data.publish import check_space, gigabytes, sole_writer, table_bytes
+
+WAITS_S = (1, 2, 4, 8, 16)
+"""Before each further try of a server that is busy or broken."""
+_DIGEST = re.compile("[0-9a-f]{64}")
+_NO_HEAD = (405, 501)
+_WHOLE, _NO_SUCH_RANGE = 200, 416
+_PART = ".part"
+
+
+@contextlib.contextmanager
+def downloaded(
+    variant: DataVariant,
+    data_dir: Path,
+    *,
+    keep: bool = False,
+    say: Callable[[str], None] = lambda _: None,
+    on_progress: OnProgress = silent,
+) -> Iterator[Path]:
+    """The first archive of the card that can be had, below `data_dir`; others wait meanwhile.
+
+    What is there already is used, a part is resumed, and both stay after an error or a kill. Only
+    where the block finds that the content is not what it must be (DataError), the archive goes,
+    unless it is to be kept. Raises EnvironmentFault where no archive can be had or the disk is too
+    small, DataError where a server sent something else than it said.
+    """
+    folder = data_dir / ".downloads" / variant.name
+    with _leaving_no_empty(folder), sole_writer(folder, say=say):
+        folder.mkdir(exist_ok=True)
+        path = _Fetcher(variant, folder, say=say, on_progress=on_progress).fetch()
+        try:
+            yield path
+        except DataError as error:
+            if keep:
+                raise
+            shutil.rmtree(folder)
+            told = "the download was deleted, and the next run makes it anew (or --keep-download)"
+            hint = f"{error.hint}\n{told}" if error.hint else told
+            raise DataError(error.message, hint=hint) from error
+
+
+def files_needed(variant: DataVariant) -> list[str]:
+    """A line for each raw file of the variant's card: name, digest, rows."""
+    card = variant.card
+    if card.kind == "log":
+        return [f"  a csv (or .csv.gz) file with header {','.join(card.header)}"]
+    lines = [
+        f"  {split}.csv  md5 {file.md5}  {file.rows:,} rows" for split, file in card.files.items()
+    ]
+    return [*lines, "each may be .csv.gz, or all three in the published .zip"]
+
+
+def how_to_get(variant: DataVariant) -> str:
+    """A hint for who has to fetch the raw files by hand."""
+    where = ", ".join([variant.card.homepage, *(address(a) for a in variant.card.archives)])
+    return f"get it from {where} and run `{variant.prepare_command(source='PATH')}`"
+
+
+def address(archive: CardArchive) -> str:
+    """Where an archive is, by HF_ENDPOINT for those of the hub."""
+    if archive.url is not None:
+        return archive.url
+    hub = os.environ.get("HF_ENDPOINT") or "https://huggingface.co"
+    return f"{hub.rstrip('/')}/datasets/{archive.repository}/resolve/main/{archive.file}"
+
+
+@contextlib.contextmanager
+def _leaving_no_empty(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    finally:
+        for path in (folder, folder.parent):
+            with contextlib.suppress(OSError):
+                path.rmdir()
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Remote:
+    """What a server says of a file."""
+
+    etag: str = ""
+    size: int | None = None
+
+
+class _Wrong(Exception):
+    """A server sent something else than it said."""
+
+
+class _Unavailable(Exception):
+    """A server does not give the file."""
+
+
+class _BrokenOff(OSError):
+    """Fewer or more bytes came than the server has."""
+
+
+@dataclass
+class _Fetcher:
+    variant: DataVariant
+    folder: Path
+    say: Callable[[str], None] = field(kw_only=True)
+    on_progress: OnProgress = field(kw_only=True)
+    checked: set[str] = field(default_factory=set)
+    """Archives for which there is room."""
+
+    def fetch(self) -> Path:
+        """An archive of the card, whole."""
+        archives = self.variant.card.archives
+        for archive in archives:
+            if (self.folder / archive.file).is_file():
+                self.say(f"{self.folder / archive.file}: was downloaded before")
+                return self.folder / archive.file
+        faults: list[str] = []
+        wrong = False
+        for archive in archives:
+            if faults:
+                self.say(f"{faults[-1].strip()}; trying {address(archive)}")
+            try:
+                return self._try(archive)
+            except (_Unavailable, _Wrong) as error:
+                wrong |= isinstance(error, _Wrong)
+                faults.append(f"  {address(archive)}: {error}")
+        message = "\n".join(
+            [
+                f"{self.variant.name}: could not be downloaded",
+                *faults,
+                "these files are needed:",
+                *files_needed(self.variant),
+            ]
+        )
+        kind = DataError if wrong else EnvironmentFault
+        raise kind(message, hint=how_to_get(self.variant))
+
+    def _try(self, archive: CardArchive) -> Path:
+        """Fetch one archive, with patience. Raises _Unavailable or _Wrong."""
+        from httpx2 import HTTPError
+
+        waits_s = iter(WAITS_S)
+        while True:
+            before = self._bytes_there()
+            try:
+                return self._fetch(archive)
+            except (HTTPError, OSError) as error:
+                if not isinstance(error, HTTPError) and environment_fault(error) is not None:
+                    raise
+                if self._bytes_there() > before:
+                    waits_s = iter(WAITS_S)
+                wait_s = next(waits_s, None)
+                if wait_s is None or not _may_pass(error):
+                    raise _Unavailable(_reason(error)) from error
+                self.say(f"{address(archive)}: {_reason(error)}; again in {wait_s} s")
+                time.sleep(wait_s)
+
+    def _bytes_there(self) -> int:
+        return sum(part.stat().st_size for part in self.folder.glob(f"*{_PART}"))
+
+    def _fetch(self, archive: CardArchive) -> Path:
+        """One try. Raises HTTPError, OSError or _Wrong."""
+        url = address(archive)
+        remote = _look_at(url)
+        part = self._part_of(archive, remote)
+        there = part.stat().st_size if part.exists() else 0
+        size = archive.size if remote.size is None else remote.size
+        self._check_space(archive, size - there)
+        resumed = f", from {gigabytes(there)} on" if there else ""
+        self.say(f"downloading {url} ({gigabytes(size)}{resumed})")
+        with part.open("ab") as file:
+            if there == 0 or there != remote.size:
+                self._receive(url, file, total=size)
+            os.fsync(file.fileno())
+            done = file.tell()
+        if remote.size is not None and done != remote.size:
+            if done > remote.size:
+                part.unlink()
+            raise _BrokenOff(f"got {done:,} of {remote.size:,} bytes")
+        if _DIGEST.fullmatch(remote.etag) and (found := sha256_of(part)) != remote.etag:
+            part.unlink()
+            raise _Wrong(f"expected sha256 {remote.etag}, got {found}")
+        part.rename(self.folder / archive.file)
+        sync_folder(self.folder)
+        return self.folder / archive.file
+
+    def _receive(self, url: str, file: IO[bytes], *, total: int) -> None:
+        """Append the rest of the content to the file, which starts anew if the server does."""
+        from huggingface_hub import constants, get_session
+
+        there = file.tell()
+        # A packed answer would have other bytes to resume at.
+        headers = {"Accept-Encoding": "identity"}
+        if there:
+            headers["Range"] = f"bytes={there}-"
+        timeout_s = constants.HF_HUB_DOWNLOAD_TIMEOUT
+        with get_session().stream("GET", url, headers=headers, timeout=timeout_s) as answer:
+            if answer.status_code == _NO_SUCH_RANGE or (there and answer.status_code == _WHOLE):
+                file.truncate(0)
+            answer.raise_for_status()
+            for piece in answer.iter_raw():
+                file.write(piece)
+                done = file.tell()
+                # Estimates can be too small.
+                now = StageProgress(stage="downloading", done=done, total=max(done, total), rows=0)
+                self.on_progress(now)
+
+    def _part_of(self, archive: CardArchive, remote: _Remote) -> Path:
+        """Where the bytes go: another name for another content, so that the two never meet."""
+        content = hashlib.sha256(f"{remote.etag} {remote.size}".encode()).hexdigest()[:8]
+        part = self.folder / f"{archive.file}.{content}{_PART}"
+        for other in self.folder.glob(f"{archive.file}.*{_PART}"):
+            if other != part:
+                other.unlink()
+        return part
+
+    def _check_space(self, archive: CardArchive, download_bytes: int) -> None:
+        if archive.file in self.checked:
+            return
+        self.checked.add(archive.file)
+        rows = sum(file.rows for file in self.variant.card.files.values())
+        parts = {"download": download_bytes}
+        parts |= table_bytes(rows=rows, n_fields=len(self.variant.card.fields))
+        check_space(self.folder.parent.parent, parts, say=self.say)
+
+
+def _look_at(url: str) -> _Remote:
+    """Size and digest of a file, where the server says them."""
+    from huggingface_hub import get_hf_file_metadata
+
+    try:
+        metadata = get_hf_file_metadata(url, token=False)
+    except OSError as error:
+        if _status(error) in _NO_HEAD:
+            return _Remote()
+        raise
+    return _Remote(etag=metadata.etag or "", size=metadata.size)
+
+
+def _status(error: BaseException) -> int | None:
+    """Of the answer, where there was one."""
+    status = getattr(getattr(error, "response", None), "status_code", None)
+    return status if isinstance(status, int) else None
+
+
+def _may_pass(error: Exception) -> bool:
+    """Whether another try makes sense: not for what is missing, nor without a network."""
+    from httpx2 import ConnectError, ConnectTimeout
+    from huggingface_hub.errors import OfflineModeIsEnabled
+
+    status = _status(error)
+    if status is not None:
+        return status in (408, _NO_SUCH_RANGE, 429) or status >= 500
+    return not isinstance(error, ConnectError | ConnectTimeout | OfflineModeIsEnabled)
+
+
+def _reason(error: Exception) -> str:
+    from huggingface_hub.errors import OfflineModeIsEnabled
+
+    if isinstance(error, OfflineModeIsEnabled):
+        return "not asked, since HF_HUB_OFFLINE is set"
+    response = getattr(error, "response", None)
+    status = _status(error)
+    if response is not None and status is not None:
+        return f"{status} {response.reason_phrase}".strip()
+    text = str(error).splitlines()[0] if str(error) else ""
+    return text or type(error).__name__

@@ -1,0 +1,235 @@
+"""Whether files are the published ones, and why they may not be."""
+
+import fnmatch
+import zipfile
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from prime_bench.base.errors import DataError
+from prime_bench.data.card import DatasetCard
+from prime_bench.data.chunk import SPLITS
+from prime_bench.data.manifest import InputFile
+from prime_bench.data.raw.kaggle_criteo import KaggleFile
+from prime_bench.data.raw.libsvm import LibsvmFile
+from prime_bench.data.raw.source import SourceFile, reading
+
+
+def differences(
+    card: DatasetCard, inputs: Sequence[InputFile], positives: Sequence[int]
+) -> list[str]:
+    """A line for each digest or number of rows that is not the card's; inputs in SPLITS' order."""
+    lines = []
+    for (split, expected), file, positive in zip(
+        card.files.items(), inputs, positives, strict=True
+    ):
+        for what, wanted, found in (
+            ("md5", expected.md5, file.md5),
+            ("rows", f"{expected.rows:,}", f"{file.rows:,}"),
+            ("positives", f"{expected.positives:,}", f"{positive:,}"),
+        ):
+            if wanted != found:
+                lines.append(f"{split}.csv: expected {what} {wanted}, found {found}")
+    return lines
+
+
+def likely_cause(card: DatasetCard, inputs: Sequence[InputFile], positives: Sequence[int]) -> str:
+    """Why the files differ from the published ones."""
+    expected = list(card.files.values())
+    known = {file.md5: split for split, file in card.files.items()}
+    moved = [
+        f"{split}.csv holds the published {known[file.md5]}.csv"
+        for split, file in zip(card.files, inputs, strict=True)
+        if known.get(file.md5, split) != split
+    ]
+    if moved:
+        return f"{'; '.join(moved)}: the files were renamed"
+    rows = [file.rows for file in inputs]
+    wanted_rows = [file.rows for file in expected]
+    if rows == wanted_rows:
+        if list(positives) == [file.positives for file in expected]:
+            return "the same rows, written otherwise (number format, order, or line ends)"
+        return "another split of the same log, such as one drawn again by another library version"
+    if sum(rows) == sum(wanted_rows):
+        return "the same log, split otherwise"
+    more = [
+        f"{split}.csv"
+        for split, found, wanted in zip(card.files, rows, wanted_rows, strict=True)
+        if found == wanted + 1
+    ]
+    if len(more) == 1 and sum(rows) == sum(wanted_rows) + 1:
+        return f"one row too many in {more[0]}, such as one that another program added at its end"
+    if all(found <= wanted for found, wanted in zip(rows, wanted_rows, strict=True)):
+        return "a part of the data: a sample, or a download that broke off"
+    return "files of another data set or version"
+
+
+def cardinality_differences(card: DatasetCard, found: Mapping[str, int]) -> list[str]:
+    """A line for each field whose number of training values is not the card's."""
+    return [
+        f"{column.name}: expected {column.train_values:,} training values, found"
+        f" {found[column.name]:,}"
+        for column in card.fields
+        if column.train_values is not None and column.train_values != found[column.name]
+    ]
+
+
+_SUFFIXES = (".csv", ".csv.gz")
+# AFN's own program finds its files by these names.
+_LIBSVM = {"train": "tr*.libsvm", "valid": "va*.libsvm", "test": "te*.libsvm"}
+_KAGGLE = ("train.txt", "train.txt.gz", "dac.tar.gz")
+_KAGGLE_MEMBER = "train.txt"
+_ALSO = {
+    "libsvm": "the three .libsvm files of the AFN paper, in a folder or .zip",
+    "kaggle": "Kaggle's train.txt (or .gz, or dac.tar.gz)",
+}
+
+
+def find_sources(card: DatasetCard, path: Path) -> Sequence[SourceFile]:
+    """The files of `card` at `path`: one for a log, three in SPLITS' order for splits.
+
+    `path` is a file, or else a folder or .zip. Kaggle's log of Criteo, whose rows have yet to be
+    split, is one KaggleFile. Raises DataError where the files are not there.
+    """
+    with reading(path):
+        path.stat()
+        is_folder, is_file = path.is_dir(), path.is_file()
+    if card.kind == "log":
+        if is_folder:
+            raise DataError(f"{path}: is a folder, expected a csv file", hint="name the file in it")
+        return [_plain(path, split=None)]
+    if is_folder:
+        return _in_folder(card, path)
+    if is_file and path.suffix == ".zip":
+        return _in_zip(card, path)
+    if is_file and card.raw_form == "libsvm" and path.suffix == ".libsvm":
+        return _libsvm(card, path.absolute().parent)
+    if is_file and card.raw_form == "kaggle" and path.name.endswith((".txt", ".txt.gz")):
+        return [_kaggle(path, member=None)]
+    if is_file and card.raw_form == "kaggle" and path.name.endswith((".tar.gz", ".tgz")):
+        return [_kaggle(path, member=_KAGGLE_MEMBER)]
+    raise DataError(
+        f"{path}: expected a folder with {_listed(SPLITS)}, or the published .zip, found a file",
+        hint=_also(card),
+    )
+
+
+def _also(card: DatasetCard) -> str:
+    return f"{card.name} can also be read from {_ALSO[card.raw_form]}" if card.raw_form else ""
+
+
+def _listed(splits: Sequence[str]) -> str:
+    return ", ".join(f"{split}.csv" for split in splits) + " (each may be .csv.gz)"
+
+
+class _Stored(NamedTuple):
+    """A file as it lies on the disk."""
+
+    path: Path
+    size: int
+    mtime_ns: int
+
+
+def _stored(path: Path) -> _Stored:
+    with reading(path):
+        status = path.stat()
+        if not path.is_file():
+            raise DataError(f"{path}: is no regular file")
+    return _Stored(path.absolute(), status.st_size, status.st_mtime_ns)
+
+
+def _plain(path: Path, *, split: int | None) -> SourceFile:
+    return SourceFile(**_stored(path)._asdict(), split=split, stored_bytes=_stored(path).size)
+
+
+def _kaggle(path: Path, *, member: str | None) -> KaggleFile:
+    return KaggleFile(**_stored(path)._asdict(), member=member, stored_bytes=_stored(path).size)
+
+
+def _in_folder(card: DatasetCard, folder: Path) -> Sequence[SourceFile]:
+    with reading(folder):
+        names = sorted(path.name for path in folder.iterdir())
+    csv = {
+        split: [name for name in names if name in [f"{split}{suffix}" for suffix in _SUFFIXES]]
+        for split in SPLITS
+    }
+    for there in csv.values():
+        if len(there) > 1:
+            raise DataError(
+                f"{folder}: has both {there[0]} and {there[1]}", hint="remove one of them"
+            )
+    missing = [split for split, there in csv.items() if not there]
+    if not missing:
+        return [_plain(folder / csv[split][0], split=i) for i, split in enumerate(SPLITS)]
+    if card.raw_form == "libsvm" and any(name.endswith(".libsvm") for name in names):
+        return _libsvm(card, folder)
+    kaggle = [name for name in names if card.raw_form == "kaggle" and name in _KAGGLE]
+    if kaggle and len(missing) == len(SPLITS):
+        return find_sources(card, folder / kaggle[0])
+    archives = [name for name in names if name.endswith(".zip")]
+    raise DataError(
+        f"{folder}: missing {_listed(missing)}",
+        hint=f"to read an archive, name it: --from {folder / archives[0]}"
+        if archives
+        else _also(card),
+    )
+
+
+def _libsvm(card: DatasetCard, folder: Path) -> list[LibsvmFile]:
+    names = sorted(path.name for path in folder.iterdir())
+    return [
+        LibsvmFile(
+            **_stored(folder / name)._asdict(),
+            split=i,
+            stored_bytes=_stored(folder / name).size,
+            header=tuple(card.header),
+        )
+        for i, name in enumerate(_three(folder, names, _LIBSVM, base=str))
+    ]
+
+
+def _in_zip(card: DatasetCard, path: Path) -> Sequence[SourceFile]:
+    with reading(path), zipfile.ZipFile(path) as archive:
+        # Archives made on a Mac carry a shadow of each file.
+        sizes = {
+            member.filename: member.file_size
+            for member in archive.infolist()
+            if not member.is_dir() and not member.filename.startswith("__MACOSX/")
+        }
+    stored, names = _stored(path)._asdict(), list(sizes)
+    base = {name: Path(name).name for name in names}
+    if card.raw_form == "libsvm" and any(name.endswith(".libsvm") for name in names):
+        return [
+            LibsvmFile(
+                **stored,
+                member=name,
+                split=i,
+                stored_bytes=sizes[name],
+                header=tuple(card.header),
+            )
+            for i, name in enumerate(_three(path, names, _LIBSVM, base=base.__getitem__))
+        ]
+    kaggle = [name for name in names if card.raw_form == "kaggle" and base[name] == _KAGGLE_MEMBER]
+    if len(kaggle) == 1:
+        return [KaggleFile(**stored, member=kaggle[0], stored_bytes=sizes[kaggle[0]])]
+    patterns = {split: f"{split}.csv" for split in SPLITS}
+    return [
+        SourceFile(**stored, member=name, split=i, stored_bytes=sizes[name])
+        for i, name in enumerate(_three(path, names, patterns, base=base.__getitem__))
+    ]
+
+
+def _three(
+    where: Path, names: Sequence[str], patterns: dict[str, str], *, base: Callable[[str], str]
+) -> list[str]:
+    """The one name a split whose last part fits its pattern. Raises DataError."""
+    chosen = []
+    for pattern in patterns.values():
+        fitting = [name for name in names if fnmatch.fnmatch(base(name), pattern)]
+        if len(fitting) != 1:
+            found = ", ".join(names[:10]) or "nothing"
+            raise DataError(
+                f"{where}: expected one {pattern} inside, found {len(fitting)} ({found})"
+            )
+        chosen += fitting
+    return chosen

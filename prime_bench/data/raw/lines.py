@@ -1,0 +1,253 @@
+"""Raw bytes to blocks of checked lines: the right number of fields in each, and plain UTF-8 text.
+
+Shapes: n lines of W fields.
+"""
+
+import functools
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from prime_bench.base.errors import DataError
+from prime_bench.data.ahead import ahead
+from prime_bench.data.raw.packed import pack
+
+BLOCK_BYTES = 1 << 21  # few enough for what is made of a block to stay in the cache
+_LONGEST_LINE = 1 << 26
+_LINE_FEED = ord("\n")
+_SEPARATORS = {",": "comma", "\t": "tab", ";": "semicolon", "|": "bar", " ": "space"}
+_SUBMISSIONS = (["id", "click"], ["id", "predicted"])
+_BOM = b"\xef\xbb\xbf"
+_UNIX = "convert the file to Unix line ends, for example with `dos2unix`"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lines:
+    """n checked lines."""
+
+    content: bytes
+    """Each line ends in a line feed."""
+    first_line: int
+    """Number of the first line in its file, from 1."""
+    ends: np.ndarray
+    """(n, W) int64: position of the separator behind each field."""
+
+    @property
+    def text(self) -> np.ndarray:
+        """The content as (bytes,) uint8."""
+        return np.frombuffer(self.content, dtype=np.uint8)
+
+    def starts(self, column: int) -> np.ndarray:
+        """(n,) positions of the first byte of a column's fields."""
+        starts: np.ndarray = self._starts[:, column]
+        return starts
+
+    @functools.cached_property
+    def lengths(self) -> np.ndarray:
+        """(n, W) int64: bytes of each field."""
+        lengths: np.ndarray = self.ends - self._starts
+        return lengths
+
+    @functools.cached_property
+    def packed(self) -> np.ndarray:
+        """(W, n) uint64: the fields as `packed` has them, of longer ones the first 8 bytes."""
+        packed = pack(self.content, self._starts.ravel(), self.lengths.ravel())
+        # A column's fields lie together, since what follows goes column by column.
+        return np.ascontiguousarray(packed.reshape(self.ends.shape).T)
+
+    @functools.cached_property
+    def _starts(self) -> np.ndarray:
+        """(n, W) int64."""
+        starts = np.zeros(self.ends.size, dtype=np.int64)
+        np.add(self.ends.ravel()[:-1], 1, out=starts[1:])
+        return starts.reshape(self.ends.shape)
+
+    def field(self, row: int, column: int) -> str:
+        """One field's text."""
+        start, end = self.starts(column)[row], self.ends[row, column]
+        return self.content[start:end].decode()
+
+
+def read_lines(
+    read: Callable[[int], bytes],
+    *,
+    where: str,
+    header: Sequence[str],
+    block_bytes: int = BLOCK_BYTES,
+) -> Iterator[Lines]:
+    """Checked lines behind the header, in blocks; `read` is a stream's, `where` the file's name.
+
+    Raises DataError, with file and line, for the first line that is not as it must be.
+    """
+    next_line = 0
+    for content in blocks(read, where=where, block_bytes=block_bytes):
+        if next_line == 0:
+            first, _, content = content.partition(b"\n")
+            check_header(first, where=where, expected=header)
+            next_line = 2
+        if content:
+            lines = checked(content, where=where, first_line=next_line, width=len(header))
+            next_line += len(lines.ends)
+            yield lines
+    if next_line == 0:
+        raise DataError(f"{where}: the file is empty")
+    if next_line == 2:
+        raise DataError(f"{where}: has a header and no rows")
+
+
+def blocks(
+    read: Callable[[int], bytes], *, where: str, block_bytes: int = BLOCK_BYTES
+) -> Iterator[bytes]:
+    """Bytes that end at a line end, read ahead in a thread; the last line feed may be missing."""
+    rest = b""
+    with ahead(iter(functools.partial(read, block_bytes), b"")) as pieces:
+        for piece in pieces:
+            cut = piece.rfind(b"\n") + 1
+            if cut:
+                yield b"".join((rest, memoryview(piece)[:cut]))
+                rest = piece[cut:]
+            else:
+                rest += piece
+                _check_line_ends(rest, where=where)
+    if rest:
+        yield rest + b"\n"
+
+
+def _check_line_ends(unfinished: bytes, *, where: str) -> None:
+    if len(unfinished) > _LONGEST_LINE:
+        fault = "lines end in a carriage return alone" if b"\r" in unfinished else "no csv file"
+        hint = _UNIX if b"\r" in unfinished else ""
+        raise DataError(f"{where}: no line end in {len(unfinished):,} bytes: {fault}", hint=hint)
+
+
+def checked(
+    content: bytes, *, where: str, first_line: int, width: int, separator: str = ","
+) -> Lines:
+    """The lines of a block, each of `width` fields of UTF-8 text, no quotation marks or returns.
+
+    Raises DataError, with file and line, for the first one that is not so.
+    """
+    text = np.frombuffer(content, dtype=np.uint8)
+    # Separators, line feeds and what may not be there are the comma or below it, and in most blocks
+    # nothing else is: one pass over the bytes finds them.
+    ends = np.flatnonzero(text <= ord(","))
+    kinds = text.take(ends)
+    wanted = (kinds == ord(separator)) | (kinds == _LINE_FEED)
+    clean = True
+    if not wanted.all():
+        clean = not any(byte in content for byte in (b"\r", b"\0", b'"'))
+        ends, kinds = ends[wanted], kinds[wanted]
+    line = np.array([ord(separator)] * (width - 1) + [_LINE_FEED], dtype=np.uint8)
+    fits = len(ends) % width == 0 and bool((kinds.reshape(-1, width) == line).all())
+    if not fits or not clean or not _is_utf8(content):
+        raise _first_fault(
+            content, where=where, first_line=first_line, width=width, separator=separator
+        )
+    return Lines(content=content, first_line=first_line, ends=ends.reshape(-1, width))
+
+
+def _is_utf8(content: bytes) -> bool:
+    if content.isascii():
+        return True
+    try:
+        content.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _first_fault(
+    content: bytes, *, where: str, first_line: int, width: int, separator: str
+) -> DataError:
+    for number, line in enumerate(content.split(b"\n")[:-1], start=first_line):
+        fault = _character_fault(line)
+        if fault is not None:
+            return DataError(f"{where}: line {number}: {fault[0]}", hint=fault[1])
+        if not line:
+            return DataError(f"{where}: line {number} is blank", hint="remove blank lines")
+        found = line.count(separator.encode()) + 1
+        if found != width:
+            counts = f"expected {width} {_SEPARATORS[separator]}-separated fields"
+            return DataError(
+                f"{where}: {counts}, line {number} has {found}{_likeness(line.decode(), found)}"
+            )
+    raise AssertionError("the block was found faulty, and no line is")
+
+
+def _character_fault(line: bytes) -> tuple[str, str] | None:
+    """What is wrong with the bytes of a line, and what to do."""
+    if b"\0" in line:
+        return "has a NUL byte; this is no text file", ""
+    if line.endswith(b"\r"):
+        return "ends in carriage return and line feed (Windows line ends)", _UNIX
+    if b"\r" in line:
+        return "has a carriage return", _UNIX
+    if b'"' in line:
+        return "has a quotation mark; quoted fields are not part of this format", ""
+    try:
+        line.decode()
+    except UnicodeDecodeError as error:
+        return f"is not UTF-8 (byte {error.start + 1} of the line)", "convert the file to UTF-8"
+    return None
+
+
+def check_first_line(line: bytes, *, where: str) -> None:
+    """Raise DataError where a file's first line, without its line feed, shows that it is no text.
+
+    It may end in a carriage return, which is reported with its line as any other.
+    """
+    if line.startswith((b"\x1f\x8b", b"PK\x03\x04")):
+        raise DataError(
+            f"{where}: is compressed", hint="its name must end in .gz (or .zip, where one is read)"
+        )
+    if line.startswith(_BOM):
+        raise DataError(
+            f"{where}: line 1 starts with a byte order mark", hint="save it as UTF-8 without one"
+        )
+    if b"\r" in line[:-1]:
+        raise DataError(f"{where}: line 1: lines end in a carriage return alone", hint=_UNIX)
+
+
+def check_header(line: bytes, *, where: str, expected: Sequence[str]) -> None:
+    """Raise DataError unless `line`, without its line feed, is the header."""
+    check_first_line(line, where=where)
+    fault = _character_fault(line)
+    if fault is not None:
+        raise DataError(f"{where}: line 1 {fault[0]}", hint=fault[1])
+    found = line.decode().split(",")
+    if found != list(expected):
+        message, hint = _header_fault(line.decode(), found, list(expected))
+        raise DataError(f"{where}: {message}", hint=hint)
+
+
+def _likeness(line: str, found: int) -> str:
+    """What a line of one field may be instead."""
+    names = [name for separator, name in _SEPARATORS.items() if separator in line]
+    return f"; it looks {names[0]}-separated" if found == 1 and names else ""
+
+
+def _header_fault(line: str, found: list[str], expected: list[str]) -> tuple[str, str]:
+    counts = f"expected {len(expected)} comma-separated fields, line 1 has {len(found)}"
+    if [name.lower() for name in found] in _SUBMISSIONS:
+        return (
+            f"{counts}; this is Kaggle's sample submission",
+            "the log is the file train.gz or train.csv (Avazu), train.txt (Criteo)",
+        )
+    if not line:
+        return "line 1 is blank, expected the header", ""
+    if looks := _likeness(line, len(found)):
+        return f"{counts}{looks}", ""
+    if found[1:] == expected and not found[0]:
+        return f"{counts}; the first column has no name", "cut the first column off"
+    missing = [name for name in expected if name not in found]
+    extra = [name for name in found if name not in expected]
+    if len(missing) == len(expected):
+        return f"{counts}; no header, or that of another file", f"header: {','.join(expected)}"
+    twice = sorted({name for name in found if found.count(name) > 1})
+    parts = [
+        f"{what} {', '.join(f'`{name}`' for name in names[:5])}" + (", ..." if names[5:] else "")
+        for what, names in (("missing", missing), ("unexpected", extra), ("twice", twice))
+        if names
+    ]
+    return f"{counts}; {'; '.join(parts) or 'the columns are in another order'}", ""

@@ -1,0 +1,214 @@
+"""Raw files of the three published formats become chunks; values stay the text that they are.
+
+Shapes: n rows of a block, C categorical and K numeric fields, W columns of the file.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+import polars as pl
+
+from prime_bench.base.errors import DataError
+from prime_bench.data.card import DatasetCard
+from prime_bench.data.chunk import Chunk
+from prime_bench.data.manifest import InputFile
+from prime_bench.data.progress import OnProgress, StageProgress, silent
+from prime_bench.data.raw.lines import BLOCK_BYTES, Lines, read_lines
+from prime_bench.data.raw.packed import MOST_BYTES, integers, pack_text
+from prime_bench.data.raw.source import SourceFile, open_source
+from prime_bench.data.split import RowHash, split_by_hash
+from prime_bench.settings.data import DataSettings, LogSettings
+
+_HOURS = np.array([pack_text(f"{hour:02}") for hour in range(24)])
+_LABELS = {pack_text(text): label for text, label in (("0", 0), ("1", 1), ("0.0", 0), ("1.0", 1))}
+_FLOAT32_MAX = float(np.finfo(np.float32).max)
+
+
+class Reader:
+    """Reads the sources of one card; `inputs` and `positives` get an entry as each file ends."""
+
+    def __init__(
+        self,
+        card: DatasetCard,
+        settings: DataSettings,
+        sources: Sequence[SourceFile],
+        *,
+        block_bytes: int = BLOCK_BYTES,
+        on_progress: OnProgress = silent,
+    ) -> None:
+        self.inputs: list[InputFile] = []
+        self.positives: list[int] = []
+        self._card = card
+        self._settings = settings
+        self._sources = sources
+        self._block_bytes = block_bytes
+        self._on_progress = on_progress
+        self._parser = _Parser(card, settings)
+
+    def chunks(self) -> Iterator[Chunk]:
+        """All rows in file order. Raises DataError, with file and line, for the first fault."""
+        total = sum(source.stored_bytes for source in self._sources)
+        before, rows = 0, 0
+        for source in self._sources:
+            first_row, positives = rows, 0
+            with open_source(source) as stream:
+                for lines in read_lines(
+                    stream.read,
+                    where=source.name,
+                    header=self._card.header,
+                    block_bytes=self._block_bytes,
+                ):
+                    chunk = self._parser.chunk(lines, source)
+                    yield chunk
+                    rows += len(chunk.labels)
+                    positives += int(chunk.labels.sum())
+                    done = before + stream.done_bytes
+                    self._on_progress(
+                        StageProgress(stage="reading", done=done, total=total, rows=rows)
+                    )
+                self.inputs.append(
+                    InputFile(
+                        path=source.name,
+                        size=source.size,
+                        mtime_ns=source.mtime_ns,
+                        content_bytes=stream.content_bytes,
+                        md5=stream.md5,
+                        sha256=stream.sha256,
+                        rows=rows - first_row,
+                        made_from=source.made_from,
+                    )
+                )
+            self.positives.append(positives)
+            before += source.stored_bytes
+
+
+class _Parser:
+    """Lines to chunks."""
+
+    def __init__(self, card: DatasetCard, settings: DataSettings) -> None:
+        positions = {column.name: i for i, column in enumerate(card.columns)}
+        self._columns = card.columns
+        self._label = next(i for i, column in enumerate(card.columns) if column.role == "label")
+        self._hours = [positions[c.name] for c in card.fields if c.role == "hour"]
+        self._numeric = [positions[c.name] for c in card.fields if c.role == "numeric"]
+        self._categorical = [positions[c.name] for c in card.fields if c.role != "numeric"]
+        # One Categories a field, so that a text has the same code in all blocks of all files.
+        self._types: list[pl.DataType] = [
+            pl.Float64() if column.role == "numeric" else pl.Categorical(pl.Categories.random())
+            for column in card.columns
+        ]
+        self._log = settings if isinstance(settings, LogSettings) else None
+        self._hash = RowHash(self._log.split_seed) if self._log is not None else None
+
+    def chunk(self, lines: Lines, source: SourceFile) -> Chunk:
+        labels = self._labels(lines, source)
+        hours = {position: _hours(lines, source, position) for position in self._hours}
+        fits = lines.lengths.max(axis=0) <= MOST_BYTES
+        packed = {i: lines.packed[i] for i in self._categorical if fits[i]}
+        packed |= {i: _HOURS[column % 100] for i, column in hours.items()}
+        numbers: dict[int, np.ndarray | pl.Series | None] = {
+            i: integers(lines.packed[i], lines.lengths[:, i]) for i in self._numeric
+        }
+        longer = [i for i in self._categorical if i not in packed]
+        broken = [i for i, column in numbers.items() if column is None]
+        parsed = self._parsed(lines, longer + broken)
+        numbers |= parsed
+        return Chunk(
+            categories=pl.DataFrame([parsed[i] for i in longer]),
+            packed={self._columns[i].name: column for i, column in packed.items()},
+            numerics=self._numerics(numbers, lines, source),
+            labels=labels,
+            split=self._split(lines, source, hours),
+        )
+
+    def _parsed(self, lines: Lines, positions: list[int]) -> dict[int, pl.Series]:
+        """Columns of longer texts, and of numbers that are not whole."""
+        if not positions:
+            return {}
+        frame = pl.read_csv(
+            lines.content,
+            has_header=False,
+            schema={
+                column.name: kind if i in positions else pl.String()
+                for i, (column, kind) in enumerate(zip(self._columns, self._types, strict=True))
+            },
+            columns=sorted(positions),
+            quote_char=None,
+            # Numbers that are none become null and are reported below, with their line.
+            ignore_errors=True,
+        )
+        assert frame.height == len(lines.ends), (frame.height, len(lines.ends))  # noqa: S101
+        parsed = {position: frame[self._columns[position].name] for position in positions}
+        return {
+            i: column if i in self._numeric else column.fill_null("")
+            for i, column in parsed.items()
+        }
+
+    def _labels(self, lines: Lines, source: SourceFile) -> np.ndarray:
+        """(n,) uint8. A label is `0` or `1`; some tools write `0.0` and `1.0` instead."""
+        packed = lines.packed[self._label]
+        labels = np.full(len(packed), 255, dtype=np.uint8)
+        for text, label in _LABELS.items():
+            labels[packed == text] = label
+        if (labels > 1).any():
+            self._refuse(lines, source, int(np.argmax(labels > 1)), self._label, "expected 0 or 1")
+        return labels
+
+    def _numerics(
+        self, columns: Mapping[int, np.ndarray | pl.Series | None], lines: Lines, source: SourceFile
+    ) -> np.ndarray:
+        """(n, K) float64, NaN where the field is empty."""
+        numerics = np.empty((len(lines.ends), len(self._numeric)), dtype=np.float64, order="F")
+        bad: list[tuple[int, int]] = []
+        for k, position in enumerate(self._numeric):
+            column = columns[position]
+            if isinstance(column, pl.Series):
+                numerics[:, k] = column.to_numpy()
+                # `raw` stores float32, so what is finite only in float64 is refused as well.
+                faulty = ~(np.abs(numerics[:, k]) <= _FLOAT32_MAX)
+                faulty &= lines.lengths[:, position] > 0
+                if faulty.any():
+                    bad.append((int(np.argmax(faulty)), position))
+            else:
+                numerics[:, k] = column
+        if bad:
+            row, position = min(bad)
+            self._refuse(lines, source, row, position, "expected a finite number or nothing")
+        return numerics
+
+    def _split(self, lines: Lines, source: SourceFile, hours: dict[int, np.ndarray]) -> np.ndarray:
+        n_rows = len(lines.ends)
+        if self._log is None or self._hash is None:
+            return np.full(n_rows, source.split, dtype=np.uint8)
+        if self._log.split == "time":
+            return next(iter(hours.values()))
+        hashes = self._hash(lines.text, lines.starts(0), lines.ends[:, -1])
+        return split_by_hash(hashes, self._log.split_fractions)
+
+    def _refuse(
+        self, lines: Lines, source: SourceFile, row: int, position: int, expected: str
+    ) -> None:
+        _refuse(lines, source, row, position, f"`{self._columns[position].name}`: {expected}")
+
+
+def _hours(lines: Lines, source: SourceFile, position: int) -> np.ndarray:
+    """(n,) int64 YYMMDDHH. Raises DataError for anything else."""
+    start = lines.starts(position)
+    good = lines.lengths[:, position] == 8
+    if good.all():
+        digits = lines.text[start[:, None] + np.arange(8)].astype(np.int64) - ord("0")
+        keys = digits @ (10 ** np.arange(7, -1, -1))
+        month, day, hour = keys // 10_000 % 100, keys // 100 % 100, keys % 100
+        good = ((digits >= 0) & (digits <= 9)).all(axis=1)
+        good &= (month >= 1) & (month <= 12) & (day >= 1) & (day <= 31) & (hour <= 23)
+        if good.all():
+            return keys
+    _refuse(lines, source, int(np.argmin(good)), position, "`hour`: expected 8 digits, YYMMDDHH")
+    raise AssertionError("unreachable")
+
+
+def _refuse(lines: Lines, source: SourceFile, row: int, position: int, fault: str) -> None:
+    raise DataError(
+        f"{source.place(lines.first_line + row)}: {fault},"
+        f" found `{lines.field(row, position)[:80]}`"
+    )

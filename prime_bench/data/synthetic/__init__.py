@@ -1,0 +1,1 @@
+"""The synthetic click log: fields, planted click probability, rows, and raw files."""

@@ -1,0 +1,120 @@
+"""The synthetic log as files in the published formats, to try readers at full scale."""
+
+import contextlib
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+
+from prime_bench.base.errors import UsageError, did_you_mean
+from prime_bench.data.chunk import SPLITS
+from prime_bench.data.manifest import BestPossible
+from prime_bench.data.progress import OnProgress, StageProgress, silent
+from prime_bench.data.publish import replacing, sole_writer
+from prime_bench.data.synthetic.rows import BLOCK_ROWS, BestCounter, SyntheticBlock, SyntheticLog
+from prime_bench.settings.data import SyntheticSettings
+
+_FIRST_DAY = np.datetime64("2014-10-21")  # of Kaggle's log
+# Odd, so that row numbers modulo 2^64 become ids that look drawn and never repeat.
+_ID_STEP = np.uint64(0x9E3779B97F4A7C15)
+
+
+def write_raw(
+    settings: SyntheticSettings,
+    folder: Path,
+    *,
+    raw_format: str,
+    on_progress: OnProgress = silent,
+    say: Callable[[str], None] = lambda _: None,
+) -> dict[str, BestPossible]:
+    """Write the log's csv files into a new or empty `folder`, which gets all of them or none.
+
+    `avazu-raw`: Kaggle's train.csv, 24 columns, all splits in it. `avazu`: Avazu_x1's, and
+    `criteo`: Criteo_x4's train.csv, valid.csv and test.csv. Memory does not grow with the rows.
+    Returns the metrics of the true probabilities by split. Raises UsageError for an unknown format,
+    one of another shape, or a folder in use; EnvironmentFault where it cannot write.
+    """
+    _check(settings, folder, raw_format)
+    log = SyntheticLog(settings)
+    best = BestCounter()
+    _, table_of, names = _FORMATS[raw_format]
+    with (
+        sole_writer(folder, say=say),
+        replacing(folder) as hidden,
+        contextlib.ExitStack() as files,
+    ):
+        outputs = [files.enter_context((hidden / f"{name}.csv").open("wb")) for name in names]
+        for number, block in enumerate(log.blocks()):
+            table = table_of(log, block, number)
+            for index, output in enumerate(outputs):
+                part = table.filter(pl.Series(block.split == index)) if len(names) > 1 else table
+                # No value holds a comma or a quote, and a missing one must not become `""`.
+                part.write_csv(output, include_header=number == 0, quote_style="never")
+            best.add(block.probabilities, block.split)
+            done = number * BLOCK_ROWS + len(block.labels)
+            on_progress(StageProgress(stage="making", done=done, total=settings.rows, rows=done))
+        for output in outputs:
+            output.flush()
+            os.fsync(output.fileno())
+    return best.result()
+
+
+def _kaggle_avazu(log: SyntheticLog, block: SyntheticBlock, number: int) -> pl.DataFrame:
+    """id, click, hour as YYMMDDHH, and the other fields in order; a block is a day."""
+    row = np.arange(len(block.labels), dtype=np.uint64) + np.uint64(number * BLOCK_ROWS)
+    day = str(_FIRST_DAY + number).replace("-", "")[2:]
+    return log.texts(block.codes).select(
+        pl.Series("id", row * _ID_STEP),
+        pl.Series("click", block.labels),
+        (day + pl.col("hour")).alias("hour"),
+        pl.exclude("hour"),
+    )
+
+
+def _avazu_x1(log: SyntheticLog, block: SyntheticBlock, _number: int) -> pl.DataFrame:
+    """label, feat_1 to feat_22: an integer for each (field, value), field after field."""
+    starts = np.cumsum([0] + [field.size for field in log.shape.categorical])
+    features = {
+        f"feat_{position + 1}": codes.astype(np.int64) + starts[position]
+        for position, codes in enumerate(block.codes)
+    }
+    return pl.DataFrame({"label": block.labels} | features)
+
+
+def _criteo_x4(log: SyntheticLog, block: SyntheticBlock, _number: int) -> pl.DataFrame:
+    """Label, I1 to I13 as integers, C1 to C26; missing values are empty."""
+    numerics = [
+        pl.Series(field.name, values, nan_to_null=True).cast(pl.Int64)
+        for field, values in zip(log.shape.numeric, block.numerics.T, strict=True)
+    ]
+    return pl.DataFrame(
+        [pl.Series("Label", block.labels), *numerics, *log.texts(block.codes).get_columns()]
+    )
+
+
+_Table = Callable[[SyntheticLog, SyntheticBlock, int], pl.DataFrame]
+_FORMATS: dict[str, tuple[str, _Table, tuple[str, ...]]] = {
+    "avazu-raw": ("avazu", _kaggle_avazu, ("train",)),
+    "avazu": ("avazu", _avazu_x1, SPLITS),
+    "criteo": ("criteo", _criteo_x4, SPLITS),
+}
+RAW_FORMATS = tuple(_FORMATS)
+"""Named as the data sets whose readers take the files."""
+
+
+def _check(settings: SyntheticSettings, folder: Path, raw_format: str) -> None:
+    if raw_format not in _FORMATS:
+        raise UsageError(
+            f"no raw format `{raw_format}`{did_you_mean(raw_format, RAW_FORMATS)}",
+            hint=f"formats: {', '.join(RAW_FORMATS)}",
+        )
+    shape = _FORMATS[raw_format][0]
+    if settings.shape != shape:
+        raise UsageError(
+            f"raw format `{raw_format}` needs shape `{shape}`, got `{settings.shape}`",
+            hint=f"add --shape {shape}",
+        )
+    if folder.is_file() or (folder.is_dir() and any(folder.iterdir())):
+        raise UsageError(f"{folder}: is in use", hint="name a new or an empty folder")

@@ -1,0 +1,228 @@
+"""Inner products of the gradients of groups of rows: of whole blocks, and of rows one by one."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from prime_bench.plugins.attach import ArmModel
+from prime_bench.settings.training import TrainSpec
+from prime_bench.training.batches import Batch
+from prime_bench.training.loss import batch_loss
+
+BUFFER_BYTES = 1 << 30
+"""Gradients of all blocks that are held at once; a larger Top-NN takes several passes."""
+_COLUMNS = 1 << 13
+
+
+@dataclass(frozen=True)
+class _Part:
+    """A stretch of a parameter's numbers, in their order."""
+
+    set_index: int
+    parameter: nn.Parameter
+    start: int
+    stop: int
+
+
+def block_grams(
+    arm: ArmModel,
+    batches: Callable[[], Iterable[Batch]],
+    sets: Sequence[Sequence[nn.Parameter]],
+    *,
+    n_blocks: int,
+    spec: TrainSpec,
+    buffer_bytes: int = BUFFER_BYTES,
+) -> list[np.ndarray]:
+    """For each set of parameters the inner products (n, n) float64 of the blocks' gradients.
+
+    The gradient is that of the block's mean BCE, without any L2. `batches` gives the n blocks anew
+    at each call; there is one call for each pass.
+    """
+    device = sets[0][0].device
+    grams = [torch.zeros(n_blocks, n_blocks, dtype=torch.float64, device=device) for _ in sets]
+    width = max(1, buffer_bytes // (4 * n_blocks))
+    for parts in _passes(sets, width=width):
+        parameters = list({id(part.parameter): part.parameter for part in parts}.values())
+        widths = [part.stop - part.start for part in parts]
+        rows = torch.empty(n_blocks, sum(widths), device=device)
+        for row, batch in zip(rows, batches(), strict=True):
+            loss = batch_loss(arm, batch, kind=spec.loss)
+            found = torch.autograd.grad(loss, parameters)
+            by_id = {id(p): g.flatten() for p, g in zip(parameters, found, strict=True)}
+            torch.cat([by_id[id(p.parameter)][p.start : p.stop] for p in parts], out=row)
+        for part, columns in zip(parts, torch.split(rows, widths, dim=1), strict=True):
+            _add_products(grams[part.set_index], columns)
+    return [gram.cpu().numpy() for gram in grams]
+
+
+def _add_products(gram: Tensor, columns: Tensor) -> None:
+    """Add the inner products of the rows (n, P): float32 within a stretch of P, float64 over them,
+    so that the sum is as exact as its terms.
+    """
+    for stretch in torch.split(columns, _COLUMNS, dim=1):
+        gram.add_(stretch @ stretch.T)
+
+
+def _passes(sets: Sequence[Sequence[nn.Parameter]], *, width: int) -> list[list[_Part]]:
+    """The parameters cut and packed so that no pass has more than `width` numbers a block."""
+    passes: list[list[_Part]] = [[]]
+    room = width
+    for index, parameters in enumerate(sets):
+        for parameter in parameters:
+            start = 0
+            while start < parameter.numel():
+                if room == 0:
+                    passes.append([])
+                    room = width
+                stop = min(parameter.numel(), start + room)
+                passes[-1].append(_Part(index, parameter, start, stop))
+                room -= stop - start
+                start = stop
+    return passes
+
+
+CACHE_BYTES = 1 << 30
+"""Inputs and gradients of all rows that are held at once."""
+# Numbers of one group's gradient that are made at once.
+_PIECE_NUMBERS = 1 << 18
+
+
+class NoRowGradients(Exception):
+    """A parameter belongs to a layer whose rows' gradients are not known here; the text says so."""
+
+
+@dataclass(frozen=True)
+class _Piece:
+    """Some columns of a layer's weight, or all of its other numbers."""
+
+    set_index: int
+    layer: nn.Module
+    columns: tuple[int, int] | None
+    """Of a Linear's weight; None: the row gradient is a vector, of the layer's other parameters."""
+    numbers: int
+    """Kept of each row."""
+
+
+def example_grams(
+    arm: ArmModel,
+    batches: Callable[[], Iterable[Batch]],
+    sets: Sequence[Sequence[nn.Parameter]],
+    groupings: np.ndarray,
+    *,
+    spec: TrainSpec,
+    cache_bytes: int = CACHE_BYTES,
+) -> list[np.ndarray]:
+    """For each set of parameters the inner products (R, k, k) float64 of the groups' gradients.
+
+    `groupings` (R, k, N / k) has the rows of each group, counted in the order of `batches`, which
+    gives all rows anew at each call; there is one call for each pass. Raises NoRowGradients.
+    """
+    n_rows, n_groups = groupings[0].size, groupings.shape[1]
+    device = sets[0][0].device
+    members = torch.from_numpy(groupings.reshape(len(groupings), -1)).to(device)
+    grams = torch.zeros(
+        len(sets), len(groupings), n_groups, n_groups, dtype=torch.float64, device=device
+    )
+    for pieces in _example_passes(arm, sets, room=max(1, cache_bytes // (4 * n_rows))):
+        kept = _keep(arm, batches(), pieces, spec=spec)
+        for piece, parts in zip(pieces, kept, strict=True):
+            for gram, rows in zip(grams[piece.set_index], members, strict=True):
+                exact = _sums(piece, parts, rows, n_groups=n_groups).double()  # (k, numbers)
+                gram.addmm_(exact, exact.T)
+    return [gram.cpu().numpy() for gram in grams]
+
+
+def _sums(piece: _Piece, parts: tuple[Tensor, ...], rows: Tensor, *, n_groups: int) -> Tensor:
+    """The groups' gradients (k, numbers) in a piece, from what was kept of each row."""
+    shape = (n_groups, len(rows) // n_groups, -1)
+    grouped = [part.index_select(0, rows).view(shape) for part in parts]
+    if piece.columns is None:
+        return grouped[0].sum(dim=1)  # (k, N / k, w) -> (k, w)
+    delta, inputs = grouped
+    return torch.bmm(delta.mT, inputs).flatten(1)
+
+
+def _example_passes(
+    arm: ArmModel, sets: Sequence[Sequence[nn.Parameter]], *, room: int
+) -> list[list[_Piece]]:
+    """Pieces of all sets, packed so that no pass keeps many more than `room` numbers a row."""
+    owners = {
+        id(parameter): layer
+        for layer in arm.modules()
+        for parameter in layer.parameters(recurse=False)
+    }
+    passes: list[list[_Piece]] = [[]]
+    free = room
+    for index, parameters in enumerate(sets):
+        for layer in dict.fromkeys(owners[id(parameter)] for parameter in parameters):
+            for piece in _pieces(index, layer):
+                if passes[-1] and piece.numbers > free:
+                    passes.append([])
+                    free = room
+                passes[-1].append(piece)
+                free -= piece.numbers
+    return passes
+
+
+def _pieces(set_index: int, layer: nn.Module) -> list[_Piece]:
+    numbers = sum(parameter.numel() for parameter in layer.parameters())
+    if isinstance(layer, nn.BatchNorm1d | nn.LayerNorm):
+        return [_Piece(set_index, layer, None, numbers)]
+    if not isinstance(layer, nn.Linear):
+        raise NoRowGradients(f"the Top-NN has a {type(layer).__name__}")
+    width, out = layer.in_features, layer.out_features
+    step = max(1, _PIECE_NUMBERS // out)
+    pieces = [
+        _Piece(set_index, layer, (start, min(width, start + step)), out + min(step, width - start))
+        for start in range(0, width, step)
+    ]
+    bias = [] if layer.bias is None else [_Piece(set_index, layer, None, out)]
+    return pieces + bias
+
+
+def _keep(
+    arm: ArmModel, batches: Iterable[Batch], pieces: Sequence[_Piece], *, spec: TrainSpec
+) -> list[tuple[Tensor, ...]]:
+    """What each piece keeps of all N rows: delta (N, out) and a (N, columns), or (N, numbers)."""
+    seen: dict[nn.Module, tuple[Tensor, Tensor]] = {}
+
+    def see(layer: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
+        seen[layer] = inputs[0].detach(), output
+
+    layers = {piece.layer for piece in pieces}
+    hooks = [layer.register_forward_hook(see) for layer in layers]
+    kept: list[list[tuple[Tensor, ...]]] = [[] for _ in pieces]
+    try:
+        for batch in batches:
+            loss = batch_loss(arm, batch, kind=spec.loss) * len(batch.labels)
+            deltas = torch.autograd.grad(loss, [output for _, output in seen.values()])
+            rows = {
+                layer: (inputs, delta)
+                for (layer, (inputs, _)), delta in zip(seen.items(), deltas, strict=True)
+            }
+            for piece, parts in zip(pieces, kept, strict=True):
+                parts.append(_part(piece, *rows[piece.layer]))
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return [tuple(torch.cat(column) for column in zip(*parts, strict=True)) for parts in kept]
+
+
+def _part(piece: _Piece, inputs: Tensor, delta: Tensor) -> tuple[Tensor, ...]:
+    """What the piece keeps of a batch, from its layer's inputs a and delta."""
+    layer = piece.layer
+    if piece.columns is not None:
+        start, stop = piece.columns
+        return delta, inputs[:, start:stop]
+    if isinstance(layer, nn.BatchNorm1d):
+        mean, variance = layer.running_mean, layer.running_var
+        normal = F.batch_norm(inputs, mean, variance, eps=layer.eps)
+    elif isinstance(layer, nn.LayerNorm):
+        normal = F.layer_norm(inputs, layer.normalized_shape, eps=layer.eps)
+    else:
+        return (delta,)
+    return (torch.cat([delta * normal, delta], dim=1),)

@@ -1,0 +1,417 @@
+"""Recipe files: what they may say, every fault with its file, line and key, and loading them."""
+
+import re
+import tomllib
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from copy import deepcopy
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from prime_bench.base.errors import UsageError, did_you_mean
+from prime_bench.base.files import bundled_folder
+from prime_bench.base.frozen import Fault
+from prime_bench.catalog import BACKBONES, PLUGINS, find_backbone, find_plugin, is_foreign
+from prime_bench.recipe.expand import Arm, Origin, Recipe, Trial
+from prime_bench.recipe.schema import RecipeTable
+from prime_bench.settings.probes import PROBES, Kind, ProbeSettings
+
+
+def given(
+    table: Mapping[str, Any], changed: Sequence[tuple[str, ...]]
+) -> dict[tuple[str, ...], Origin]:
+    """Every key that a recipe's raw table sets, by its path; `changed` are those of `--set`."""
+    found: dict[tuple[str, ...], Origin] = {}
+    for key, value in table.items():
+        below = [path[1:] for path in changed if path[0] == key]
+        if isinstance(value, Mapping) and () not in below:
+            found |= {(key, *path): origin for path, origin in given(value, below).items()}
+        else:
+            found[key,] = "--set" if () in below else "recipe"
+    return found
+
+
+def origins(recipe: Recipe, trial: Trial) -> dict[str, Origin]:
+    """Where the trial's settings come from, by dotted key: `training.batch_size`,
+    `backbone.net_dropout`, `arm.rank`, `data.min_count`, `probe.blocks`, `seed`.
+
+    A key that is not there has its default: the backbone's, the arm's, the protocol's, or what the
+    data set's card says.
+    """
+    backbone = ("backbone", trial.backbone)
+    found = {
+        "seed": _first(recipe, [("seeds",)]),
+        **_below("training", trial.training.plain(), recipe, [("training",)]),
+        **_below(
+            "backbone",
+            trial.backbone_settings,
+            recipe,
+            [(*backbone, "on", trial.dataset), backbone],
+        ),
+        **_below("arm", trial.arm.settings, recipe, [("arm", trial.arm.name)]),
+        **_below("data", _keys_in(recipe, trial.dataset), recipe, [("dataset", trial.dataset)]),
+        **_below("probe", trial.probe, recipe, [("probe",)]),
+    }
+    # The one setting of backbones that the training table holds for all of them.
+    width = ("training", "embedding_dim")
+    if found.get("backbone.embedding_dim") is None and "embedding_dim" in trial.backbone_settings:
+        found["backbone.embedding_dim"] = _first(recipe, [width])
+    return {key: origin for key, origin in found.items() if origin is not None}
+
+
+def _below(
+    name: str,
+    settings: Mapping[str, Any],
+    recipe: Recipe,
+    tables: Sequence[tuple[str, ...]],
+) -> dict[str, Origin | None]:
+    """The origin of each setting, which the first of `tables` that has it says."""
+    return {
+        f"{name}.{key}": _first(recipe, [(*table, key) for table in tables]) for key in settings
+    }
+
+
+def _first(recipe: Recipe, paths: Sequence[tuple[str, ...]]) -> Origin | None:
+    """Of the first path that the recipe sets, itself or by something below it."""
+    for path in paths:
+        for key, origin in recipe.given.items():
+            if key[: len(path)] == path:
+                return origin
+    return None
+
+
+def _keys_in(recipe: Recipe, dataset: str) -> Mapping[str, Any]:
+    return {key: value for key, value in recipe.datasets[dataset].items() if key != "card"}
+
+
+Resolved = dict[str, dict[str, dict[str, Any]]]
+
+
+def read_recipe(table: Mapping[str, Any], *, name: str) -> tuple[Recipe | None, list[Fault]]:
+    """Check a recipe's table as a whole: the recipe, or None and all its faults."""
+    parsed, file_faults = RecipeTable.check(table)
+    if parsed is None:
+        # The rest of the file is checked all the same, so that one message names every fault.
+        parsed, _ = RecipeTable.check(_mended(table, file_faults))
+    if parsed is None:
+        return None, file_faults
+    arms, arm_faults = _arms(parsed)
+    backbones, backbone_faults = _backbones(parsed)
+    probe, probe_faults = _probe(parsed.kind, parsed.probe)
+    faults = [
+        *file_faults,
+        *_repeats(parsed),
+        *arm_faults,
+        *backbone_faults,
+        *probe_faults,
+        *_family_faults(parsed),
+        *_misfits(arms, backbones, probe),
+    ]
+    if faults:
+        return None, faults
+    recipe = Recipe(
+        name=name,
+        title=parsed.title,
+        seeds=parsed.seeds,
+        arms=arms,
+        datasets=parsed.dataset,
+        training=parsed.training.spec(),
+        backbones=backbones,
+        kind=parsed.kind,
+        probe={} if probe is None else probe.plain(),
+        report=parsed.report,
+    )
+    return recipe, []
+
+
+def _mended(table: Mapping[str, Any], faults: list[Fault]) -> dict[str, Any]:
+    """A copy with something sound in place of what is at fault, which causes no further faults."""
+    mended = deepcopy(dict(table))
+    for fault in faults:
+        section, *rest = fault.path
+        here = mended.get(section)
+        if rest and isinstance(here, dict) and section == "training":
+            here.pop(rest[0], None)
+        elif rest and isinstance(here, dict) and section in ("arm", "dataset", "backbone"):
+            here[rest[0]] = {"plugin": "dense"} if section == "arm" else {}
+        else:
+            mended.pop(section, None)
+    if "arms" not in mended:
+        mended["arms"] = _arms_meant(table.get("arms"), arm=mended.get("arm")) or ["dense"]
+        mended.pop("report", None)
+    backbones = mended.setdefault("backbone", {"DNN": {}})
+    if "dataset" not in mended:
+        mended["dataset"] = _datasets_meant(backbones) or {"any": {}}
+    return {"schema": 1, "title": "", "seeds": [0], **mended}
+
+
+def _arms_meant(arms: object, *, arm: object) -> list[str]:
+    """Names that a faulty `arms` holds, and those of all arm tables."""
+    named = [name for name in arms if isinstance(name, str)] if isinstance(arms, list) else []
+    return list(dict.fromkeys([*named, *(arm if isinstance(arm, dict) else ())]))
+
+
+def _datasets_meant(backbones: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """The data sets of all `on` tables."""
+    on = [table["on"] for table in backbones.values() if isinstance(table.get("on"), dict)]
+    return {name: {} for names in on for name in names}
+
+
+def _repeats(parsed: RecipeTable) -> Iterator[Fault]:
+    lists: dict[str, list[Any]] = {"seeds": parsed.seeds, "arms": parsed.arms}
+    for key, values in lists.items():
+        for value, times in Counter(values).items():
+            if times > 1:
+                yield Fault((key,), f"{value} stands {times} times")
+
+
+def _family_faults(parsed: RecipeTable) -> Iterator[Fault]:
+    for pair in parsed.report.family:
+        for arm in pair:
+            if arm not in parsed.arms:
+                near = did_you_mean(arm, parsed.arms)
+                yield Fault(("report", "family"), f"`{arm}` is not in `arms`{near}")
+
+
+def _probe(kind: Kind, table: Mapping[str, Any]) -> tuple[ProbeSettings | None, list[Fault]]:
+    """The settings of a kind that measures; None for training, which has none."""
+    if kind == "train":
+        stray = [Fault(("probe",), "only a recipe of a `kind` that measures has such a table")]
+        return None, stray if table else []
+    settings, faults = PROBES[kind].check(table)
+    return settings, [fault.below("probe") for fault in faults]
+
+
+def _misfits(arms: list[Arm], backbones: Resolved, probe: ProbeSettings | None) -> Iterator[Fault]:
+    """Arms that cannot stand on a backbone, or cannot be measured there: better said now than by
+    each of their jobs. A job of all arms leaves out those that do not fit its backbone.
+    """
+    for arm in arms:
+        faults, settings, n_places = [], arm.parsed(), 0
+        for name, per_dataset in backbones.items():
+            for plain in per_dataset.values():
+                n_places += 1
+                backbone = find_backbone(name).settings.parse(plain, where=name)
+                if (why := settings.misfit(backbone)) is not None:
+                    faults.append(Fault(("arms",), f"`{arm.name}` does not fit {name}: {why}"))
+                elif probe is not None and (why := probe.misfit(backbone, settings)) is not None:
+                    said = f"`{arm.name}` on {name} cannot be measured: {why}"
+                    faults.append(Fault(("arms",), said))
+        if probe is None or probe.unit == "arm" or len(faults) == n_places:
+            yield from faults
+
+
+def _arms(parsed: RecipeTable) -> tuple[list[Arm], list[Fault]]:
+    arms, faults = [], []
+    for name in parsed.arms:
+        if name not in parsed.arm and (why := _unknown_arm(name, list(parsed.arm))):
+            faults.append(Fault(("arms",), why))
+            continue
+        arm, found = _arm(name, parsed.arm.get(name, {"plugin": name}))
+        faults += [fault.below("arm", name) for fault in found]
+        if arm is not None:
+            arms.append(arm)
+    unused = [name for name in parsed.arm if name not in parsed.arms]
+    faults += [Fault(("arm", name), "not in `arms`, so it would never run") for name in unused]
+    return arms, faults
+
+
+def _unknown_arm(name: str, tables: list[str]) -> str | None:
+    """Why an arm without a table of its own is no plug-in's name."""
+    try:
+        find_plugin(name)
+    except UsageError as error:
+        if is_foreign(name):
+            return error.message
+        return f"unknown arm `{name}`{did_you_mean(name, [*tables, *PLUGINS])}"
+    return None
+
+
+def _arm(name: str, table: Mapping[str, Any]) -> tuple[Arm | None, list[Fault]]:
+    keys = dict(table)
+    plugin = keys.pop("plugin", None if _unknown_arm(name, []) else name)
+    if plugin is None:
+        return None, [Fault((), "`plugin` is missing: the plug-in that this arm refines")]
+    try:
+        entry = find_plugin(str(plugin))
+    except UsageError as error:
+        return None, [Fault(("plugin",), error.message)]
+    label = keys.pop("label", entry.label if name == plugin else name)
+    if not isinstance(label, str):
+        return None, [Fault(("label",), "a text is wanted")]
+    settings, faults = entry.settings.check(keys)
+    if settings is None:
+        return None, faults
+    return Arm(name=name, label=label, plugin=str(plugin), settings=settings.plain()), []
+
+
+def _backbones(parsed: RecipeTable) -> tuple[Resolved, list[Fault]]:
+    resolved: Resolved = {}
+    faults: list[Fault] = []
+    for name, table in parsed.backbone.items():
+        try:
+            find_backbone(name)
+        except UsageError as error:
+            near = did_you_mean(name, BACKBONES)
+            why = error.message if is_foreign(name) else f"unknown backbone{near}"
+            faults.append(Fault(("backbone", name), why))
+            continue
+        everywhere = {"embedding_dim": parsed.training.embedding_dim, **table}
+        on = everywhere.pop("on", {})
+        found = _on_faults(on, datasets=list(parsed.dataset))
+        if not found:
+            resolved[name] = {}
+            for dataset in parsed.dataset:
+                settings, more = _backbone(name, everywhere, own=on.get(dataset, {}), on=dataset)
+                found += more
+                if settings is not None:
+                    resolved[name][dataset] = settings
+        faults += [fault.below("backbone", name) for fault in found]
+    return resolved, faults
+
+
+def _on_faults(on: object, *, datasets: list[str]) -> list[Fault]:
+    if not isinstance(on, dict) or not all(isinstance(own, dict) for own in on.values()):
+        return [Fault(("on",), "tables are wanted, one for each data set")]
+    return [
+        Fault(("on", name), f"the recipe has no such data set{did_you_mean(name, datasets)}")
+        for name in on
+        if name not in datasets
+    ]
+
+
+def _backbone(
+    name: str, everywhere: Mapping[str, Any], *, own: Mapping[str, Any], on: str
+) -> tuple[dict[str, Any] | None, list[Fault]]:
+    """The settings on one data set; a fault's path leads to the table that set the key."""
+    settings, faults = find_backbone(name).settings.check({**everywhere, **own})
+    if settings is not None:
+        return settings.plain(), []
+    return None, [
+        fault.below("on", on) if fault.path and fault.path[0] in own else fault for fault in faults
+    ]
+
+
+# No commas: a line of a nested array is no header.
+_HEADER = re.compile(r"\s*\[\[?\s*([^\[\],]+?)\s*\]\]?\s*(#.*)?$")
+_KEY = re.compile(r"\s*([A-Za-z0-9_.\"'-]+)\s*=")
+
+
+def load_recipe(argument: str | Path, *, changes: Sequence[str] = ()) -> Recipe:
+    """Read the recipe at a path, or the bundled one of that name, with `--set` changes applied.
+
+    `changes` are `key.key=value`, the value in TOML (a bare word is a text). Raises UsageError.
+    """
+    path = find_recipe(argument)
+    try:
+        text = path.read_text(encoding="utf-8-sig")  # editors on Windows put a mark in front
+        table = tomllib.loads(text)
+    except OSError as error:
+        raise UsageError(f"{path}: cannot read the recipe: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{path}: cannot read the recipe: {error}") from error
+    except (
+        ValueError,
+        RecursionError,
+    ) as error:
+        # Python has limits too: for the digits of a number, for nesting.
+        raise UsageError(f"{path}: not valid TOML: {error}") from error
+    changed = [_apply(table, change) for change in changes]
+    recipe, faults = read_recipe(table, name=path.stem)
+    if recipe is None:
+        places = [_place(fault, path=path, text=text, changed=changed) for fault in faults]
+        raise UsageError("\n".join(dict.fromkeys(places)))
+    lines = {name: line_of(text, ("dataset", name)) for name in recipe.datasets}
+    return replace(
+        recipe,
+        places={name: f"{path}:{line}" if line else str(path) for name, line in lines.items()},
+        given=given(table, changed),
+    )
+
+
+def find_recipe(argument: str | Path) -> Path:
+    """A recipe's file: the path itself, else a bundled recipe `NAME` or `recipes/NAME.toml`."""
+    path = Path(argument)
+    if path.is_file():
+        return path
+    folder = bundled_folder("recipes")
+    bundled = {file.stem: file for file in sorted(folder.glob("*.toml"))}
+    names_bundled = path.parent in (Path(), Path("recipes")) and path.suffix in ("", ".toml")
+    if names_bundled and path.stem in bundled:
+        return bundled[path.stem]
+    if path.is_dir():
+        raise UsageError(f"{path}: a folder, not a recipe")
+    raise UsageError(
+        f"{path}: no such recipe{did_you_mean(path.stem, bundled)}",
+        hint=f"give a file, or one of the bundled recipes: {', '.join(bundled)}",
+    )
+
+
+def _apply(table: dict[str, Any], change: str) -> tuple[str, ...]:
+    """Set one `key.key=value` in the raw table and return the key's path."""
+    try:
+        change.encode()
+    except UnicodeEncodeError:
+        raise UsageError(f"--set {change!a}: not valid UTF-8") from None
+    dotted, equals, value = change.partition("=")
+    path = tuple(part.strip() for part in dotted.split("."))
+    if not equals or not all(path):
+        raise UsageError(f"--set {change}: expected KEY=VALUE, such as training.max_epochs=1")
+    _refuse_newcomer(table, path, change=change)
+    here = table
+    for part in path[:-1]:
+        here = here.setdefault(part, {})
+        if not isinstance(here, dict):
+            raise UsageError(f"--set {change}: `{part}` is a value, not a table")
+    here[path[-1]] = _toml_value(value.strip())
+    return path
+
+
+def _refuse_newcomer(table: dict[str, Any], path: tuple[str, ...], *, change: str) -> None:
+    """Raise UsageError where a change of one key would add a data set or backbone to the grid."""
+    names = {"dataset": "data set", "backbone": "backbone"}
+    there = table.get(path[0])
+    if path[0] in names and len(path) > 2 and isinstance(there, dict) and path[1] not in there:
+        raise UsageError(
+            f"--set {change}: the recipe has no {names[path[0]]} `{path[1]}`"
+            f"{did_you_mean(path[1], there)}",
+            hint=f"it has: {', '.join(there)}",
+        )
+
+
+def _toml_value(text: str) -> Any:
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except (ValueError, RecursionError):
+        return text
+
+
+def _place(fault: Fault, *, path: Path, text: str, changed: Sequence[tuple[str, ...]]) -> str:
+    if any(fault.path[: len(change)] == change for change in changed):
+        return f"--set {fault}"
+    line = line_of(text, fault.path)
+    if line is None and any(change[: len(fault.path)] == fault.path for change in changed):
+        return f"--set {fault}"  # the change has made the table that is at fault
+    return f"{path}:{line}: {fault}" if line else f"{path}: {fault}"
+
+
+def line_of(text: str, path: Sequence[str]) -> int | None:
+    """The line (from 1) that sets the key at `path`, else that opens its nearest table; or None."""
+    table: tuple[str, ...] = ()
+    best: tuple[int, int] = (0, 0)
+    for number, line in enumerate(text.splitlines(), start=1):
+        if header := _HEADER.match(line):
+            table = _keys(header[1])
+            here = table
+        elif key := _KEY.match(line):
+            here = (*table, *_keys(key[1]))
+        else:
+            continue
+        if here == tuple(path[: len(here)]) and len(here) > best[0]:
+            best = (len(here), number)
+    return best[1] or None
+
+
+def _keys(dotted: str) -> tuple[str, ...]:
+    return tuple(part.strip().strip("\"'") for part in dotted.split("."))

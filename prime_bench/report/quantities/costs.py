@@ -1,0 +1,80 @@
+"""Measurements of cost, found by what was measured and where."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from statistics import median
+
+from prime_bench.findings import ArmCost, CostFindings, median_ratio
+from prime_bench.store.pairing import ArmKey, settings_text
+from prime_bench.store.record import ProbeRecord
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeasuredCost:
+    """One arm's cost beside Dense's, in one job, on one device."""
+
+    record: ProbeRecord
+    arm: ArmCost
+    dense: ArmCost
+
+    @property
+    def inference_ms(self) -> float:
+        """Median over repetitions of the latency of a batch of the protocol's size."""
+        return median(self._inference(self.arm))
+
+    @property
+    def inference_ratio(self) -> float:
+        """Median over repetitions of the ratio to Dense within each."""
+        return median_ratio(self._inference(self.arm), self._inference(self.dense))
+
+    @property
+    def training_ms(self) -> float:
+        """Median over repetitions of a training step."""
+        return median(self.arm.training_ms)
+
+    @property
+    def training_ratio(self) -> float:
+        """Median over repetitions of the ratio to Dense within each."""
+        return median_ratio(self.arm.training_ms, self.dense.training_ms)
+
+    @property
+    def parameter_ratio(self) -> float:
+        """Trainable parameters over Dense's."""
+        return self.arm.parameters / self.dense.parameters
+
+    @property
+    def memory_ratio(self) -> float | None:
+        """Peak memory of training over Dense's; None where it was not measured."""
+        return self.arm.memory_ratio(self.dense)
+
+    def _inference(self, arm: ArmCost) -> list[float]:
+        return arm.inference_ms(batch_size=self.record.job.training.batch_size)
+
+
+Spot = tuple[str, str, str, ArmKey]
+"""Digest of the data's settings, backbone, its settings, arm."""
+
+
+def measured_costs(records: Iterable[ProbeRecord]) -> dict[str, dict[Spot, MeasuredCost]]:
+    """By device, the latest measurement of each arm on each backbone and data."""
+    devices: dict[str, dict[Spot, MeasuredCost]] = {}
+    for record in sorted(records, key=lambda record: record.environment.started):
+        findings = record.findings
+        if not isinstance(findings, CostFindings):
+            continue
+        dense = findings.arms[0]
+        own = devices.setdefault(record.environment.device, {})
+        for arm in findings.arms:
+            key = ArmKey(
+                plugin=arm.plugin,
+                settings=settings_text(arm.settings),
+                code=record.job.code.get(arm.plugin, ""),
+            )
+            own[spot(record, key)] = MeasuredCost(record=record, arm=arm, dense=dense)
+    return devices
+
+
+def spot(record: ProbeRecord, arm: ArmKey) -> Spot:
+    """Where the cost of an arm is found."""
+    settings = settings_text(record.job.backbone_settings)
+    return record.data_variant, record.job.backbone, settings, arm

@@ -1,0 +1,284 @@
+"""What a table has to show: panels, rows, columns and seeds, from a recipe or from the records."""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from prime_bench.catalog import BACKBONES, PLUGINS
+from prime_bench.recipe.expand import Trial
+from prime_bench.store.pairing import ArmKey, Place, Shelf, settings_text
+
+
+@dataclass(frozen=True, kw_only=True)
+class ArmColumn:
+    """An arm and what the table calls it."""
+
+    name: str
+    """Unique in the table; the key in JSON and CSV."""
+    label: str
+    key: ArmKey
+
+
+@dataclass(frozen=True, kw_only=True)
+class RowDesign:
+    """A backbone on the panel's data."""
+
+    label: str
+    key: str
+    """The backbone's name, and what sets it apart where the panel has it in several settings."""
+    backbone: str
+    place: Place | None
+    """None where nothing tells the data, so that no record can be named."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PanelDesign:
+    """One version of one data set under one training protocol."""
+
+    label: str
+    dataset: str
+    variant: str
+    fingerprint: str | None
+    """None where no record tells the data."""
+    training: dict[str, Any]
+    seeds: tuple[int, ...]
+    rows: tuple[RowDesign, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Design:
+    """The whole table before any number."""
+
+    arms: tuple[ArmColumn, ...]
+    panels: tuple[PanelDesign, ...]
+
+
+def design_from_trials(
+    trials: Sequence[Trial],
+    shelf: Shelf,
+    *,
+    variants: Mapping[str, str],
+    dataset_labels: Mapping[str, str],
+) -> Design:
+    """Exactly the recipe's cells, with or without records, in the recipe's order.
+
+    `variants` gives the digest of each data set's settings. A data set whose records know several
+    versions of the data has a panel for each: they are never mixed.
+    """
+    arms = {
+        trial.arm.name: ArmColumn(
+            name=trial.arm.name,
+            label=trial.arm.label,
+            key=ArmKey(
+                plugin=trial.arm.plugin,
+                settings=settings_text(trial.arm.settings),
+                code=trial.code.get(trial.arm.plugin, ""),
+            ),
+        )
+        for trial in trials
+    }
+    panels = []
+    for dataset in dict.fromkeys(trial.dataset for trial in trials):
+        own = [trial for trial in trials if trial.dataset == dataset]
+        for fingerprint in _fingerprints(own, shelf, variant=variants[dataset], arms=arms):
+            rows = {
+                trial.backbone: RowDesign(
+                    label=backbone_label(trial.backbone),
+                    key=trial.backbone,
+                    backbone=trial.backbone,
+                    place=_place(trial, variant=variants[dataset], fingerprint=fingerprint),
+                )
+                for trial in own
+            }
+            panels.append(
+                PanelDesign(
+                    label=dataset,
+                    dataset=dataset,
+                    variant=variants[dataset],
+                    fingerprint=fingerprint,
+                    training=own[0].training.plain(),
+                    seeds=tuple(dict.fromkeys(trial.seed for trial in own)),
+                    rows=tuple(rows.values()),
+                )
+            )
+    return Design(arms=tuple(arms.values()), panels=_labelled(panels, dataset_labels))
+
+
+def design_from_records(
+    shelf: Shelf, *, baseline: str, dataset_labels: Mapping[str, str]
+) -> Design:
+    """Everything that has records: the baseline first, then in the catalogue's order."""
+    arms = _arms_of(shelf, baseline=baseline)
+    panels = []
+    spots = {(place.dataset, place.variant, place.fingerprint, place.training) for place in shelf}
+    for dataset, variant, fingerprint, training in sorted(spots):
+        places = [
+            place
+            for place in sorted(shelf, key=_catalogue_order)
+            if (place.dataset, place.variant, place.fingerprint, place.training)
+            == (dataset, variant, fingerprint, training)
+        ]
+        seeds = {seed for place in places for runs in shelf[place].values() for seed in runs}
+        panels.append(
+            PanelDesign(
+                label=dataset,
+                dataset=dataset,
+                variant=variant,
+                fingerprint=fingerprint,
+                training=json.loads(training),
+                seeds=tuple(sorted(seeds)),
+                rows=_rows_of(places),
+            )
+        )
+    return Design(arms=arms, panels=_labelled(panels, dataset_labels))
+
+
+def backbone_label(backbone: str) -> str:
+    """The backbone's name in a table; that of a class is its own."""
+    entry = BACKBONES.get(backbone)
+    return entry.label if entry else backbone.rpartition(":")[2]
+
+
+def catalogue_rank(backbone: str) -> tuple[int, str]:
+    """Sorts backbones: ours in the catalogue's order, then others by name."""
+    order = list(BACKBONES)
+    return order.index(backbone) if backbone in order else len(order), backbone
+
+
+def arm_label(arm: str) -> str:
+    """An arm's printed name: the catalogue's where the arm is called as its plug-in."""
+    entry = PLUGINS.get(arm)
+    return entry.label if entry else arm
+
+
+def changed_keys(settings: Mapping[str, Any], reference: Mapping[str, Any]) -> str:
+    """`key = value` for all keys that differ from the reference, or an empty text."""
+    return ", ".join(
+        f"{key} = {json.dumps(value)}"
+        for key, value in sorted(settings.items())
+        if key not in reference or reference[key] != value
+    )
+
+
+def changes_of_arm(key: ArmKey) -> str:
+    """What sets an arm apart from its plug-in's defaults, or an empty text."""
+    entry = PLUGINS.get(key.plugin)
+    return changed_keys(json.loads(key.settings), entry.settings().plain() if entry else {})
+
+
+def _place(trial: Trial, *, variant: str, fingerprint: str | None) -> Place | None:
+    if fingerprint is None:
+        return None
+    return Place(
+        dataset=trial.dataset,
+        variant=variant,
+        fingerprint=fingerprint,
+        training=settings_text(trial.training.plain()),
+        backbone=trial.backbone,
+        backbone_settings=settings_text(trial.backbone_settings),
+        backbone_code=trial.code.get(trial.backbone, ""),
+    )
+
+
+def _fingerprints(
+    trials: Sequence[Trial], shelf: Shelf, *, variant: str, arms: Mapping[str, ArmColumn]
+) -> Sequence[str | None]:
+    """The versions of the data on which a trial has a record; (None,) where there is none."""
+    wanted = {
+        (_place(trial, variant=variant, fingerprint=""), arms[trial.arm.name].key)
+        for trial in trials
+    }
+    found = {
+        place.fingerprint
+        for place, runs in shelf.items()
+        for arm in runs
+        if (replace(place, fingerprint=""), arm) in wanted
+    }
+    return sorted(found) or (None,)
+
+
+def arm_columns(names: Mapping[ArmKey, str], *, baseline: str) -> tuple[ArmColumn, ...]:
+    """Arms by their names, the baseline first, then in the catalogue's order.
+
+    Two of one name are told apart by their settings.
+    """
+    columns = []
+    for key, name in names.items():
+        shared = [other for other in names if names[other] == name]
+        label = PLUGINS[name].label if name in PLUGINS and name == key.plugin else name
+        apart = changes_of_arm(key) if len(shared) > 1 else ""
+        if len({other.plugin for other in shared}) > 1:
+            apart = f"{key.plugin}: {apart}" if apart else key.plugin
+        if len({other.code for other in shared}) > 1:
+            apart = ", ".join(part for part in (apart, f"code {key.code[:8]}") if part)
+        suffix = f" ({apart})" if apart else ""
+        columns.append(ArmColumn(name=name + suffix, label=label + suffix, key=key))
+    order = list(PLUGINS)
+
+    def rank(column: ArmColumn) -> tuple[bool, int, str]:
+        place = order.index(column.key.plugin) if column.key.plugin in order else len(order)
+        return column.name != baseline, place, column.name
+
+    return tuple(sorted(columns, key=rank))
+
+
+def _arms_of(shelf: Shelf, *, baseline: str) -> tuple[ArmColumn, ...]:
+    """The arms of the records."""
+    names: dict[ArmKey, str] = {}
+    for runs in shelf.values():
+        for key, by_seed in runs.items():
+            for record in by_seed.values():
+                names[key] = min(record.arm, names.get(key, record.arm))
+    return arm_columns(names, baseline=baseline)
+
+
+def _rows_of(places: Iterable[Place]) -> tuple[RowDesign, ...]:
+    """A row a place; two settings of one backbone are told apart by the keys that differ."""
+    places = list(places)
+    rows = []
+    for place in places:
+        twins = [other for other in places if other.backbone == place.backbone]
+        label, key = backbone_label(place.backbone), place.backbone
+        if len(twins) > 1:
+            settings = [json.loads(twin.backbone_settings) for twin in twins]
+            shared = {
+                key: value
+                for key, value in settings[0].items()
+                if all(key in other and other[key] == value for other in settings)
+            }
+            apart = changed_keys(json.loads(place.backbone_settings), shared)
+            if len({twin.backbone_code for twin in twins}) > 1:
+                apart = ", ".join(
+                    part for part in (apart, f"code {place.backbone_code[:8]}") if part
+                )
+            label, key = f"{label} ({apart})", f"{key} ({apart})"
+        rows.append(RowDesign(label=label, key=key, backbone=place.backbone, place=place))
+    return tuple(rows)
+
+
+def _catalogue_order(place: Place) -> tuple[int, str, str]:
+    return *catalogue_rank(place.backbone), place.backbone_settings
+
+
+def _labelled(
+    panels: Sequence[PanelDesign], dataset_labels: Mapping[str, str]
+) -> tuple[PanelDesign, ...]:
+    """Each panel under its data set's label and, where there are several, what sets it apart."""
+    labelled = []
+    for panel in panels:
+        twins = [other for other in panels if other.dataset == panel.dataset]
+        apart = []
+        if len({twin.fingerprint for twin in twins}) > 1:
+            apart.append(f"data {str(panel.fingerprint)[:8]}")
+        shared = {
+            key: value
+            for key, value in panel.training.items()
+            if all(twin.training.get(key) == value for twin in twins)
+        }
+        if changes := changed_keys(panel.training, shared):
+            apart.append(changes)
+        label = dataset_labels.get(panel.dataset, panel.dataset)
+        suffix = f" ({', '.join(apart)})" if apart else ""
+        labelled.append(replace(panel, label=label + suffix))
+    return tuple(labelled)

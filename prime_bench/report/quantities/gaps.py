@@ -1,0 +1,120 @@
+"""Competition gaps of trained arms, field by field, from the records of the gradient diagnosis."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from statistics import mean
+
+from prime_bench.findings import GradientFindings
+from prime_bench.report.formats.numbers import signed
+from prime_bench.settings.probes import NULL_FIELD
+from prime_bench.store.record import ProbeRecord
+
+
+@dataclass(frozen=True, kw_only=True)
+class FieldGap:
+    """One checkpoint under one semantic field."""
+
+    backbone: str
+    arm: str
+    seed: int
+    field: str
+    semantic: float
+    """Mean pairwise cosine of semantic groups."""
+    random: float
+    """The same of matched random groups of blocks."""
+    block_gap: float
+    example_gap: float | None
+    """None where it was not measured."""
+    rows: str
+    """Digest of the rows: gaps of two arms compare only on the same rows."""
+    job: str
+
+
+def field_gaps(records: Iterable[ProbeRecord]) -> list[FieldGap]:
+    """Every field that was measured, over the Top-NN's weights; random labels are no field."""
+    gaps = []
+    for record in records:
+        findings = record.findings
+        if not isinstance(findings, GradientFindings):
+            continue
+        for field in findings.fields:
+            measure = next((m for m in field.measures if m.parameters == "top"), None)
+            if measure is None or field.field.startswith(NULL_FIELD):
+                continue
+            gaps.append(
+                FieldGap(
+                    backbone=record.job.backbone,
+                    arm=record.arm,
+                    seed=record.job.seed,
+                    field=field.field,
+                    semantic=measure.semantic,
+                    random=measure.block.random,
+                    block_gap=measure.block.gap,
+                    example_gap=measure.example.gap if measure.example else None,
+                    rows=findings.rows,
+                    job=record.job_id,
+                )
+            )
+    return gaps
+
+
+def comparable(gaps: Sequence[FieldGap], arms: Sequence[str]) -> list[FieldGap]:
+    """Gaps of the backbones, seeds and fields that every arm has on the same rows."""
+    by_place: dict[tuple[str, int, str, str], set[str]] = {}
+    for gap in gaps:
+        place = (gap.backbone, gap.seed, gap.field, gap.rows)
+        by_place.setdefault(place, set()).add(gap.arm)
+    return [
+        gap
+        for gap in gaps
+        if gap.arm in arms and by_place[gap.backbone, gap.seed, gap.field, gap.rows] >= set(arms)
+    ]
+
+
+def mean_gap(gaps: Sequence[FieldGap], *, unit: str = "block") -> float | None:
+    """Mean over backbones of their mean over checkpoints and fields; None without any."""
+    values: dict[str, list[float]] = {}
+    for gap in gaps:
+        value = gap.block_gap if unit == "block" else gap.example_gap
+        if value is not None:
+            values.setdefault(gap.backbone, []).append(value)
+    return mean(mean(own) for own in values.values()) if values else None
+
+
+def gaps_by_seed(gaps: Sequence[FieldGap], *, unit: str = "block") -> list[float]:
+    """That mean for each seed on its own, seeds without any left out: checkpoints are what varies
+    independently, fields of one checkpoint are not.
+    """
+    seeds = sorted({gap.seed for gap in gaps})
+    found = [mean_gap([gap for gap in gaps if gap.seed == seed], unit=unit) for seed in seeds]
+    return [value for value in found if value is not None]
+
+
+def null_note(records: Iterable[ProbeRecord], *, decimals: int) -> list[str]:
+    """What labels that no model sees have for a gap, where they were measured: a check of the
+    measurement itself.
+    """
+    nulls = [
+        measure.block
+        for record in records
+        if isinstance(record.findings, GradientFindings)
+        for field in record.findings.fields
+        if field.field.startswith(NULL_FIELD)
+        for measure in field.measures
+        if measure.parameters == "top"
+    ]
+    if not nulls:
+        return []
+    gaps, p_values = [null.gap for null in nulls], [null.p_value for null in nulls]
+    return [
+        f"A random label that no model sees has a gap of {signed(mean(gaps), decimals)} on average "
+        f"({signed(min(gaps), decimals)} to {signed(max(gaps), decimals)} in {len(gaps)} "
+        f"measurements, p from {min(p_values):.3f} to {max(p_values):.3f}): what is noise"
+    ]
+
+
+def reduction(gap: float | None, dense: float | None) -> float | None:
+    """By how much of Dense's gap another is smaller, in per cent; None without a positive gap."""
+    if gap is None or dense is None or dense <= 0:
+        return None
+    return 100 * (1 - gap / dense)

@@ -1,0 +1,190 @@
+"""Two sets of runs side by side: which belong together, how they differ, and what in them differs.
+
+Positive differences favour the right-hand runs, in AUC and in LogLoss.
+"""
+
+from collections import Counter
+from collections.abc import Hashable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from prime_bench.recipe.differences import differing_keys, dotted
+from prime_bench.report.quantities.stats import Moments, Tally, improvements, moments, tally
+from prime_bench.store.pairing import Place, differences, shelve
+from prime_bench.store.record import RunRecord
+
+
+@dataclass(frozen=True, kw_only=True)
+class Match:
+    """Two runs of one seed that are held against each other."""
+
+    name: str
+    """Data set, backbone and, where both sides have the same, arm."""
+    left: RunRecord
+    right: RunRecord
+
+
+@dataclass(frozen=True, kw_only=True)
+class MatchRow:
+    """All seeds of one name."""
+
+    name: str
+    left: Moments | None
+    """Test AUC; None, as the next ones, where no pair has scores."""
+    right: Moments | None
+    auc: Moments | None
+    """Paired differences."""
+    auc_tally: Tally
+    logloss: Moments | None
+    seeds: list[int]
+    """Of the pairs with scores."""
+    unpaired: dict[int, str]
+    """Seed -> why its two runs are no pair in the strict sense, in words. They count all the
+    same: what differs may be the point."""
+    settings: dict[str, tuple[Any, Any]] = field(default_factory=dict)
+    """What differs in any of the pairs, by dotted key: the values of the first that does."""
+
+    @property
+    def changed(self) -> bool:
+        """Whether anything differs, in what was asked for or in what came out."""
+        same = self.auc_tally.wins == self.auc_tally.losses == 0
+        other_loss = self.logloss is not None and self.logloss.mean != 0
+        return bool(self.settings) or not same or other_loss
+
+
+def match_arms(records: Iterable[RunRecord], left: str, right: str) -> list[Match]:
+    """Pair two arms, named by label or plug-in, wherever both have run under one choice of all
+    else.
+    """
+    shelf, _ = shelve(records)
+    names, found = _names(shelf), []
+    for place, arms in sorted(shelf.items()):
+        sides = [
+            [runs for key, runs in sorted(arms.items()) if name in (_arm(runs), key.plugin)]
+            for name in (left, right)
+        ]
+        for one in sides[0]:
+            for other in sides[1]:
+                found += [
+                    Match(name=names[place], left=one[seed], right=other[seed])
+                    for seed in sorted({*one} & {*other})
+                ]
+    return found
+
+
+def match_sets(
+    left: Iterable[RunRecord], right: Iterable[RunRecord]
+) -> tuple[list[Match], list[str]]:
+    """Match runs by their job, else by data set, backbone, arm and seed where these name one run on
+    each side. Also names the runs that have no partner.
+    """
+    sides = [{record.job_id: record for record in records} for records in (left, right)]
+    matched = [(sides[0][job_id], sides[1][job_id]) for job_id in sides[0] if job_id in sides[1]]
+    rest = [
+        [record for job_id, record in side.items() if job_id not in other]
+        for side, other in (sides, sides[::-1])
+    ]
+    single = [_single(records) for records in rest]
+    matched += [(single[0][key], single[1][key]) for key in single[0] if key in single[1]]
+    partners = {id(record) for pair in matched for record in pair}
+    alone = [
+        f"{where} alone: {' '.join(map(str, _key(record)))}"
+        for where, records in zip(("left", "right"), rest, strict=True)
+        for record in records
+        if id(record) not in partners
+    ]
+    found = [Match(name=" ".join(_key(a)[:3]), left=a, right=b) for a, b in matched]
+    return sorted(found, key=lambda match: (match.name, match.left.job.seed)), alone
+
+
+def rows_of(matches: Iterable[Match]) -> list[MatchRow]:
+    """The matches by name, in order of the first of each."""
+    groups: dict[str, list[Match]] = {}
+    for match in matches:
+        groups.setdefault(match.name, []).append(match)
+    return [_row(name, group) for name, group in groups.items()]
+
+
+def settings_of(record: RunRecord) -> dict[str, Any]:
+    """What the run was asked for and where it ran, by dotted key, without the seed."""
+    job, environment = record.job, record.environment
+    table = {
+        "data": {"fingerprint": job.fingerprint[:12]},
+        "backbone": {"name": job.backbone, **job.backbone_settings},
+        "arm": {"plugin": job.plugin, **job.plugin_settings},
+        "training": job.training.plain(),
+        "numerics": job.numerics,
+        "code": job.code,
+        "environment": {
+            key: getattr(environment, key)
+            for key in ("device", "device_kind", "threads", "python", "commit", "versions")
+        },
+    }
+    return dotted(table)
+
+
+def _names(places: Iterable[Place]) -> dict[Place, str]:
+    """Data set and backbone of each place, with as much more as tells it from the others."""
+    names: dict[Place, str] = {}
+    for place in sorted(places):
+        name = f"{place.dataset} {place.backbone}"
+        if name in names.values():
+            name += f" on {place.fingerprint[:8]}"
+        number = sum(other.partition(" #")[0] == name for other in names.values())
+        names[place] = f"{name} #{number + 1}" if number else name
+    return names
+
+
+def _row(name: str, group: list[Match]) -> MatchRow:
+    scored = [
+        (match.left.job.seed, left, right)
+        for match in group
+        if (left := _test(match.left)) and (right := _test(match.right))
+    ]
+    lefts, rights = [left for _, left, _ in scored], [right for *_, right in scored]
+    auc = improvements("auc", baseline=[x for x, _ in lefts], arm=[x for x, _ in rights])
+    logloss = improvements("logloss", baseline=[y for _, y in lefts], arm=[y for _, y in rights])
+    return MatchRow(
+        name=name,
+        left=moments([x for x, _ in lefts]) if scored else None,
+        right=moments([x for x, _ in rights]) if scored else None,
+        auc=moments(auc) if scored else None,
+        auc_tally=tally(auc),
+        logloss=moments(logloss) if scored else None,
+        seeds=[seed for seed, *_ in scored],
+        unpaired={
+            match.left.job.seed: "; ".join(unlike)
+            for match in group
+            if (unlike := differences(match.left, match.right))
+        },
+        settings=_differing(group),
+    )
+
+
+def _differing(group: list[Match]) -> dict[str, tuple[Any, Any]]:
+    found: dict[str, tuple[Any, Any]] = {}
+    for match in group:
+        for item in differing_keys(settings_of(match.left), settings_of(match.right)):
+            found.setdefault(item.key, (item.left, item.right))
+    return found
+
+
+def _test(record: RunRecord) -> tuple[float, float] | None:
+    """AUC and LogLoss of the test rows; None where one of them is none."""
+    auc, logloss = record.result.test.auc, record.result.test.logloss
+    return None if auc is None or logloss is None else (auc, logloss)
+
+
+def _single(records: Iterable[RunRecord]) -> dict[Hashable, RunRecord]:
+    """Those that their names tell from all others of their side."""
+    records = list(records)
+    times = Counter(map(_key, records))
+    return {_key(record): record for record in records if times[_key(record)] == 1}
+
+
+def _key(record: RunRecord) -> tuple[str, str, str, int]:
+    return record.dataset, record.job.backbone, record.arm, record.job.seed
+
+
+def _arm(runs: Mapping[int, RunRecord]) -> str:
+    return next(iter(runs.values())).arm

@@ -1,0 +1,184 @@
+"""What a table is made from: the records of a recipe's cells, or of everything that has some."""
+
+import functools
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from prime_bench.base.identity import canonical_json
+from prime_bench.findings import RoutingFindings
+from prime_bench.recipe.expand import ONLY_KEYS, Trial, values_asked
+from prime_bench.report.quantities.design import Design, design_from_records, design_from_trials
+from prime_bench.report.quantities.grid import Grid, Split, build_grid, without_degenerate
+from prime_bench.report.tables.definition import dataset_labels
+from prime_bench.settings.probes import PROBES, Kind
+from prime_bench.store.pairing import Shelf, settings_text, shelve
+from prime_bench.store.record import ProbeRecord, RunRecord
+
+_BASELINE = "dense"
+"""What stands first where no recipe says how arms are ordered."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecipeCells:
+    """The cells of a recipe, and where its data's records are found."""
+
+    name: str = ""
+    """As the command line was given it, with its `--set`."""
+    trials: Sequence[Trial]
+    variants: Mapping[str, str]
+    """Data set -> digest of its settings."""
+    title: str
+    notes: Sequence[str] = ()
+    """The recipe's own notes."""
+    family: Sequence[tuple[str, str]] = ()
+    """Comparisons that the correction for many of them counts."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evidence:
+    """Records, sorted; what a builder of a table is handed."""
+
+    shelf: Shelf
+    outdated: Sequence[RunRecord]
+    """Records that others with higher `numerics` replace."""
+    design: Design
+    cells: RecipeCells | None
+    probes: Sequence[ProbeRecord] = ()
+    """Records of all jobs that measure."""
+    unreadable: Sequence[str] = ()
+    """What is wrong with records that cannot be read; their runs count as missing."""
+    mixed: bool = False
+    """Whether runs that may not be compared are, because it was asked for."""
+
+    def grid(self, *, baseline: str, split: Split = "test", sound: bool = False) -> Grid:
+        """Every arm against one of them; `sound` leaves degenerate runs out."""
+        shelf = without_degenerate(self.shelf) if sound else self.shelf
+        return build_grid(
+            shelf, design=self.design, baseline=baseline, split=split, mixed=self.mixed
+        )
+
+    def probes_of(self, kind: Kind) -> list[ProbeRecord]:
+        """Measurements of a kind: those that the recipe asks for, where it is of that kind."""
+        every = [record for record in self.probes if record.job.kind == kind]
+        if self.cells is None or all(trial.kind != kind for trial in self.cells.trials):
+            return every
+        asked = [(trial, self.cells.variants[trial.dataset]) for trial in self.cells.trials]
+        return [r for r in every if any(_answers(r, trial, variant) for trial, variant in asked)]
+
+    @functools.cached_property
+    def _routing(self) -> dict[str, RoutingFindings]:
+        return {
+            record.job.trained.id: record.findings
+            for record in self.probes
+            if isinstance(record.findings, RoutingFindings)
+        }
+
+    def routing_of(self, run: RunRecord) -> RoutingFindings | None:
+        """What the routing diagnosis found on a trained run; None where there was none."""
+        return self._routing.get(run.job_id)
+
+    def records(self) -> list[RunRecord | ProbeRecord]:
+        """Every record that any table of this evidence can be made from."""
+        runs = [
+            run
+            for panel in self.design.panels
+            for row in panel.rows
+            for arm, by_seed in (self.shelf.get(row.place, {}) if row.place else {}).items()
+            for run in by_seed.values()
+            if arm in {column.key for column in self.design.arms}
+        ]
+        own = {
+            (panel.variant, row.backbone, row.place.backbone_settings)
+            for panel in self.design.panels
+            for row in panel.rows
+            if row.place
+        }
+        asked = {trial.kind for trial in (self.cells.trials if self.cells else ())}
+        probes = [
+            record
+            for kind in PROBES
+            for record in self.probes_of(kind)
+            if kind in asked or _spot(record) in own
+        ]
+        return [*runs, *probes]
+
+    @property
+    def recipe(self) -> str:
+        """Name of the recipe; empty where everything is shown."""
+        return self.cells.name if self.cells else ""
+
+
+def gather(
+    records: Sequence[RunRecord],
+    *,
+    cells: RecipeCells | None = None,
+    probes: Sequence[ProbeRecord] = (),
+    unreadable: Sequence[str] = (),
+    mixed: bool = False,
+) -> Evidence:
+    """Sort records into what a recipe asks for, or into everything that has records."""
+    shelf, outdated = shelve(records)
+    labels = dataset_labels()
+    if cells is None:
+        design = design_from_records(shelf, baseline=_BASELINE, dataset_labels=labels)
+    else:
+        design = design_from_trials(
+            cells.trials, shelf, variants=cells.variants, dataset_labels=labels
+        )
+    return Evidence(
+        shelf=shelf,
+        outdated=outdated,
+        design=design,
+        cells=cells,
+        probes=_newest(probes),
+        unreadable=unreadable,
+        mixed=mixed,
+    )
+
+
+def narrowed(records: Sequence[RunRecord], only: Sequence[str]) -> list[RunRecord]:
+    """The records that `key=value` texts let through; values of one key are alternatives.
+
+    Raises UsageError for a key or value that no record has.
+    """
+    known = {key: sorted({_facts(record)[key] for record in records}) for key in ONLY_KEYS}
+    wanted = values_asked(only, known, whose="the records")
+    return [
+        record
+        for record in records
+        if all(_facts(record)[key] in values for key, values in wanted.items())
+    ]
+
+
+def _newest(probes: Iterable[ProbeRecord]) -> list[ProbeRecord]:
+    """One record a measurement: that of the highest `numerics`."""
+    found: dict[str, ProbeRecord] = {}
+    for record in sorted(probes, key=lambda record: (record.job.numerics, record.job_id)):
+        plain = {key: value for key, value in record.job.plain().items() if key != "numerics"}
+        found[canonical_json(plain)] = record
+    return sorted(found.values(), key=lambda record: record.job_id)
+
+
+def _spot(record: ProbeRecord) -> tuple[str, str, str]:
+    settings = settings_text(record.job.backbone_settings)
+    return record.data_variant, record.job.backbone, settings
+
+
+def _answers(record: ProbeRecord, trial: Trial, variant: str) -> bool:
+    """Whether a measurement is what a trial asks for, on whatever device."""
+    job = record.job
+    arm = PROBES[job.kind].unit == "group" or (
+        (job.plugin, job.plugin_settings) == (trial.arm.plugin, trial.arm.settings)
+    )
+    return (
+        arm
+        and record.data_variant == variant
+        and (job.backbone, job.backbone_settings) == (trial.backbone, trial.backbone_settings)
+        and (job.seed, job.training) == (trial.seed, trial.training)
+        and all(job.probe.get(k) == v for k, v in trial.probe.items() if k != "arms")
+    )
+
+
+def _facts(record: RunRecord) -> dict[str, str]:
+    values = (record.dataset, record.job.backbone, record.arm, str(record.job.seed))
+    return dict(zip(ONLY_KEYS, values, strict=True))

@@ -1,0 +1,278 @@
+"""Intervals over the few seeds of one comparison: a pure function of arrays, in float64."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import stdtrit
+
+from prime_bench.report.formats.numbers import signed
+
+LEVEL = 0.95
+
+
+@dataclass(frozen=True, kw_only=True)
+class SeedInterval:
+    """A mean of n values and where the mean of many more may lie."""
+
+    n: int
+    mean: float
+    low: float
+    high: float
+    level: float
+
+    def words(self, decimals: int) -> str:
+        """`n=5, 95 % interval -0.0010 to +0.0020`."""
+        bounds = f"{signed(self.low, decimals)} to {signed(self.high, decimals)}"
+        return f"n={self.n}, {100 * self.level:g} % interval {bounds}"
+
+
+def t_interval(values: Sequence[float], *, level: float = LEVEL) -> SeedInterval | None:
+    """Student's interval of the mean of values (n,); None for fewer than two.
+
+    It takes the values, seeds of one comparison, as normally distributed; with three to five of
+    them nothing could show that they are not, and a bootstrap would be far too narrow.
+    """
+    n = len(values)
+    if n < 2:
+        return None
+    mean = float(np.mean(values))
+    half = float(stdtrit(n - 1, (1 + level) / 2) * np.std(values, ddof=1) / math.sqrt(n))
+    return SeedInterval(n=n, mean=mean, low=mean - half, high=mean + half, level=level)
+
+
+Metric = Literal["auc", "logloss"]
+METRICS: tuple[Metric, ...] = ("auc", "logloss")
+METRIC_LABELS: dict[Metric, str] = {"auc": "AUC", "logloss": "LogLoss"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Moments:
+    """Mean and sample standard deviation of n values."""
+
+    n: int
+    mean: float
+    sd: float | None
+    """With n - 1 in the denominator; None for a single value: its spread is unknown, not zero."""
+
+    @property
+    def error(self) -> float | None:
+        """Standard deviation of the mean of n such values; None where the spread is unknown."""
+        return None if self.sd is None else self.sd / math.sqrt(self.n)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tally:
+    """How many pairs the arm won, tied and lost; compared raw, never as printed."""
+
+    wins: int
+    ties: int
+    losses: int
+
+
+def moments(values: ArrayLike) -> Moments:
+    """Mean and sample SD of `values`, shape (n,) with n >= 1."""
+    array = _vector(values)
+    sd = float(np.std(array, ddof=1)) if len(array) > 1 else None
+    return Moments(n=len(array), mean=float(np.mean(array)), sd=sd)
+
+
+def mean_of(cells: list[Moments]) -> Moments:
+    """The Mean row: the mean of the cells' means and the mean of their SDs, not an SD over cells.
+
+    `n` counts cells. The SD is None where a cell has none: the other cells' SDs would not belong
+    to this mean.
+    """
+    sds = [cell.sd for cell in cells if cell.sd is not None]
+    sd = float(np.mean(sds)) if len(sds) == len(cells) else None
+    return Moments(n=len(cells), mean=float(np.mean([cell.mean for cell in cells])), sd=sd)
+
+
+def error_of_mean(errors: Sequence[float | None]) -> float | None:
+    """Standard deviation of the mean of independent numbers from theirs; None where one is None."""
+    known = [error for error in errors if error is not None]
+    if not known or len(known) < len(errors):
+        return None
+    return math.sqrt(sum(error**2 for error in known)) / len(known)
+
+
+def improvements(
+    metric: Metric, *, baseline: Sequence[float], arm: Sequence[float]
+) -> NDArray[np.float64]:
+    """Paired differences (n,): AUC arm - baseline, LogLoss baseline - arm; positive is better."""
+    better, worse = (arm, baseline) if metric == "auc" else (baseline, arm)
+    return _vector([x - y for x, y in zip(better, worse, strict=True)])
+
+
+def tally(differences: ArrayLike) -> Tally:
+    """Wins, ties and losses among oriented differences (n,)."""
+    signs = np.sign(_vector(differences))
+    return Tally(
+        wins=int(np.sum(signs > 0)), ties=int(np.sum(signs == 0)), losses=int(np.sum(signs < 0))
+    )
+
+
+def smallest_p(differences: ArrayLike) -> float:
+    """The smallest two-sided p of either test: 2 / 2^m with m pairs that are no ties.
+
+    0.0625 at m = 5.
+    """
+    return min(1.0, 2.0 ** (1 - int(np.count_nonzero(_vector(differences)))))
+
+
+def sign_test(differences: ArrayLike) -> float:
+    """Exact two-sided p of the sign test; ties are left out."""
+    count = tally(differences)
+    n = count.wins + count.losses
+    return _two_sided(sign_sums([1] * n), count.wins)
+
+
+def wilcoxon(differences: ArrayLike) -> float:
+    """Exact two-sided p of Wilcoxon's signed-rank test.
+
+    Zeros are left out before ranking, equal magnitudes share their mean rank, and the distribution
+    is that of all 2^m signs on these very ranks, so ties need no correction.
+    """
+    array = _vector(differences)
+    array = array[array != 0]
+    magnitudes = np.abs(array)
+    below = np.sum(magnitudes[None, :] < magnitudes[:, None], axis=1)
+    equal = np.sum(magnitudes[None, :] == magnitudes[:, None], axis=1)
+    # Twice the mean rank, below + (equal + 1) / 2, is a whole number: sums are then exact.
+    doubled_ranks = 2 * below + equal + 1
+    observed = int(np.sum(doubled_ranks[array > 0]))
+    return _two_sided(sign_sums([int(rank) for rank in doubled_ranks]), observed)
+
+
+def hodges_lehmann(differences: ArrayLike) -> float:
+    """Median of the Walsh averages (d_i + d_j) / 2, i <= j, of differences (n,) with n >= 1."""
+    array = _vector(differences)
+    i, j = np.triu_indices(len(array))
+    return float(np.median((array[i] + array[j]) / 2))
+
+
+def probability_of_improvement(
+    metric: Metric, *, baseline: Sequence[float], arm: Sequence[float]
+) -> float | None:
+    """Chance that a run of the arm beats a run of the baseline, over all n x m couples of runs.
+
+    Ties count half; None without runs. Not over pairs: it answers for a seed drawn anew.
+    """
+    couples = [(x, y) for x in arm for y in baseline]
+    if not couples:
+        return None
+    differences = [x - y if metric == "auc" else y - x for x, y in couples]
+    count = tally(differences)
+    return (count.wins + count.ties / 2) / len(couples)
+
+
+def correlation(baseline: Sequence[float], arm: Sequence[float]) -> float | None:
+    """Pearson's r of the two arms' scores (n,) over seeds: what pairing gains.
+
+    None below three pairs, where it says nothing, and where one arm does not vary.
+    """
+    x, y = _vector(baseline), _vector(arm)
+    if len(x) < 3:
+        return None
+    x, y = x - np.mean(x), y - np.mean(y)
+    scale = math.sqrt(float(x @ x) * float(y @ y))
+    return float(x @ y) / scale if scale > 0 else None
+
+
+def chance_of_a_clean_sweep(pairs_per_cell: Sequence[int]) -> float:
+    """Probability that at least one of independent cells is won in all its pairs by luck alone."""
+    return 1 - math.prod(1 - 0.5**n_pairs for n_pairs in pairs_per_cell)
+
+
+def sign_sums(weights: list[int]) -> list[int]:
+    """At index s: how many of the 2^m subsets of `weights` sum to s, as exact whole numbers."""
+    ways = [1] + [0] * sum(weights)
+    for weight in weights:
+        for total in range(len(ways) - 1, weight - 1, -1):
+            ways[total] += ways[total - weight]
+    return ways
+
+
+def _two_sided(ways: list[int], observed: int) -> float:
+    tail = min(sum(ways[: observed + 1]), sum(ways[observed:]))
+    return min(1.0, 2 * tail / sum(ways))
+
+
+def _vector(values: ArrayLike) -> NDArray[np.float64]:
+    return np.asarray(values, dtype=np.float64)
+
+
+Verdict = Literal["better", "equivalent", "worse", "unclear", "too few"]
+CONFIDENCE = 0.95
+
+
+@dataclass(frozen=True, kw_only=True)
+class Interval:
+    """A confidence interval and the level that it truly has."""
+
+    low: float
+    high: float
+    level: float
+    """At least what was asked for, or the most that so few values allow."""
+
+
+def hodges_lehmann_interval(values: ArrayLike, *, level: float = CONFIDENCE) -> Interval:
+    """The exact interval that belongs to the Hodges-Lehmann estimate of values (m,), m >= 1.
+
+    Its ends are Walsh averages, the k-th from either side, with the largest k whose two tails of
+    the signed-rank distribution stay within 1 - level. For m = 5 the widest interval has 0.9375.
+    """
+    array = np.asarray(values, dtype=np.float64)
+    i, j = np.triu_indices(len(array))
+    walsh = np.sort((array[i] + array[j]) / 2)
+    ways = sign_sums(list(range(1, len(array) + 1)))
+    total, tail, k = sum(ways), 0, 0
+    while k < len(ways) // 2 and 2 * (tail + ways[k]) <= (1 - level) * total:
+        tail += ways[k]
+        k += 1
+    if k == 0:
+        k, tail = 1, ways[0]
+    return Interval(low=float(walsh[k - 1]), high=float(walsh[-k]), level=1 - 2 * tail / total)
+
+
+def leave_one_out(values: Sequence[float]) -> tuple[float, float] | None:
+    """Smallest and largest Hodges-Lehmann estimate with one of values (m,) left out.
+
+    None for a single value.
+    """
+    if len(values) < 2:
+        return None
+    estimates = [
+        hodges_lehmann([*values[:index], *values[index + 1 :]]) for index in range(len(values))
+    ]
+    return min(estimates), max(estimates)
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Holm's adjusted p of each of m comparisons, in their order."""
+    m = len(p_values)
+    adjusted = [1.0] * m
+    largest = 0.0
+    for rank, index in enumerate(sorted(range(m), key=lambda index: p_values[index])):
+        largest = max(largest, min(1.0, (m - rank) * p_values[index]))
+        adjusted[index] = largest
+    return adjusted
+
+
+def equivalence(interval: Interval, *, margin: float) -> Verdict:
+    """Where a whole interval lies: beyond a margin > 0 on either side, inside it, or across.
+
+    "too few" where its level is below CONFIDENCE: five values or fewer cannot have it.
+    """
+    if interval.level < CONFIDENCE:
+        return "too few"
+    if interval.low > margin:
+        return "better"
+    if interval.high < -margin:
+        return "worse"
+    if -margin < interval.low and interval.high < margin:
+        return "equivalent"
+    return "unclear"
