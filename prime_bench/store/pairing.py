@@ -1,4 +1,8 @@
-"""Records to pairs: which runs may be compared, and what stands between those that may not."""
+"""Which runs may be compared with each other, and why others may not.
+
+Runs are grouped by what a comparison holds fixed (`ComparisonKey`) and by arm (`ArmKey`), then
+paired seed by seed.
+"""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -9,60 +13,63 @@ from prime_bench.store.record import RunRecord
 
 
 @dataclass(frozen=True, kw_only=True, order=True)
-class Place:
-    """What the arms of a comparison share but for the seed. Settings are canonical JSON."""
+class ComparisonKey:
+    """What all runs of a comparison have in common, whatever their arm and seed.
+
+    Settings are canonical JSON.
+    """
 
     dataset: str
     variant: str
-    """Digest of the data's settings."""
+    """Digest of the data settings."""
     fingerprint: str
-    """Digest of the data: two versions of one variant are two places."""
+    """Digest of the table: runs on two versions of a table are not compared."""
     training: str
     backbone: str
     backbone_settings: str
     backbone_code: str = ""
-    """Digest of its source files where it is not ours."""
+    """Digest of the source files of a backbone from another package, else empty."""
 
 
 @dataclass(frozen=True, kw_only=True, order=True)
 class ArmKey:
-    """What makes an arm, whatever a recipe calls it."""
+    """What identifies an arm; the name that a recipe gives it does not count."""
 
     plugin: str
     settings: str
     code: str = ""
-    """Digest of a plug-in's source files where it is not ours."""
+    """Digest of the source files of a plug-in from another package, else empty."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Pair:
-    """Two runs that differ in the arm alone."""
+    """Two runs of one seed that differ in the arm alone."""
 
     seed: int
     baseline: RunRecord
     arm: RunRecord
-    unlike: str = ""
-    """What would forbid the comparison, where it was asked for all the same."""
+    mismatch: str = ""
+    """Why the two runs should not be compared; empty unless mixed pairs were asked for."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Unpaired:
-    """A seed that is in no comparison."""
+    """A seed for which two arms have no pair."""
 
     seed: int
-    kind: Literal["missing", "unlike"]
-    """One of the two has no record, or both have and may not be compared."""
+    kind: Literal["missing", "mismatch"]
+    """`missing`: one arm has no record. `mismatch`: both have, and may not be compared."""
     reason: str
 
 
-Shelf = dict[Place, dict[ArmKey, dict[int, RunRecord]]]
-"""One record for each place, arm and seed."""
+GroupedRuns = dict[ComparisonKey, dict[ArmKey, dict[int, RunRecord]]]
+"""Record of each run, by comparison, arm and seed."""
 
 
-def place_of(record: RunRecord) -> Place:
-    """Where the record belongs."""
+def comparison_key(record: RunRecord) -> ComparisonKey:
+    """Return the key of the comparison that the record belongs to."""
     job = record.job
-    return Place(
+    return ComparisonKey(
         dataset=record.dataset,
         variant=record.data_variant,
         fingerprint=job.fingerprint,
@@ -73,8 +80,8 @@ def place_of(record: RunRecord) -> Place:
     )
 
 
-def arm_of(record: RunRecord) -> ArmKey:
-    """Which arm the record belongs to."""
+def arm_key(record: RunRecord) -> ArmKey:
+    """Return the key of the record's arm."""
     job = record.job
     return ArmKey(
         plugin=job.plugin,
@@ -84,25 +91,30 @@ def arm_of(record: RunRecord) -> ArmKey:
 
 
 def settings_text(settings: Mapping[str, Any]) -> str:
-    """Settings as one comparable text."""
+    """Return settings as canonical JSON, so that they can be compared and sorted."""
     return canonical_json(settings)
 
 
-def shelve(records: Iterable[RunRecord]) -> tuple[Shelf, list[RunRecord]]:
-    """Sort records into places; give back those that another with higher `numerics` replaces."""
-    shelf: Shelf = {}
+def group_runs(records: Iterable[RunRecord]) -> tuple[GroupedRuns, list[RunRecord]]:
+    """Group records by comparison, arm and seed.
+
+    Returns:
+        The groups, and the records left out of them because the same run has another record with
+        higher `numerics`.
+    """
+    grouped: GroupedRuns = {}
     outdated: list[RunRecord] = []
     # Sorted, so that what a report says does not depend on the order of a folder's files.
     for record in sorted(records, key=lambda record: (record.job.numerics, record.job_id)):
-        seeds = shelf.setdefault(place_of(record), {}).setdefault(arm_of(record), {})
+        seeds = grouped.setdefault(comparison_key(record), {}).setdefault(arm_key(record), {})
         if record.job.seed in seeds:
             outdated.append(seeds[record.job.seed])
         seeds[record.job.seed] = record
-    return shelf, outdated
+    return grouped, outdated
 
 
-def differences(a: RunRecord, b: RunRecord) -> list[str]:
-    """What forbids comparing two runs, in words; empty where nothing does."""
+def mismatches(a: RunRecord, b: RunRecord) -> list[str]:
+    """List the reasons why two runs may not be compared; empty if they may."""
     facts: dict[str, tuple[object, object]] = {
         "initial weights": (a.pairing.initial_weights, b.pairing.initial_weights),
         "row order": (a.pairing.row_order, b.pairing.row_order),
@@ -110,23 +122,29 @@ def differences(a: RunRecord, b: RunRecord) -> list[str]:
         "numerics": (a.job.numerics, b.job.numerics),
         "device kind": (a.environment.device_kind, b.environment.device_kind),
     }
-    unlike = [
+    reasons = [
         f"different {name}: {_short(left)} against {_short(right)}"
         for name, (left, right) in facts.items()
         if left != right
     ]
-    # Nothing can be computed with it; that the run is degenerate is said where its cell is flagged.
+    # No difference can be computed with it; the table marks the cell of such a run as degenerate.
     without = [run.arm for run in (a, b) if not _scored(run)]
-    return [*unlike, *(f"the run of {arm} has no score" for arm in without)]
+    return [*reasons, *(f"the run of {arm} has no score" for arm in without)]
 
 
 def pair_up(
     baseline: Mapping[int, RunRecord], arm: Mapping[int, RunRecord], *, mixed: bool = False
 ) -> tuple[list[Pair], list[Unpaired]]:
-    """Pair two arms of one place seed by seed; a seed that only one of them has is not compared.
+    """Pair the runs of two arms of one comparison, seed by seed.
 
-    `mixed` also pairs runs that may not be compared, and the pair says why they may not. A run
-    without a score is in no pair.
+    Args:
+        baseline: Seed -> the baseline's run.
+        arm: Seed -> the other arm's run.
+        mixed: Whether to pair runs that may not be compared, too; `Pair.mismatch` then says why
+            they may not. A run without a score is in no pair either way.
+
+    Returns:
+        The pairs, and the seeds that have none, each in order of the seeds.
     """
     pairs: list[Pair] = []
     unpaired: list[Unpaired] = []
@@ -136,19 +154,19 @@ def pair_up(
             present, absent = ("arm", "baseline") if left is None else ("baseline", "arm")
             reason = f"the {present} has a record, the {absent} has none"
             unpaired.append(Unpaired(seed=seed, kind="missing", reason=reason))
-        elif (faults := differences(left, right)) and not (mixed and _scored(left, right)):
-            unpaired.append(Unpaired(seed=seed, kind="unlike", reason="; ".join(faults)))
+        elif (faults := mismatches(left, right)) and not (mixed and _scored(left, right)):
+            unpaired.append(Unpaired(seed=seed, kind="mismatch", reason="; ".join(faults)))
         else:
-            pairs.append(Pair(seed=seed, baseline=left, arm=right, unlike="; ".join(faults)))
+            pairs.append(Pair(seed=seed, baseline=left, arm=right, mismatch="; ".join(faults)))
     return pairs, unpaired
 
 
 def _scored(*runs: RunRecord) -> bool:
-    """Whether every run has both test metrics."""
+    """Whether each run has both test metrics."""
     return all(None not in (run.result.test.auc, run.result.test.logloss) for run in runs)
 
 
 def _short(value: object) -> str:
-    """A digest's first 8 digits; anything else as it is."""
+    """Shorten a digest to 8 digits; leave other values as they are."""
     text = str(value)
     return text[:8] if len(text) == 64 else text

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from prime_bench.base.files import sha256_of
-from prime_bench.store.pairing import ArmKey, Place, pair_up, shelve
+from prime_bench.store.pairing import ArmKey, ComparisonKey, group_runs, pair_up
 from prime_bench.store.record import ProbeRecord, RunRecord
 from prime_bench.store.runs import CHECKPOINT, HISTORY, Runs
 
@@ -61,23 +61,23 @@ def check_data(records: Iterable[RunRecord | ProbeRecord]) -> Iterator[Discrepan
 
 def check_pairs(records: Iterable[RunRecord]) -> Iterator[Discrepancy]:
     """Name the runs that are in no comparison with Dense, and why."""
-    shelf, _ = shelve(records)
-    for place, arms in sorted(shelf.items()):
+    grouped, _ = group_runs(records)
+    for comparison, arms in sorted(grouped.items()):
         dense = next((arms[key] for key in sorted(arms) if key.plugin == _BASELINE), None)
         for key, runs in sorted(arms.items()):
             if key.plugin == _BASELINE:
                 if len(arms) == 1:
-                    yield _unpaired(place, key, runs, "no other arm has run")
+                    yield _unpaired(comparison, key, runs, "no other arm has run")
             elif dense is None:
-                yield _unpaired(place, key, runs, "Dense has not run")
+                yield _unpaired(comparison, key, runs, "Dense has not run")
             else:
                 _, unpaired = pair_up(dense, runs)
                 for seed in unpaired:
-                    yield _unpaired(place, key, {**dense, **runs}, seed.reason, seed=seed.seed)
+                    yield _unpaired(comparison, key, {**dense, **runs}, seed.reason, seed=seed.seed)
 
 
 def _unpaired(
-    place: Place,
+    comparison: ComparisonKey,
     key: ArmKey,
     runs: Mapping[int, RunRecord],
     why: str,
@@ -88,7 +88,7 @@ def _unpaired(
     arm = first.arm if first.job.plugin == key.plugin else key.plugin
     seeds = [seed] if seed is not None else sorted(runs)
     listed = ", ".join(map(str, seeds))
-    where = f"{place.dataset} {place.backbone} {arm} seed {listed}"
+    where = f"{comparison.dataset} {comparison.backbone} {arm} seed {listed}"
     return Discrepancy(topic="pairing", where=where, what=why)
 
 

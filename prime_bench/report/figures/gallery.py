@@ -39,7 +39,7 @@ from prime_bench.report.quantities.design import ArmColumn, backbone_label
 from prime_bench.report.quantities.grid import Grid, Panel
 from prime_bench.report.quantities.records import Evidence
 from prime_bench.report.tables.definition import dataset_labels
-from prime_bench.store.pairing import arm_of, place_of
+from prime_bench.store.pairing import arm_key, comparison_key
 
 EQUIVALENT_AUC = 0.001
 """A difference of AUC that the literature calls noticeable: the band of the forest plots."""
@@ -162,8 +162,8 @@ def _of_histories(
                 curves, arms=(baseline.label, arm.label), metric_label="Validation AUC"
             ),
         )
-    places = [row.place for row in panel.design.rows]
-    own = [run for run in grid.records if place_of(run) in places and arm_of(run) == arm.key]
+    places = [row.comparison for row in panel.design.rows]
+    own = [run for run in grid.records if comparison_key(run) in places and arm_key(run) == arm.key]
     if loads := load_curves(own):
         yield _named(f"Load over training, {place}", f"load-{place}", draw_load(loads))
 

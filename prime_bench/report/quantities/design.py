@@ -7,7 +7,7 @@ from typing import Any
 
 from prime_bench.catalog import BACKBONES, PLUGINS
 from prime_bench.recipe.expand import Trial
-from prime_bench.store.pairing import ArmKey, Place, Shelf, settings_text
+from prime_bench.store.pairing import ArmKey, ComparisonKey, GroupedRuns, settings_text
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,7 +28,7 @@ class RowDesign:
     key: str
     """The backbone's name, and what sets it apart where the panel has it in several settings."""
     backbone: str
-    place: Place | None
+    comparison: ComparisonKey | None
     """None where nothing tells the data, so that no record can be named."""
 
 
@@ -56,7 +56,7 @@ class Design:
 
 def design_from_trials(
     trials: Sequence[Trial],
-    shelf: Shelf,
+    grouped: GroupedRuns,
     *,
     variants: Mapping[str, str],
     dataset_labels: Mapping[str, str],
@@ -81,13 +81,15 @@ def design_from_trials(
     panels = []
     for dataset in dict.fromkeys(trial.dataset for trial in trials):
         own = [trial for trial in trials if trial.dataset == dataset]
-        for fingerprint in _fingerprints(own, shelf, variant=variants[dataset], arms=arms):
+        for fingerprint in _fingerprints(own, grouped, variant=variants[dataset], arms=arms):
             rows = {
                 trial.backbone: RowDesign(
                     label=backbone_label(trial.backbone),
                     key=trial.backbone,
                     backbone=trial.backbone,
-                    place=_place(trial, variant=variants[dataset], fingerprint=fingerprint),
+                    comparison=_comparison_key(
+                        trial, variant=variants[dataset], fingerprint=fingerprint
+                    ),
                 )
                 for trial in own
             }
@@ -106,20 +108,20 @@ def design_from_trials(
 
 
 def design_from_records(
-    shelf: Shelf, *, baseline: str, dataset_labels: Mapping[str, str]
+    grouped: GroupedRuns, *, baseline: str, dataset_labels: Mapping[str, str]
 ) -> Design:
     """Everything that has records: the baseline first, then in the catalogue's order."""
-    arms = _arms_of(shelf, baseline=baseline)
+    arms = _arms_of(grouped, baseline=baseline)
     panels = []
-    spots = {(place.dataset, place.variant, place.fingerprint, place.training) for place in shelf}
+    spots = {(place.dataset, place.variant, place.fingerprint, place.training) for place in grouped}
     for dataset, variant, fingerprint, training in sorted(spots):
         places = [
             place
-            for place in sorted(shelf, key=_catalogue_order)
+            for place in sorted(grouped, key=_catalogue_order)
             if (place.dataset, place.variant, place.fingerprint, place.training)
             == (dataset, variant, fingerprint, training)
         ]
-        seeds = {seed for place in places for runs in shelf[place].values() for seed in runs}
+        seeds = {seed for place in places for runs in grouped[place].values() for seed in runs}
         panels.append(
             PanelDesign(
                 label=dataset,
@@ -167,10 +169,10 @@ def changes_of_arm(key: ArmKey) -> str:
     return changed_keys(json.loads(key.settings), entry.settings().plain() if entry else {})
 
 
-def _place(trial: Trial, *, variant: str, fingerprint: str | None) -> Place | None:
+def _comparison_key(trial: Trial, *, variant: str, fingerprint: str | None) -> ComparisonKey | None:
     if fingerprint is None:
         return None
-    return Place(
+    return ComparisonKey(
         dataset=trial.dataset,
         variant=variant,
         fingerprint=fingerprint,
@@ -182,16 +184,16 @@ def _place(trial: Trial, *, variant: str, fingerprint: str | None) -> Place | No
 
 
 def _fingerprints(
-    trials: Sequence[Trial], shelf: Shelf, *, variant: str, arms: Mapping[str, ArmColumn]
+    trials: Sequence[Trial], grouped: GroupedRuns, *, variant: str, arms: Mapping[str, ArmColumn]
 ) -> Sequence[str | None]:
     """The versions of the data on which a trial has a record; (None,) where there is none."""
     wanted = {
-        (_place(trial, variant=variant, fingerprint=""), arms[trial.arm.name].key)
+        (_comparison_key(trial, variant=variant, fingerprint=""), arms[trial.arm.name].key)
         for trial in trials
     }
     found = {
         place.fingerprint
-        for place, runs in shelf.items()
+        for place, runs in grouped.items()
         for arm in runs
         if (replace(place, fingerprint=""), arm) in wanted
     }
@@ -223,17 +225,17 @@ def arm_columns(names: Mapping[ArmKey, str], *, baseline: str) -> tuple[ArmColum
     return tuple(sorted(columns, key=rank))
 
 
-def _arms_of(shelf: Shelf, *, baseline: str) -> tuple[ArmColumn, ...]:
+def _arms_of(grouped: GroupedRuns, *, baseline: str) -> tuple[ArmColumn, ...]:
     """The arms of the records."""
     names: dict[ArmKey, str] = {}
-    for runs in shelf.values():
+    for runs in grouped.values():
         for key, by_seed in runs.items():
             for record in by_seed.values():
                 names[key] = min(record.arm, names.get(key, record.arm))
     return arm_columns(names, baseline=baseline)
 
 
-def _rows_of(places: Iterable[Place]) -> tuple[RowDesign, ...]:
+def _rows_of(places: Iterable[ComparisonKey]) -> tuple[RowDesign, ...]:
     """A row a place; two settings of one backbone are told apart by the keys that differ."""
     places = list(places)
     rows = []
@@ -253,11 +255,11 @@ def _rows_of(places: Iterable[Place]) -> tuple[RowDesign, ...]:
                     part for part in (apart, f"code {place.backbone_code[:8]}") if part
                 )
             label, key = f"{label} ({apart})", f"{key} ({apart})"
-        rows.append(RowDesign(label=label, key=key, backbone=place.backbone, place=place))
+        rows.append(RowDesign(label=label, key=key, backbone=place.backbone, comparison=place))
     return tuple(rows)
 
 
-def _catalogue_order(place: Place) -> tuple[int, str, str]:
+def _catalogue_order(place: ComparisonKey) -> tuple[int, str, str]:
     return *catalogue_rank(place.backbone), place.backbone_settings
 
 

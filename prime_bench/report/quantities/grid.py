@@ -10,7 +10,7 @@ import numpy as np
 from prime_bench.report.quantities import stats
 from prime_bench.report.quantities.design import ArmColumn, Design, PanelDesign, RowDesign
 from prime_bench.report.quantities.stats import METRICS, Metric, Moments, Tally
-from prime_bench.store.pairing import Pair, Shelf, Unpaired, pair_up
+from prime_bench.store.pairing import GroupedRuns, Pair, Unpaired, pair_up
 from prime_bench.store.record import RunRecord
 
 
@@ -173,16 +173,21 @@ class Grid:
 
 
 def build_grid(
-    shelf: Shelf, *, design: Design, baseline: str, split: Split = "test", mixed: bool = False
+    grouped: GroupedRuns,
+    *,
+    design: Design,
+    baseline: str,
+    split: Split = "test",
+    mixed: bool = False,
 ) -> Grid:
-    """Compute the numbers that `design` asks for from the records on the shelf.
+    """Compute the numbers that `design` asks for from grouped records.
 
     `mixed` compares runs that may not be compared, too.
     """
     first = next((arm for arm in design.arms if arm.name == baseline), None)
     others = tuple(arm for arm in design.arms if arm is not first)
     panels = tuple(
-        _panel(shelf, panel, baseline=first, others=others, split=split, mixed=mixed)
+        _panel(grouped, panel, baseline=first, others=others, split=split, mixed=mixed)
         for panel in design.panels
     )
     shown = {
@@ -190,7 +195,7 @@ def build_grid(
         for panel in design.panels
         for row in panel.rows
         for arm in design.arms
-        for record in _runs(shelf, row, arm, seeds=panel.seeds).values()
+        for record in _runs(grouped, row, arm, seeds=panel.seeds).values()
     }
     return Grid(
         design=design,
@@ -203,19 +208,19 @@ def build_grid(
     )
 
 
-def without_degenerate(shelf: Shelf) -> Shelf:
-    """The same shelf without the runs that are no sound measurement."""
+def without_degenerate(grouped: GroupedRuns) -> GroupedRuns:
+    """The same groups without the runs that are no sound measurement."""
     return {
         place: {
             arm: {seed: record for seed, record in runs.items() if record.result.degenerate is None}
             for arm, runs in arms.items()
         }
-        for place, arms in shelf.items()
+        for place, arms in grouped.items()
     }
 
 
 def _panel(
-    shelf: Shelf,
+    grouped: GroupedRuns,
     design: PanelDesign,
     *,
     baseline: ArmColumn | None,
@@ -230,7 +235,7 @@ def _panel(
     compared_all_the_same: list[MixedPair] = []
     columns = (*([baseline] if baseline else []), *others)
     for row in design.rows:
-        by_arm = {arm.name: _runs(shelf, row, arm, seeds=design.seeds) for arm in columns}
+        by_arm = {arm.name: _runs(grouped, row, arm, seeds=design.seeds) for arm in columns}
         for (name, runs), metric in itertools.product(by_arm.items(), METRICS):
             cells[row.label, name, metric] = _cell(runs, metric, seeds=design.seeds, split=split)
         if baseline is None:
@@ -239,9 +244,9 @@ def _panel(
         for arm in others:
             pairs, unpaired = pair_up(by_arm[baseline.name], by_arm[arm.name], mixed=mixed)
             compared_all_the_same += [
-                MixedPair(row=row, arm=arm, seed=pair.seed, reason=pair.unlike)
+                MixedPair(row=row, arm=arm, seed=pair.seed, reason=pair.mismatch)
                 for pair in pairs
-                if pair.unlike
+                if pair.mismatch
             ]
             dropped += [
                 DroppedPair(panel=design, row=row, arm=arm, unpaired=item) for item in unpaired
@@ -270,11 +275,11 @@ def _panel(
 
 
 def _runs(
-    shelf: Shelf, row: RowDesign, arm: ArmColumn, *, seeds: Iterable[int]
+    grouped: GroupedRuns, row: RowDesign, arm: ArmColumn, *, seeds: Iterable[int]
 ) -> dict[int, RunRecord]:
-    if row.place is None:
+    if row.comparison is None:
         return {}
-    runs = shelf.get(row.place, {}).get(arm.key, {})
+    runs = grouped.get(row.comparison, {}).get(arm.key, {})
     return {seed: runs[seed] for seed in seeds if seed in runs}
 
 

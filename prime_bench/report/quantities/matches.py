@@ -10,7 +10,7 @@ from typing import Any
 
 from prime_bench.recipe.differences import differing_keys, dotted
 from prime_bench.report.quantities.stats import Moments, Tally, improvements, moments, tally
-from prime_bench.store.pairing import Place, differences, shelve
+from prime_bench.store.pairing import ComparisonKey, group_runs, mismatches
 from prime_bench.store.record import RunRecord
 
 
@@ -56,9 +56,9 @@ def match_arms(records: Iterable[RunRecord], left: str, right: str) -> list[Matc
     """Pair two arms, named by label or plug-in, wherever both have run under one choice of all
     else.
     """
-    shelf, _ = shelve(records)
-    names, found = _names(shelf), []
-    for place, arms in sorted(shelf.items()):
+    grouped, _ = group_runs(records)
+    names, found = _names(grouped), []
+    for comparison, arms in sorted(grouped.items()):
         sides = [
             [runs for key, runs in sorted(arms.items()) if name in (_arm(runs), key.plugin)]
             for name in (left, right)
@@ -66,7 +66,7 @@ def match_arms(records: Iterable[RunRecord], left: str, right: str) -> list[Matc
         for one in sides[0]:
             for other in sides[1]:
                 found += [
-                    Match(name=names[place], left=one[seed], right=other[seed])
+                    Match(name=names[comparison], left=one[seed], right=other[seed])
                     for seed in sorted({*one} & {*other})
                 ]
     return found
@@ -123,15 +123,15 @@ def settings_of(record: RunRecord) -> dict[str, Any]:
     return dotted(table)
 
 
-def _names(places: Iterable[Place]) -> dict[Place, str]:
-    """Data set and backbone of each place, with as much more as tells it from the others."""
-    names: dict[Place, str] = {}
-    for place in sorted(places):
-        name = f"{place.dataset} {place.backbone}"
+def _names(comparisons: Iterable[ComparisonKey]) -> dict[ComparisonKey, str]:
+    """Data set and backbone of each comparison, with as much more as tells it from the others."""
+    names: dict[ComparisonKey, str] = {}
+    for comparison in sorted(comparisons):
+        name = f"{comparison.dataset} {comparison.backbone}"
         if name in names.values():
-            name += f" on {place.fingerprint[:8]}"
+            name += f" on {comparison.fingerprint[:8]}"
         number = sum(other.partition(" #")[0] == name for other in names.values())
-        names[place] = f"{name} #{number + 1}" if number else name
+        names[comparison] = f"{name} #{number + 1}" if number else name
     return names
 
 
@@ -155,7 +155,7 @@ def _row(name: str, group: list[Match]) -> MatchRow:
         unpaired={
             match.left.job.seed: "; ".join(unlike)
             for match in group
-            if (unlike := differences(match.left, match.right))
+            if (unlike := mismatches(match.left, match.right))
         },
         settings=_differing(group),
     )

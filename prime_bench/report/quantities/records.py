@@ -11,7 +11,7 @@ from prime_bench.report.quantities.design import Design, design_from_records, de
 from prime_bench.report.quantities.grid import Grid, Split, build_grid, without_degenerate
 from prime_bench.report.tables.definition import dataset_labels
 from prime_bench.settings.probes import PROBES, Kind
-from prime_bench.store.pairing import Shelf, settings_text, shelve
+from prime_bench.store.pairing import GroupedRuns, group_runs, settings_text
 from prime_bench.store.record import ProbeRecord, RunRecord
 
 _BASELINE = "dense"
@@ -38,7 +38,7 @@ class RecipeCells:
 class Evidence:
     """Records, sorted; what a builder of a table is handed."""
 
-    shelf: Shelf
+    grouped: GroupedRuns
     outdated: Sequence[RunRecord]
     """Records that others with higher `numerics` replace."""
     design: Design
@@ -52,9 +52,9 @@ class Evidence:
 
     def grid(self, *, baseline: str, split: Split = "test", sound: bool = False) -> Grid:
         """Every arm against one of them; `sound` leaves degenerate runs out."""
-        shelf = without_degenerate(self.shelf) if sound else self.shelf
+        grouped = without_degenerate(self.grouped) if sound else self.grouped
         return build_grid(
-            shelf, design=self.design, baseline=baseline, split=split, mixed=self.mixed
+            grouped, design=self.design, baseline=baseline, split=split, mixed=self.mixed
         )
 
     def probes_of(self, kind: Kind) -> list[ProbeRecord]:
@@ -83,15 +83,17 @@ class Evidence:
             run
             for panel in self.design.panels
             for row in panel.rows
-            for arm, by_seed in (self.shelf.get(row.place, {}) if row.place else {}).items()
+            for arm, by_seed in (
+                self.grouped.get(row.comparison, {}) if row.comparison else {}
+            ).items()
             for run in by_seed.values()
             if arm in {column.key for column in self.design.arms}
         ]
         own = {
-            (panel.variant, row.backbone, row.place.backbone_settings)
+            (panel.variant, row.backbone, row.comparison.backbone_settings)
             for panel in self.design.panels
             for row in panel.rows
-            if row.place
+            if row.comparison
         }
         asked = {trial.kind for trial in (self.cells.trials if self.cells else ())}
         probes = [
@@ -117,16 +119,16 @@ def gather(
     mixed: bool = False,
 ) -> Evidence:
     """Sort records into what a recipe asks for, or into everything that has records."""
-    shelf, outdated = shelve(records)
+    grouped, outdated = group_runs(records)
     labels = dataset_labels()
     if cells is None:
-        design = design_from_records(shelf, baseline=_BASELINE, dataset_labels=labels)
+        design = design_from_records(grouped, baseline=_BASELINE, dataset_labels=labels)
     else:
         design = design_from_trials(
-            cells.trials, shelf, variants=cells.variants, dataset_labels=labels
+            cells.trials, grouped, variants=cells.variants, dataset_labels=labels
         )
     return Evidence(
-        shelf=shelf,
+        grouped=grouped,
         outdated=outdated,
         design=design,
         cells=cells,

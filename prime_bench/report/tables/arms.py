@@ -97,7 +97,7 @@ def _level(
     by_row: list[dict[str, float]] = []
     flagged = False
     for row in rows:
-        runs = evidence.shelf.get(row.place, {}).get(arm.key, {}) if row.place else {}
+        runs = evidence.grouped.get(row.comparison, {}).get(arm.key, {}) if row.comparison else {}
         own = {seed: run for seed, run in runs.items() if seed in seeds}
         values = {run.job_id: _value(run, column, evidence) for run in own.values()}
         flagged |= any(run.result.degenerate for run in own.values())

@@ -133,15 +133,15 @@ class _Rows:
         return level(found.inference_ms, decimals=decimals, jobs=[found.record.job_id])
 
     def _cost(self, row: RowDesign, arm: ArmColumn) -> MeasuredCost | None:
-        if row.place is None:
+        if row.comparison is None:
             return None
-        place = row.place
+        place = row.comparison
         return self.costs.get((place.variant, place.backbone, place.backbone_settings, arm.key))
 
     def _runs(self, panel: Panel, row: RowDesign, arm: ArmColumn) -> dict[int, RunRecord]:
-        if row.place is None:
+        if row.comparison is None:
             return {}
-        runs = self.evidence.shelf.get(row.place, {}).get(arm.key, {})
+        runs = self.evidence.grouped.get(row.comparison, {}).get(arm.key, {})
         return {seed: run for seed, run in runs.items() if seed in panel.design.seeds}
 
     def _delta(

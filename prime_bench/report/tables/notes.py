@@ -12,7 +12,7 @@ from prime_bench.report.quantities.grid import Grid, Panel
 from prime_bench.report.quantities.stats import METRIC_LABELS, METRICS
 from prime_bench.report.tables.cells import spread
 from prime_bench.settings.training import TrainSpec
-from prime_bench.store.pairing import arm_of
+from prime_bench.store.pairing import arm_key
 from prime_bench.store.record import ProbeRecord, RunRecord
 
 
@@ -55,7 +55,7 @@ def _pairs(panel: Panel, grid: Grid) -> Iterator[str]:
         return
     own = [item for (_, _, metric), item in panel.comparisons.items() if metric == "auc"]
     n_seeds, n_rows, n_arms = len(panel.design.seeds), len(panel.design.rows), len(grid.others)
-    unlike = sum(dropped.unpaired.kind == "unlike" for dropped in panel.dropped)
+    unlike = sum(dropped.unpaired.kind == "mismatch" for dropped in panel.dropped)
     asked, found = n_seeds * n_rows * n_arms, sum(len(item.seeds) for item in own)
     missing = asked - found - unlike
     degenerate = sum(len(item.degenerate_seeds) for item in own)
@@ -94,7 +94,7 @@ def _missing(panel: Panel, arms: Sequence[ArmColumn]) -> Iterator[str]:
 
 def _unlike(panel: Panel) -> Iterator[str]:
     for dropped in panel.dropped:
-        if dropped.unpaired.kind == "unlike":
+        if dropped.unpaired.kind == "mismatch":
             yield (
                 f"{panel.design.label}, {dropped.row.label}, {dropped.arm.label}: seed "
                 f"{dropped.unpaired.seed} is not compared: {dropped.unpaired.reason}"
@@ -212,7 +212,7 @@ def _budgets(panel: Panel, grid: Grid) -> Iterator[str]:
         budgets = [
             record.budget
             for record in grid.records
-            if record.job.fingerprint == panel.design.fingerprint and arm_of(record) == arm.key
+            if record.job.fingerprint == panel.design.fingerprint and arm_key(record) == arm.key
         ]
         if budgets:
             parts.append(f"{arm.label} {added_text(budgets)}")

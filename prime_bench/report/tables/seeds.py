@@ -50,11 +50,11 @@ def _rows(
     definition: SeedsDefinition,
 ) -> Iterator[Row]:
     metric, decimals = definition.metric, definition.decimals
-    shelf = evidence.shelf.get(row.place, {}) if row.place else {}
+    grouped = evidence.grouped.get(row.comparison, {}) if row.comparison else {}
     for seed in panel.design.seeds:
         cells = [words(str(seed))]
         for arm in arms:
-            run = shelf.get(arm.key, {}).get(seed)
+            run = grouped.get(arm.key, {}).get(seed)
             cells.append(
                 level(
                     score_of(run, metric, grid.split) if run else None,

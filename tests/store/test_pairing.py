@@ -8,7 +8,7 @@ import pytest
 from prime_bench.base.identity import digest
 from prime_bench.recipe.job import Job
 from prime_bench.settings.training import TrainSpec
-from prime_bench.store.pairing import arm_of, differences, pair_up, place_of, shelve
+from prime_bench.store.pairing import arm_key, comparison_key, group_runs, mismatches, pair_up
 from prime_bench.store.record import RunRecord
 
 MakeRecord = Callable[..., RunRecord]
@@ -59,13 +59,13 @@ def test_what_differs_is_named_and_not_compared(
     pairs, unpaired = pair_up({1: dense}, {1: prime})
 
     assert pairs == []
-    assert [item.kind for item in unpaired] == ["unlike"]
+    assert [item.kind for item in unpaired] == ["mismatch"]
     assert unpaired[0].reason.startswith(f"different {name}: ")
-    assert len(differences(dense, prime)) == 1
+    assert len(mismatches(dense, prime)) == 1
 
 
 def test_every_difference_is_named(record: MakeRecord) -> None:
-    assert len(differences(record(), record("prime", row_order="0" * 64, numerics=2))) == 2
+    assert len(mismatches(record(), record("prime", row_order="0" * 64, numerics=2))) == 2
 
 
 def test_another_commit_is_no_obstacle(record: MakeRecord) -> None:
@@ -103,34 +103,34 @@ def test_unequal_seed_sets_leave_the_common_seeds(record: MakeRecord) -> None:
         {"backbone_settings": {"net_dropout": 0.2}},
     ],
 )
-def test_data_protocol_and_backbone_make_the_place(
+def test_data_protocol_and_backbone_make_the_comparison(
     record: MakeRecord, changes: dict[str, Any]
 ) -> None:
-    assert place_of(record("prime", **changes)) != place_of(record())
+    assert comparison_key(record("prime", **changes)) != comparison_key(record())
 
 
-def test_seed_arm_and_commit_do_not_make_the_place(record: MakeRecord) -> None:
+def test_seed_arm_and_commit_do_not_make_the_comparison(record: MakeRecord) -> None:
     other = record("prime", seed=2, commit="b" * 40, numerics=2)
 
-    assert place_of(other) == place_of(record())
-    assert arm_of(other) != arm_of(record())
+    assert comparison_key(other) == comparison_key(record())
+    assert arm_key(other) != arm_key(record())
 
 
 def test_newer_numerics_replace_older_in_any_order(record: MakeRecord) -> None:
     old, new, other = record(), record(numerics=2), record("prime")
     for records in ([old, new, other], [other, new, old]):
-        shelf, outdated = shelve(records)
+        grouped, outdated = group_runs(records)
 
         assert outdated == [old]
-        assert shelf == {
-            place_of(new): {arm_of(new): {1: new}, arm_of(other): {1: other}},
+        assert grouped == {
+            comparison_key(new): {arm_key(new): {1: new}, arm_key(other): {1: other}},
         }
 
 
-def test_other_code_of_somebody_elses_class_is_another_arm_or_place(record: MakeRecord) -> None:
+def test_other_code_of_a_foreign_class_is_another_arm_or_comparison(record: MakeRecord) -> None:
     backbone = {"backbone": "a:Net", "code": {"a:Net": "0" * 64}}
     plugin = {"arm": "a:Gate", "code": {"a:Gate": "0" * 64}}
-    for names, key_of in ((backbone, place_of), (plugin, arm_of)):
+    for names, key_of in ((backbone, comparison_key), (plugin, arm_key)):
         one = record(**names)
         other = record(**{**names, "code": dict.fromkeys(names["code"], "1" * 64)})
 
