@@ -10,7 +10,7 @@ from prime_bench.cli import codes, options
 
 if TYPE_CHECKING:
     from prime_bench.cli.evidence import Source
-    from prime_bench.report.figures.gallery import NamedFigure
+    from prime_bench.report.figures.save import NamedFigure
     from prime_bench.report.formats.render import Format
     from prime_bench.report.quantities.records import Evidence
     from prime_bench.report.tables.model import Report
@@ -144,14 +144,7 @@ def _with_figures(made: "Report", drawn: list["NamedFigure"]) -> "Report":
     from prime_bench.report.figures.save import inline_svg
     from prime_bench.report.tables.model import Picture
 
-    pictures = [
-        Picture(
-            name=item.name,
-            title=item.title,
-            svg=inline_svg(item.figure, name=item.name, label=item.title),
-        )
-        for item in drawn
-    ]
+    pictures = [Picture(name=item.name, title=item.title, svg=inline_svg(item)) for item in drawn]
     return replace(made, figures=tuple(pictures))
 
 
@@ -166,7 +159,7 @@ def _write(made: "Report", folder: Path, source: "Source", *, format: "Format") 
 
 
 def _write_figures(drawn: list["NamedFigure"], folder: Path) -> None:
-    from prime_bench.report.figures.gallery import write_figures
+    from prime_bench.report.figures.save import write_figures
 
     for path in write_figures(drawn, folder):
         click.echo(f"wrote {path}", err=True)

@@ -1,105 +1,104 @@
-"""Every figure that the evidence can fill, in the order of the report."""
+"""Which figures a report has, and in which order."""
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 
 from matplotlib.figure import Figure
 
+from prime_bench.base.identity import canonical_json
 from prime_bench.findings import GradientFindings, SubgroupFindings
-from prime_bench.report.figures.competition import draw_competition
-from prime_bench.report.figures.controls import draw_controls
-from prime_bench.report.figures.findings import (
-    LARGEST_GROUPS,
-    alike,
-    arm_order,
-    gap_findings,
-    subgroup_rows,
+from prime_bench.report.figures.curves import (
+    draw_learning_curves,
+    draw_load,
+    load_curves,
+    validation_curve,
 )
-from prime_bench.report.figures.forest import draw_forest
-from prime_bench.report.figures.gap_reduction import draw_gap_reduction
-from prime_bench.report.figures.histories import load_curves, validation_curve
-from prime_bench.report.figures.learning_curves import draw_learning_curves
-from prime_bench.report.figures.load import draw_load
-from prime_bench.report.figures.paired_dots import draw_paired_dots
-from prime_bench.report.figures.pairs import (
+from prime_bench.report.figures.differences import (
+    LARGEST_GROUPS,
     control_bars,
     cost_points,
+    draw_controls,
+    draw_forest,
+    draw_tradeoff,
     forest_rows,
-    leading_arm,
+    subgroup_rows,
+)
+from prime_bench.report.figures.gradients import (
+    arm_order,
+    draw_competition,
+    draw_gap_reduction,
+    gap_findings,
+)
+from prime_bench.report.figures.pairs import (
+    draw_paired_dots,
+    draw_win_grid,
     paired_scores,
     runs_of,
 )
-from prime_bench.report.figures.save import save_figure
-from prime_bench.report.figures.tradeoff import draw_tradeoff
-from prime_bench.report.figures.win_grid import draw_win_grid
+from prime_bench.report.figures.save import NamedFigure
 from prime_bench.report.quantities.design import ArmColumn, backbone_label
 from prime_bench.report.quantities.grid import Grid, Panel
 from prime_bench.report.quantities.records import Evidence
 from prime_bench.report.tables.definition import dataset_labels
 from prime_bench.store.pairing import arm_key, comparison_key
+from prime_bench.store.record import ProbeRecord
 
 EQUIVALENT_AUC = 0.001
 """A difference of AUC that the literature calls noticeable: the band of the forest plots."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class NamedFigure:
-    """A figure, what its files are called, and what stands above it in a page."""
-
-    name: str
-    title: str
-    figure: Figure
-
-
-def write_figures(figures: Sequence[NamedFigure], folder: Path) -> list[Path]:
-    """Write each as SVG, PDF and PNG; the paths written. Raises EnvironmentFault."""
-    return [path for item in figures for path in save_figure(item.figure, folder, name=item.name)]
-
-
 def figures_of(evidence: Evidence, *, baseline: str) -> list[NamedFigure]:
-    """Draw them; a figure without anything to show is left out."""
+    """Draw every figure that the records suffice for, with `baseline` (an arm) as the reference.
+
+    Figures of single pairs show PRIME, or the first other arm where PRIME has no records.
+    """
     grid = evidence.grid(baseline=baseline)
     arm = leading_arm(grid)
     figures: list[NamedFigure] = []
     if grid.baseline and arm:
         for panel in grid.panels:
-            figures += _of_pairs(panel, grid.baseline, arm=arm)
-            figures += _over_arms(panel, grid.baseline, arms=grid.others)
-            figures += _of_histories(grid, panel, arms=(grid.baseline, arm))
+            figures += _pairs(panel, grid.baseline, arm=arm)
+            figures += _differences(panel, grid.baseline, arms=grid.others)
+            figures += _curves(grid, panel, arms=(grid.baseline, arm))
         if arm.key.plugin == "prime":
-            figures += _of_controls(evidence, arm=arm, baseline=baseline)
-    figures += _of_gradients(evidence, baseline=baseline)
-    figures += _of_subgroups(evidence, baseline=baseline)
-    return _numbered(figures)
+            figures += _controls(evidence, arm=arm, baseline=baseline)
+    figures += _gradients(evidence.probes, baseline=baseline)
+    figures += _subgroups(evidence.probes, baseline=baseline)
+    return _with_unique_names(figures)
 
 
-def _of_pairs(panel: Panel, baseline: ArmColumn, *, arm: ArmColumn) -> Iterator[NamedFigure]:
-    """One arm's pairs, one by one."""
-    names, place = (baseline.name, arm.name), panel.design.label
-    cells = paired_scores(panel, names, metric="auc")
-    if not cells:
+def leading_arm(grid: Grid) -> ArmColumn | None:
+    """Return PRIME, or the first arm beside the baseline without it; None if there is none."""
+    prime = [arm for arm in grid.others if arm.key.plugin == "prime"]
+    return next(iter([*prime, *grid.others]), None)
+
+
+def _pairs(panel: Panel, baseline: ArmColumn, *, arm: ArmColumn) -> Iterator[NamedFigure]:
+    """Every pair of one arm with the baseline."""
+    names, data = (baseline.name, arm.name), panel.design.label
+    aucs = paired_scores(panel, names, metric="auc")
+    if not aucs:
         return
     yield _named(
-        f"Every pair, {place}",
-        f"pairs-{place}",
-        draw_paired_dots(cells, baseline=baseline.label, arm=arm.label, metric_label="Test AUC"),
+        f"Every pair, {data}",
+        f"pairs-{data}",
+        draw_paired_dots(aucs, baseline=baseline.label, arm=arm.label, metric_label="Test AUC"),
     )
     losses = paired_scores(panel, names, metric="logloss")
     yield _named(
-        f"Pairs won, {place}",
-        f"wins-{place}",
-        draw_win_grid({"AUC": cells, "LogLoss": losses}, seeds=panel.design.seeds),
+        f"Pairs won, {data}",
+        f"wins-{data}",
+        draw_win_grid({"AUC": aucs, "LogLoss": losses}, seeds=panel.design.seeds),
     )
 
 
-def _over_arms(
+def _differences(
     panel: Panel, baseline: ArmColumn, *, arms: Sequence[ArmColumn]
 ) -> Iterator[NamedFigure]:
-    """All arms against the baseline, in sum and against their cost."""
-    place = panel.design.label
+    """Every arm's differences from the baseline with their intervals, and against their cost."""
+    data = panel.design.label
     rows = [
         row
         for arm in arms
@@ -112,8 +111,8 @@ def _over_arms(
         return
     name = "arm" if len(arms) > 1 else arms[0].label
     yield _named(
-        f"Differences and their intervals, {place}",
-        f"forest-{place}",
+        f"Differences and their intervals, {data}",
+        f"forest-{data}",
         draw_forest(
             rows,
             axis_label=f"Test AUC: {name} \N{MINUS SIGN} {baseline.label}",
@@ -122,30 +121,30 @@ def _over_arms(
         ),
     )
     yield _named(
-        f"Gain and cost, {place}",
-        f"tradeoff-{place}",
+        f"Gain and cost, {data}",
+        f"tradeoff-{data}",
         draw_tradeoff(cost_points(panel, baseline, arms=arms), baseline=baseline.label),
     )
 
 
-def _of_controls(evidence: Evidence, *, arm: ArmColumn, baseline: str) -> Iterator[NamedFigure]:
-    """The paper's Figure 4: PRIME in the baseline's place."""
+def _controls(evidence: Evidence, *, arm: ArmColumn, baseline: str) -> Iterator[NamedFigure]:
+    """The paper's Figure 4, in which PRIME is the reference."""
     grid = evidence.grid(baseline=arm.name)
     for panel in grid.panels:
         bars = control_bars(grid, panel, baseline=baseline)
         if any(bar.pooled for bar in bars):
-            place = panel.design.label
+            data = panel.design.label
             yield _named(
-                f"Controls, {place}", f"controls-{place}", draw_controls(bars, reference=arm.label)
+                f"Controls, {data}", f"controls-{data}", draw_controls(bars, reference=arm.label)
             )
 
 
-def _of_histories(
+def _curves(
     grid: Grid, panel: Panel, *, arms: tuple[ArmColumn, ArmColumn]
 ) -> Iterator[NamedFigure]:
-    """What both arms' runs, and the arm's routers, did while they trained."""
+    """Validation AUC of both arms' paired runs by epoch, and the load of the arm's experts."""
     baseline, arm = arms
-    place = panel.design.label
+    data = panel.design.label
     curves = {
         row.label: [
             validation_curve(run, arm=column.label)
@@ -156,31 +155,31 @@ def _of_histories(
     }
     if any(curve.epochs for runs in curves.values() for curve in runs):
         yield _named(
-            f"Learning curves, {place}",
-            f"curves-{place}",
+            f"Learning curves, {data}",
+            f"curves-{data}",
             draw_learning_curves(
                 curves, arms=(baseline.label, arm.label), metric_label="Validation AUC"
             ),
         )
-    places = [row.comparison for row in panel.design.rows]
-    own = [run for run in grid.records if comparison_key(run) in places and arm_key(run) == arm.key]
+    keys = [row.comparison for row in panel.design.rows]
+    own = [run for run in grid.records if comparison_key(run) in keys and arm_key(run) == arm.key]
     if loads := load_curves(own):
-        yield _named(f"Load over training, {place}", f"load-{place}", draw_load(loads))
+        yield _named(f"Load over training, {data}", f"load-{data}", draw_load(loads))
 
 
-def _of_gradients(evidence: Evidence, *, baseline: str) -> Iterator[NamedFigure]:
+def _gradients(probes: Sequence[ProbeRecord], *, baseline: str) -> Iterator[NamedFigure]:
     """The paper's Figures 1 and 3."""
     labels = dataset_labels()
-    for (dataset, _), records in alike(evidence.probes, GradientFindings).items():
+    for (dataset, _), records in _comparable(probes, GradientFindings).items():
         label = labels.get(dataset, dataset)
         findings = gap_findings(records, baseline=baseline)
         arms = arm_order(records, baseline=baseline)
-        own = [item for item in findings if item.arm == arms[0]]
-        if own:
+        of_first = [item for item in findings if item.arm == arms[0]]
+        if of_first:
             yield _named(
                 f"Gradient alignment of {arms[0]}, {label}",
                 f"competition-{dataset}",
-                draw_competition(own),
+                draw_competition(of_first),
             )
         if len(arms) > 1:
             yield _named(
@@ -190,19 +189,20 @@ def _of_gradients(evidence: Evidence, *, baseline: str) -> Iterator[NamedFigure]
             )
 
 
-def _of_subgroups(evidence: Evidence, *, baseline: str) -> Iterator[NamedFigure]:
+def _subgroups(probes: Sequence[ProbeRecord], *, baseline: str) -> Iterator[NamedFigure]:
+    """PRIME's differences within the groups of each field, a figure a backbone."""
     labels = dataset_labels()
-    for (dataset, _), records in alike(evidence.probes, SubgroupFindings).items():
+    for (dataset, _), records in _comparable(probes, SubgroupFindings).items():
         plugins = [record.job.plugin for record in records]
         if baseline not in plugins or "prime" not in plugins:
             continue
         for backbone in dict.fromkeys(record.job.backbone for record in records):
             rows = subgroup_rows(records, backbone=backbone, arms=(baseline, "prime"))
             if rows:
-                place = f"{labels.get(dataset, dataset)}, {backbone_label(backbone)}"
+                data = f"{labels.get(dataset, dataset)}, {backbone_label(backbone)}"
                 yield _named(
-                    f"Subgroups, {place}",
-                    f"subgroups-{place}",
+                    f"Subgroups, {data}",
+                    f"subgroups-{data}",
                     draw_forest(
                         rows,
                         axis_label="AUC within the group: PRIME \N{MINUS SIGN} Dense",
@@ -212,13 +212,26 @@ def _of_subgroups(evidence: Evidence, *, baseline: str) -> Iterator[NamedFigure]
                 )
 
 
+def _comparable(
+    probes: Iterable[ProbeRecord], kind: type[GradientFindings] | type[SubgroupFindings]
+) -> dict[tuple[str, str], list[ProbeRecord]]:
+    """Records of one kind by data set and by settings of data, training and probe."""
+    groups: dict[tuple[str, str], list[ProbeRecord]] = {}
+    for record in sorted(probes, key=lambda record: record.job_id):
+        if isinstance(record.findings, kind):
+            job = record.job
+            settings = [job.fingerprint, job.probe, job.training.plain(), job.numerics]
+            groups.setdefault((record.dataset, canonical_json(settings)), []).append(record)
+    return groups
+
+
 def _named(title: str, name: str, figure: Figure) -> NamedFigure:
     slug = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
     return NamedFigure(name=slug, title=title, figure=figure)
 
 
-def _numbered(figures: Sequence[NamedFigure]) -> list[NamedFigure]:
-    """Names that come again get a number: two versions of one data set have one label."""
+def _with_unique_names(figures: Sequence[NamedFigure]) -> list[NamedFigure]:
+    """Number a name that comes again, as where a data set is there in two versions."""
     seen: Counter[str] = Counter()
     unique = []
     for item in figures:

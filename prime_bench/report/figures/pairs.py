@@ -1,27 +1,67 @@
-"""Pairs of a grid as what figures are drawn from."""
+"""Every pair of runs: both scores of each seed, and which pairs the arm wins."""
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.colors import LinearSegmentedColormap
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 
-from prime_bench.report.figures.controls import ControlBar
-from prime_bench.report.figures.forest import ForestRow
-from prime_bench.report.figures.inputs import CostPoint, PairedScores
-from prime_bench.report.quantities import stats
-from prime_bench.report.quantities.design import ArmColumn
-from prime_bench.report.quantities.grid import Grid, Panel, score_of
-from prime_bench.report.quantities.stats import Metric, hodges_lehmann_interval
+from prime_bench.report.figures.style import (
+    BLUE,
+    COLUMN_IN,
+    FAINT,
+    ORANGE,
+    PAGE_IN,
+    add_legend,
+    add_note,
+    empty_figure,
+    label_outer,
+    limit_ticks,
+    shorten,
+    small_multiples,
+    styled,
+    unique,
+)
+from prime_bench.report.quantities.grid import Panel, score_of
+from prime_bench.report.quantities.stats import Metric
 from prime_bench.store.record import RunRecord
 
+_UNITS_PER_ONE = 10_000
+"""A square shows whole ten-thousandths: `12` is +0.0012."""
+_TEXT_ON_COLOUR = "#111111"
+"""Text on a coloured square: dark, even where the page replaces INK by a light colour."""
 
-def leading_arm(grid: Grid) -> ArmColumn | None:
-    """The arm whose pairs are drawn one by one: PRIME's, else the first; None without any."""
-    prime = [arm for arm in grid.others if arm.key.plugin == "prime"]
-    return next(iter([*prime, *grid.others]), None)
+
+@dataclass(frozen=True, kw_only=True)
+class PairedScores:
+    """One metric of one backbone in two arms, seed by seed; the three tuples have one length."""
+
+    backbone: str
+    """Printed name."""
+    metric: Metric
+    seeds: tuple[int, ...]
+    baseline: tuple[float, ...]
+    """NaN where the run has no score."""
+    arm: tuple[float, ...]
+    """NaN where the run has no score."""
+
+    @property
+    def differences(self) -> dict[int, float]:
+        """Difference by seed, positive where the arm is better; without those that are NaN."""
+        sign = 1.0 if self.metric == "auc" else -1.0
+        differences = {
+            seed: sign * (arm - baseline)
+            for seed, baseline, arm in zip(self.seeds, self.baseline, self.arm, strict=True)
+        }
+        return {seed: value for seed, value in differences.items() if math.isfinite(value)}
 
 
 def runs_of(panel: Panel, row: str, arms: tuple[str, str]) -> list[tuple[RunRecord, RunRecord]]:
-    """The paired runs of a row in both arms, the baseline first."""
+    """Return the paired runs of a row in two arms, the baseline's first."""
     return [
         (pair.runs[arms[0]], pair.runs[arms[1]])
         for pair in panel.pairs
@@ -30,124 +70,163 @@ def runs_of(panel: Panel, row: str, arms: tuple[str, str]) -> list[tuple[RunReco
 
 
 def paired_scores(panel: Panel, arms: tuple[str, str], *, metric: Metric) -> list[PairedScores]:
-    """A cell a row that has a pair of these arms, the baseline first; a missing score is NaN."""
-    cells = []
+    """Return the test scores of every row that has a pair of these arms, the baseline first."""
+    paired = []
     for row in panel.design.rows:
         pairs = runs_of(panel, row.label, arms)
         if pairs:
-            scores = [[_number(score_of(run, metric, "test")) for run in pair] for pair in pairs]
-            cells.append(
+            scores = [[_score(run, metric) for run in pair] for pair in pairs]
+            paired.append(
                 PairedScores(
                     backbone=row.label,
                     metric=metric,
                     seeds=tuple(run.job.seed for run, _ in pairs),
-                    baseline=tuple(left for left, _ in scores),
-                    arm=tuple(right for _, right in scores),
+                    baseline=tuple(baseline for baseline, _ in scores),
+                    arm=tuple(arm for _, arm in scores),
                 )
             )
-    return cells
+    return paired
 
 
-def forest_rows(cells: Sequence[PairedScores], *, heading: str = "") -> list[ForestRow]:
-    """A row a backbone: the median of its differences; below them, what holds over backbones."""
-    rows = [
-        spread_row(list(cell.differences.values()), label=cell.backbone, heading=heading)
-        for cell in cells
-        if cell.differences
-    ]
-    if len(rows) > 1:
-        medians = [row.estimate for row in rows]
-        interval = hodges_lehmann_interval(medians)
-        rows.append(
-            ForestRow(
-                label="Over backbones",
-                estimate=stats.hodges_lehmann(medians),
-                low=interval.low,
-                high=interval.high,
-                n=len(medians),
-                level=interval.level,
-                heading=heading,
-                overall=True,
-            )
-        )
-    return rows
+@styled
+def draw_paired_dots(
+    scores: Sequence[PairedScores], *, baseline: str, arm: str, metric_label: str
+) -> Figure:
+    """Draw each pair as a line from the baseline's score to the arm's, a small plot a backbone.
 
-
-def spread_row(differences: Sequence[float], *, label: str, heading: str = "") -> ForestRow:
-    """The median of n differences, from the least to the largest of them.
-
-    That range covers the true median unless all n fall on one side of it: 1 - 2 / 2^n of the time,
-    whatever the distribution.
+    Each backbone has its own scale. A line is solid where the arm is better.
     """
-    n = len(differences)
-    return ForestRow(
-        label=label,
-        estimate=float(np.median(differences)),
-        low=min(differences) if n > 1 else None,
-        high=max(differences) if n > 1 else None,
-        n=n,
-        level=1 - 2.0 ** (1 - n) if n > 1 else None,
-        heading=heading,
+    shown = [item for item in scores if item.differences]
+    if not shown:
+        return empty_figure(PAGE_IN, f"no pairs of {baseline} and {arm}")
+    figure, plots = small_multiples(len(shown))
+    for axes, item in zip(plots, shown, strict=True):
+        _plot_pairs(axes, item, names=(baseline, arm))
+    label_outer(plots, y=metric_label)
+    name = shorten(arm)
+    better = Line2D([], [], color=BLUE, marker="o", label=f"{name} is better")
+    worse = Line2D([], [], color=ORANGE, marker="s", linestyle="--", label=f"{name} is worse")
+    tie = Line2D([], [], color=FAINT, marker="D", linestyle=":", label="tie")
+    any_tie = any(0 in item.differences.values() for item in shown)
+    add_legend(figure, [better, worse, *([tie] if any_tie else [])])
+    n = sum(len(item.differences) for item in shown)
+    add_note(
+        figure,
+        f"n = {n} pairs, a line a seed; each backbone has its own scale.",
+        left_out=sum(len(item.seeds) for item in scores) - n,
     )
+    return figure
 
 
-def cost_points(panel: Panel, baseline: ArmColumn, *, arms: Sequence[ArmColumn]) -> list[CostPoint]:
-    """Every arm on every row that has a pair."""
-    points = []
-    for arm in arms:
-        names = (baseline.name, arm.name)
-        for cell in paired_scores(panel, names, metric="auc"):
-            if not cell.differences:
-                continue
-            pairs = runs_of(panel, cell.backbone, names)
-            budget = pairs[0][1].budget
-            points.append(
-                CostPoint(
-                    backbone=cell.backbone,
-                    arm=arm.label,
-                    difference=float(np.median(list(cell.differences.values()))),
-                    added_parameters=budget.plugin_parameters / budget.backbone_parameters,
-                    step_time_ratio=_step_time_ratio(pairs),
-                    n_pairs=len(cell.differences),
-                )
-            )
-    return points
+def _plot_pairs(axes: Axes, scores: PairedScores, *, names: tuple[str, str]) -> None:
+    both = {
+        seed: (baseline, arm)
+        for seed, baseline, arm in zip(scores.seeds, scores.baseline, scores.arm, strict=True)
+    }
+    for seed, difference in scores.differences.items():
+        if difference > 0:
+            colour, dash, marker = BLUE, "-", "o"
+        elif difference < 0:
+            colour, dash, marker = ORANGE, "--", "s"
+        else:
+            colour, dash, marker = FAINT, ":", "D"
+        axes.plot([0, 1], both[seed], color=colour, linestyle=dash, marker=marker, clip_on=False)
+    axes.set_xlim(-0.25, 1.25)
+    axes.set_xticks([0, 1], [shorten(name)[:14] for name in names])
+    axes.margins(y=0.12)
+    axes.grid(axis="y")
+    limit_ticks(axes, horizontal=False, at_most=4)
+    axes.ticklabel_format(axis="y", useOffset=False)
+    wins = sum(1 for value in scores.differences.values() if value > 0)
+    axes.set_title(f"{shorten(scores.backbone)[:18]}: {wins}/{len(scores.differences)}")
 
 
-def control_bars(grid: Grid, panel: Panel, *, baseline: str) -> list[ControlBar]:
-    """What the grid's own baseline, PRIME, is ahead of each other arm but `baseline`."""
-    return [
-        ControlBar(
-            label=arm.label,
-            differences={
-                row.label: tuple(
-                    -value for value in panel.comparisons[row.label, arm.name, "auc"].differences
-                )
-                for row in panel.design.rows
-            },
+@styled
+def draw_win_grid(scores: Mapping[str, Sequence[PairedScores]], *, seeds: Sequence[int]) -> Figure:
+    """Draw a square for each backbone and seed, coloured by sign and size of the difference.
+
+    `scores` has the pairs of each metric under its printed name; each metric is a plot of its own.
+    A seed without a pair is shown as `·`.
+    """
+    backbones = unique(item.backbone for of_metric in scores.values() for item in of_metric)
+    if not backbones or not seeds:
+        return empty_figure(PAGE_IN, "no pairs")
+    width = min(PAGE_IN, max(COLUMN_IN, 1.6 + 0.43 * len(seeds) * len(scores)))
+    figure = Figure(figsize=(width, 1.35 + 0.23 * len(backbones)))
+    plots = figure.subplots(1, len(scores), squeeze=False, sharey=True)
+    counts = []
+    for axes, (title, of_metric) in zip(plots.flat, scores.items(), strict=True):
+        wins, n = _plot_squares(axes, of_metric, backbones=backbones, seeds=seeds)
+        axes.set_title(f"{title}: {wins} of {n} won")
+        counts.append(n)
+    plots[0][0].set_yticks(np.arange(len(backbones)) + 0.5, [shorten(name) for name in backbones])
+    add_note(
+        figure,
+        f"n = {', '.join(map(str, dict.fromkeys(counts)))} pairs a metric. Differences in units of "
+        "0.0001, positive where the arm is better; ▲ won, ▽ lost, = tied, · no pair. Deeper "
+        "shades: larger differences.",
+    )
+    return figure
+
+
+def _plot_squares(
+    axes: Axes,
+    scores: Sequence[PairedScores],
+    *,
+    backbones: Sequence[str],
+    seeds: Sequence[int],
+) -> tuple[int, int]:
+    """Plot one metric; return the pairs won and the pairs compared."""
+    values = np.full((len(backbones), len(seeds)), np.nan)
+    for item in scores:
+        for seed, difference in item.differences.items():
+            if seed in seeds:
+                values[backbones.index(item.backbone), list(seeds).index(seed)] = difference
+    known = values[np.isfinite(values)]
+    # Square roots, up to that of twice the 90th percentile: a small difference is still visible
+    # beside large ones, and text can be read on the darkest square.
+    size = (float(np.quantile(np.abs(known), 0.9)) if len(known) else 0.0) or 1.0
+    shades = np.clip(np.sign(values) * np.sqrt(np.abs(values) / (2 * size)), -1, 1)
+    colours = LinearSegmentedColormap.from_list("lost to won", [ORANGE, "#ffffff", BLUE])
+    # A mesh, not an image: squares stay squares in SVG and PDF. NaN is left transparent.
+    axes.pcolormesh(
+        np.ma.masked_invalid(shades),
+        cmap=colours,
+        vmin=-1.3,
+        vmax=1.3,
+        edgecolor="white",
+        linewidth=1.2,
+    )
+    for (row, column), value in np.ndenumerate(values):
+        axes.text(
+            column + 0.5,
+            row + 0.5,
+            _square_text(float(value)),
+            ha="center",
+            va="center",
+            fontsize=6.3,
+            color=FAINT if np.isnan(value) else _TEXT_ON_COLOUR,
         )
-        for arm in grid.others
-        if arm.name != baseline
-    ]
+    axes.set_xticks(
+        np.arange(len(seeds)) + 0.5, [str(seed) for seed in seeds], rotation=45, ha="right"
+    )
+    axes.set_ylim(len(backbones), 0)
+    axes.tick_params(length=0)
+    for spine in axes.spines.values():
+        spine.set_visible(False)
+    return int(np.sum(known > 0)), len(known)
 
 
-def _step_time_ratio(pairs: Sequence[tuple[RunRecord, RunRecord]]) -> float | None:
-    """Median over pairs of the arm's seconds a step over the baseline's; runs of one machine."""
-    ratios = []
-    for left, right in pairs:
-        here, there = left.environment, right.environment
-        if (here.device, here.threads) != (there.device, there.threads):
-            continue
-        base, arm = _step_s(left), _step_s(right)
-        if base and arm:
-            ratios.append(arm / base)
-    return float(np.median(ratios)) if ratios else None
+def _square_text(difference: float) -> str:
+    """Return `▲ 12` or `▽ 3`: the sign is a shape, which a grey print keeps."""
+    if np.isnan(difference):
+        return "·"
+    if difference == 0:
+        return "="
+    units = abs(round(difference * _UNITS_PER_ONE))
+    return f"{'▲' if difference > 0 else '▽'} {units or '<1'}"
 
 
-def _step_s(run: RunRecord) -> float | None:
-    last = run.history[-1] if run.history else None
-    return last.wall_s / last.step if last and last.step else None
-
-
-def _number(score: float | None) -> float:
+def _score(run: RunRecord, metric: Metric) -> float:
+    score = score_of(run, metric, "test")
     return float("nan") if score is None else score

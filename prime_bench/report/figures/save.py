@@ -1,64 +1,84 @@
-"""Figures to files: SVG, PDF and PNG, the same bytes whenever the figure is the same."""
+"""Figures as files and as part of a page: the same figure gives the same bytes."""
 
 import io
 import re
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import matplotlib
 from matplotlib.figure import Figure
 
 from prime_bench.base.files import write_whole
-from prime_bench.report.figures.style import FAINT, INK, PNG_DOTS_PER_INCH
+from prime_bench.report.figures.style import FAINT, INK, PNG_DPI
 
-SUFFIXES = ("svg", "pdf", "png")
-# Dates are the only thing that differs between two runs; the program's version stays in.
-_UNDATED: dict[str, dict[str, None]] = {
+FileType = Literal["svg", "pdf", "png"]
+FILE_TYPES: tuple[FileType, ...] = ("svg", "pdf", "png")
+# Without dates, which alone would differ between two files of one figure.
+_METADATA: dict[FileType, dict[str, None]] = {
     "svg": {"Date": None},
     "pdf": {"CreationDate": None},
     "png": {},
 }
-_ID = re.compile(r'(\bid="|href="#|url\(#)')
+_SVG_ID = re.compile(r'(\bid="|href="#|url\(#)')
 
 
-def save_figure(figure: Figure, folder: Path, *, name: str) -> list[Path]:
-    """Write `<name>.svg`, `.pdf` and `.png`; the paths written. Raises EnvironmentFault."""
-    paths = [folder / f"{name}.{suffix}" for suffix in SUFFIXES]
-    for path in paths:
-        write_whole(path, figure_bytes(figure, path.suffix[1:], name=name))
+@dataclass(frozen=True, kw_only=True)
+class NamedFigure:
+    """A figure, the name of its files, and its title in a page."""
+
+    name: str
+    title: str
+    figure: Figure
+
+
+def write_figures(figures: Sequence[NamedFigure], folder: Path) -> list[Path]:
+    """Write `<name>.svg`, `.pdf` and `.png` of each figure; return the paths.
+
+    Raises EnvironmentFault where the folder cannot be written to.
+    """
+    paths = []
+    for item in figures:
+        for file_type in FILE_TYPES:
+            path = folder / f"{item.name}.{file_type}"
+            write_whole(path, figure_bytes(item.figure, file_type, name=item.name))
+            paths.append(path)
     return paths
 
 
-def figure_bytes(figure: Figure, suffix: str, *, name: str) -> bytes:
-    """The figure as a file of one kind. `name` makes the ids inside an SVG, so it must be fixed."""
+def figure_bytes(figure: Figure, file_type: FileType, *, name: str) -> bytes:
+    """Return the figure as the content of a file; the ids inside an SVG follow from `name`."""
     buffer = io.BytesIO()
-    # Type is text in SVG (small, searchable) and TrueType in PDF (publishers refuse Type 3).
+    # Text stays text in SVG (small, can be searched) and is TrueType in PDF (publishers refuse
+    # Type 3).
     settings: dict[Any, Any] = {"svg.hashsalt": name, "svg.fonttype": "none", "pdf.fonttype": 42}
     with matplotlib.rc_context(settings):
         figure.savefig(
             buffer,
-            format=suffix,
-            dpi=PNG_DOTS_PER_INCH,
-            metadata=_UNDATED[suffix],
-            facecolor="white" if suffix == "png" else "none",
+            format=file_type,
+            dpi=PNG_DPI,
+            metadata=_METADATA[file_type],
+            facecolor="white" if file_type == "png" else "none",
         )
     content = buffer.getvalue()
-    if suffix != "svg":
+    if file_type != "svg":
         return content
-    # Where the font is not installed: Verdana has its widths, and any sans-serif is close.
+    # For readers without the font: Verdana has its widths, and any sans-serif is close.
     return content.replace(b"'DejaVu Sans'", b"'DejaVu Sans', Verdana, sans-serif")
 
 
-def inline_svg(figure: Figure, *, name: str, label: str) -> str:
-    """An `<svg>` element for a page with others: own ids, the page's colours, a name to read aloud.
+def inline_svg(item: NamedFigure) -> str:
+    """Return the figure as an `<svg>` element that can stand in a page beside others.
 
-    The page's style has `--faint`.
+    Its ids begin with the figure's name, its colours are the page's (which has a CSS variable
+    `--faint`), and its title is what a screen reader reads.
     """
-    text = figure_bytes(figure, "svg", name=name).decode("utf-8")
-    element = text[text.index("<svg") :]
-    for name_of in ("metadata", "style"):  # a `<style>` would hold for the whole page
-        element = re.sub(rf"<{name_of}.*?</{name_of}>\s*", "", element, flags=re.DOTALL)
-    element = _ID.sub(rf"\g<1>{name}-", element).replace(INK, "currentColor")
-    element = element.replace(FAINT, "var(--faint)")
-    words = label.replace("&", "&amp;").replace('"', "&quot;").replace("<", "&lt;")
-    return element.replace("<svg", f'<svg role="img" aria-label="{words}"', 1)
+    text = figure_bytes(item.figure, "svg", name=item.name).decode("utf-8")
+    svg = text[text.index("<svg") :]
+    for tag in ("metadata", "style"):  # a `<style>` would hold for the whole page
+        svg = re.sub(rf"<{tag}.*?</{tag}>\s*", "", svg, flags=re.DOTALL)
+    svg = _SVG_ID.sub(rf"\g<1>{item.name}-", svg).replace(INK, "currentColor")
+    svg = svg.replace(FAINT, "var(--faint)")
+    title = item.title.replace("&", "&amp;").replace('"', "&quot;").replace("<", "&lt;")
+    return svg.replace("<svg", f'<svg role="img" aria-label="{title}"', 1)

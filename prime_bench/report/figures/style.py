@@ -1,39 +1,50 @@
-"""How every figure looks: sizes, type, colours that differ in lightness, shape or hatch, too."""
+"""What all figures share: sizes, type, colours, axes of differences, legends and notes.
+
+Colours differ in lightness too, and a shape, dash or hatch goes with each, so that a figure can be
+read in grey and with any common kind of colour blindness.
+"""
 
 import functools
 import math
 import textwrap
-from collections.abc import Callable, Sequence
-from typing import Any, Literal, ParamSpec
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Literal, ParamSpec, TypedDict
 
 import matplotlib
+import numpy as np
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, MaxNLocator
+from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
 
 from prime_bench.report.formats.numbers import signed
 
-PER_ROW = 5
-"""Small plots side by side on a page."""
 COLUMN_IN = 3.35
-"""Width of a text column of the paper's class."""
+"""Width of a text column of the paper's class, in inches."""
 PAGE_IN = 7.0
-"""Width of its page."""
+"""Width of the text on a page of the paper's class, in inches."""
+PLOTS_PER_ROW = 5
+"""Small plots side by side."""
+PNG_DPI = 200
+LONGEST_LABEL = 30
+"""Letters of the longest label that is not cut."""
 
-PNG_DOTS_PER_INCH = 200
 INK = "#1c1c22"
-"""Text and axes. A page may put its own colour in its place, so nothing else is drawn in it."""
+"""Text and axes. A page replaces it by its own text colour, so nothing else is drawn in it."""
 FAINT = "#7d7d86"
-"""Rules, notes and single runs."""
-# Okabe and Ito, "Color universal design" (2008): apart for all common kinds of colour blindness.
+"""Reference lines, notes and ties."""
+# Okabe and Ito, "Color universal design" (2008): distinct for all common kinds of colour blindness.
 BLUE, ORANGE, GREEN, PURPLE = "#0072b2", "#e69f00", "#009e73", "#cc79a7"
 GREY = "#c4c4cb"
 COLOURS = (BLUE, ORANGE, GREEN, PURPLE)
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 DASHES: tuple[Literal["-", "--", ":", "-."], ...] = ("-", "--", ":", "-.")
 
-LONGEST_LABEL = 30
+_MIN_THRESHOLD = 1e-3
+"""Smallest threshold of a symmetric logarithmic scale: `gallery.EQUIVALENT_AUC`."""
+_MAX_RATIO = 6
+"""Largest size against the median size up to which a linear scale shows most values."""
+# The type of matplotlib's rcParams and of rc_context.
 _RC: dict[Any, Any] = {
     "font.family": ["DejaVu Sans"],  # comes with matplotlib: the same widths everywhere
     "font.size": 7.5,
@@ -60,13 +71,12 @@ _RC: dict[Any, Any] = {
     "grid.color": FAINT,
     "grid.linewidth": 0.4,
     "grid.alpha": 0.35,
-    "figure.dpi": PNG_DOTS_PER_INCH,  # texts are laid out at the size at which they are drawn
+    "figure.dpi": PNG_DPI,  # texts are laid out at the size at which they are drawn
     "figure.constrained_layout.use": True,
     "savefig.transparent": True,
     "svg.fonttype": "none",
     "pdf.fonttype": 42,  # TrueType: publishers refuse Type 3
-    # A `$` in somebody's label is a dollar.
-    "text.parse_math": False,
+    "text.parse_math": False,  # a `$` in a label is a dollar sign
     **dict.fromkeys(
         ("text.color", "axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color"), INK
     ),
@@ -75,51 +85,100 @@ _RC: dict[Any, Any] = {
 P = ParamSpec("P")
 
 
+class BarStyle(TypedDict, total=False):
+    """Arguments of matplotlib's `bar` and `Patch` that say how a bar looks."""
+
+    facecolor: str
+    hatch: str
+    edgecolor: str
+    linewidth: float
+
+
 def styled(draw: Callable[P, Figure]) -> Callable[P, Figure]:
-    """Draw with matplotlib's defaults and ours, whatever the user's matplotlibrc says."""
+    """Decorate a function that draws a figure: the result depends on no matplotlibrc.
+
+    The layout is computed once here, not once for each file format: it takes half of the time.
+    """
 
     @functools.wraps(draw)
-    def in_style(*args: P.args, **kwargs: P.kwargs) -> Figure:
+    def draw_styled(*args: P.args, **kwargs: P.kwargs) -> Figure:
         with matplotlib.rc_context():
             matplotlib.rcdefaults()
             matplotlib.rcParams.update(_RC)
             figure = draw(*args, **kwargs)
-            # Once for all formats: finding the places of all texts is half of the work.
             if engine := figure.get_layout_engine():
                 engine.execute(figure)
             figure.set_layout_engine("none")
             return figure
 
-    return in_style
+    return draw_styled
 
 
-def short(label: str) -> str:
-    """The label, cut where it would push the plot aside."""
+def unique(names: Iterable[str]) -> list[str]:
+    """Return each name once, in the order of first appearance."""
+    return list(dict.fromkeys(names))
+
+
+def shorten(label: str) -> str:
+    """Return the label, cut to `LONGEST_LABEL` letters so that it leaves room for the plot."""
     flat = " ".join(label.split())
     if len(flat) <= LONGEST_LABEL:
         return flat
     cut = textwrap.shorten(flat, LONGEST_LABEL, placeholder="…")
-    # A single long word is cut inside: `shorten` would drop it whole.
+    # A single long word is cut inside: `textwrap.shorten` would drop it.
     return cut if len(cut) > LONGEST_LABEL // 2 else flat[: LONGEST_LABEL - 1] + "…"
 
 
-def bar_looks(n_arms: int) -> list[dict[str, Any]]:
-    """Fill and hatch of each arm: the baseline is first and grey, the last one blue."""
-    between = [(ORANGE, "////"), (GREEN, "xxxx"), (PURPLE, "....")]
-    looks = [(GREY, ""), *between[: n_arms - 2], (BLUE, "")] if n_arms > 1 else [(BLUE, "")]
-    return [
-        {"facecolor": fill, "hatch": hatch, "edgecolor": INK, "linewidth": 0.6}
-        for fill, hatch in looks
-    ]
-
-
 def difference_text(value: float, decimals: int) -> str:
-    """`+0.0012`, `−0.0006` with a real minus."""
+    """Return a signed number with a minus sign in place of a hyphen: `+0.0012`, `−0.0006`."""
     return signed(value, decimals).replace("-", "\N{MINUS SIGN}")
 
 
-def sign_ticks(axes: Axes, *, horizontal: bool = True) -> None:
-    """Tick labels of a difference, `+0.002`, `0`, `−0.002`, with the digits that the ticks need."""
+def bar_styles(n_arms: int) -> list[BarStyle]:
+    """Return fill and hatch of each arm's bars: the baseline, first, is grey; the last is blue."""
+    between = [(ORANGE, "////"), (GREEN, "xxxx"), (PURPLE, "....")]
+    fills = [(GREY, ""), *between[: n_arms - 2], (BLUE, "")] if n_arms > 1 else [(BLUE, "")]
+    return [
+        {"facecolor": fill, "hatch": hatch, "edgecolor": INK, "linewidth": 0.6}
+        for fill, hatch in fills
+    ]
+
+
+def small_multiples(n: int) -> tuple[Figure, list[Axes]]:
+    """Return a figure and its `n` small plots, five a row; `n` is at least 1."""
+    per_row = min(PLOTS_PER_ROW, n)
+    rows = math.ceil(n / per_row)
+    figure = Figure(figsize=(PAGE_IN * per_row / PLOTS_PER_ROW + 0.4, 0.75 + 1.35 * rows))
+    plots = list(figure.subplots(rows, per_row, squeeze=False).flat)
+    for axes in plots[n:]:
+        axes.remove()
+    return figure, plots[:n]
+
+
+def label_outer(plots: Sequence[Axes], *, x: str = "", y: str = "") -> None:
+    """Label the y axis of each row's first small plot, and the x axis of the last row's."""
+    for axes in plots[::PLOTS_PER_ROW] if y else ():
+        axes.set_ylabel(y)
+    for axes in plots[-PLOTS_PER_ROW:] if x else ():
+        axes.set_xlabel(x)
+
+
+def epoch_axis(axes: Axes) -> None:
+    """Label whole epochs alone on the x axis."""
+    axes.xaxis.set_major_locator(MaxNLocator(nbins=4, integer=True))
+
+
+def limit_ticks(axes: Axes, *, horizontal: bool, at_most: int = 5) -> None:
+    """Set round ticks on one axis, no more than fit beside each other."""
+    axis = axes.xaxis if horizontal else axes.yaxis
+    axis.set_major_locator(MaxNLocator(nbins=at_most, steps=[1, 2, 2.5, 5, 10]))
+
+
+def signed_ticks(axes: Axes, *, horizontal: bool = True) -> None:
+    """Label the ticks of an axis of differences: `+0.002`, `0`, `−0.002`.
+
+    All labels have the number of decimals that the ticks need.
+    """
     axis = axes.xaxis if horizontal else axes.yaxis
     ticks = [float(tick) for tick in axis.get_majorticklocs()]
     decimals = next(
@@ -132,14 +191,49 @@ def sign_ticks(axes: Axes, *, horizontal: bool = True) -> None:
     axis.set_major_formatter(FuncFormatter(label))
 
 
-def few_ticks(axes: Axes, *, horizontal: bool, at_most: int = 5) -> None:
-    """No more labelled ticks than fit side by side."""
+def difference_scale(
+    axes: Axes, values: Sequence[float], *, ends: Sequence[float] = (), horizontal: bool
+) -> str:
+    """Scale an axis of differences so that most `values` can be told apart, and label its ticks.
+
+    The scale is linear; where one value would dwarf the others it is linear up to a threshold and
+    logarithmic beyond. `ends` are the ends of the values' intervals. Returns what the axis' label
+    says of the scale, empty where it is linear.
+    """
+    sizes = [abs(value) for value in values]
+    middle = max(float(np.median(sizes)), _MIN_THRESHOLD)
+    shown = [*values, *ends]
+    if max(abs(value) for value in shown) < _MAX_RATIO * middle:
+        limit_ticks(axes, horizontal=horizontal, at_most=7)
+        signed_ticks(axes, horizontal=horizontal)
+        return ""
+    # The decade of the smaller values, so that these are on the linear part.
+    small = max(float(np.quantile(sizes, 0.25)), _MIN_THRESHOLD)
+    threshold = 10.0 ** math.floor(math.log10(small))
+    above = 1.5 * max(*shown, threshold)
+    below = 1.5 * max(*(-value for value in shown), threshold)
+    n_powers = int(math.log10(max(above, below) / threshold)) + 1
+    powers = [threshold * 10**power for power in range(n_powers)]
+    ticks = [
+        *(-power for power in powers[::-1] if power <= below),
+        0.0,
+        *(power for power in powers if power <= above),
+    ]
+    if horizontal:
+        axes.set_xscale("symlog", linthresh=threshold)
+        axes.set_xlim(-below, above)
+    else:
+        axes.set_yscale("symlog", linthresh=threshold)
+        axes.set_ylim(-below, above)
     axis = axes.xaxis if horizontal else axes.yaxis
-    axis.set_major_locator(MaxNLocator(nbins=at_most, steps=[1, 2, 2.5, 5, 10]))
+    axis.set_major_locator(FixedLocator(ticks))
+    axis.set_minor_locator(NullLocator())
+    signed_ticks(axes, horizontal=horizontal)
+    return f" (logarithmic beyond ±{threshold:g})"
 
 
-def dots(axes: Axes, x: Sequence[float], y: Sequence[float]) -> None:
-    """Single values on top of a bar that averages them."""
+def plot_dots(axes: Axes, x: Sequence[float], y: Sequence[float]) -> None:
+    """Plot single values on top of the bar that averages them."""
     axes.plot(
         x,
         y,
@@ -152,11 +246,11 @@ def dots(axes: Axes, x: Sequence[float], y: Sequence[float]) -> None:
     )
 
 
-def write_above(axes: Axes, text: str, place: tuple[float, float], *, points: float) -> None:
-    """A small number so many points above a place in the data, as on top of a bar."""
+def write_above(axes: Axes, text: str, point: tuple[float, float], *, points: float) -> None:
+    """Write a small number so many typographic points above a point of the data."""
     axes.annotate(
         text,
-        xy=place,
+        xy=point,
         xytext=(0, points),
         textcoords="offset points",
         ha="center",
@@ -165,31 +259,21 @@ def write_above(axes: Axes, text: str, place: tuple[float, float], *, points: fl
     )
 
 
-def small_plots(n: int) -> tuple[Figure, list[Axes]]:
-    """A figure with n plots, five a row; `n` is at least 1."""
-    per_row = min(PER_ROW, n)
-    rows = math.ceil(n / per_row)
-    figure = Figure(figsize=(PAGE_IN * per_row / PER_ROW + 0.4, 0.75 + 1.35 * rows))
-    every = list(figure.subplots(rows, per_row, squeeze=False).flat)
-    for axes in every[n:]:
-        axes.remove()
-    return figure, every[:n]
-
-
-def legend_above(figure: Figure, handles: Sequence[Artist]) -> None:
-    """One legend for all panels, three entries a row."""
+def add_legend(figure: Figure, handles: Sequence[Artist]) -> None:
+    """Add one legend above all plots, three entries a row."""
     figure.legend(handles=handles, loc="outside upper center", ncols=min(3, len(handles)))
 
 
-def say_n(figure: Figure, words: str) -> None:
-    """What the numbers rest on, in small type below the plot."""
-    width_letters = int(figure.get_figwidth() * 20)
-    text = textwrap.fill(words, width_letters)
-    figure.supxlabel(text, x=0.01, ha="left", fontsize=6.5, color=FAINT, linespacing=1.3)
+def add_note(figure: Figure, text: str, *, left_out: int = 0, why: str = "not a number") -> None:
+    """Write what the numbers rest on in small type below the plots: n, and what was left out."""
+    if left_out:
+        text = f"{text} Left out, {why}: {left_out}."
+    wrapped = textwrap.fill(text, int(figure.get_figwidth() * 20))
+    figure.supxlabel(wrapped, x=0.01, ha="left", fontsize=6.5, color=FAINT, linespacing=1.3)
 
 
-def nothing_to_show(width_in: float, reason: str) -> Figure:
-    """A small figure that says why it is empty: a gap in a report is not a crash."""
+def empty_figure(width_in: float, reason: str) -> Figure:
+    """Return a small figure that says why there is nothing to draw."""
     figure = Figure(figsize=(width_in, 0.7))
     figure.set_layout_engine("none")
     figure.text(0.5, 0.5, reason, ha="center", va="center", color=FAINT, fontsize=8)

@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 import pytest
 from matplotlib.figure import Figure
 
-from prime_bench.report.figures.inputs import GapFinding, PairedScores
+from prime_bench.report.figures.gradients import GapFinding
+from prime_bench.report.figures.pairs import PairedScores
 from prime_bench.report.figures.save import figure_bytes
 from prime_bench.report.quantities.stats import Metric
 

@@ -7,23 +7,18 @@ import pytest
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
-from prime_bench.report.figures.competition import draw_competition
-from prime_bench.report.figures.controls import ControlBar, draw_controls
-from prime_bench.report.figures.forest import ForestRow, draw_forest
-from prime_bench.report.figures.gap_reduction import draw_gap_reduction
-from prime_bench.report.figures.inputs import (
+from prime_bench.report.figures.curves import Curve, LoadCurve, draw_learning_curves, draw_load
+from prime_bench.report.figures.differences import (
+    ControlBar,
     CostPoint,
-    Curve,
-    GapFinding,
-    LoadCurve,
-    PairedScores,
+    ForestRow,
+    draw_controls,
+    draw_forest,
+    draw_tradeoff,
 )
-from prime_bench.report.figures.learning_curves import draw_learning_curves
-from prime_bench.report.figures.load import draw_load
-from prime_bench.report.figures.paired_dots import draw_paired_dots
+from prime_bench.report.figures.gradients import GapFinding, draw_competition, draw_gap_reduction
+from prime_bench.report.figures.pairs import PairedScores, draw_paired_dots, draw_win_grid
 from prime_bench.report.figures.style import BLUE, GREY, ORANGE
-from prime_bench.report.figures.tradeoff import draw_tradeoff
-from prime_bench.report.figures.win_grid import draw_win_grid
 
 Svg = Callable[[Figure], str]
 MakeCell = Callable[..., PairedScores]

@@ -18,10 +18,11 @@ from prime_bench.findings import (
     SubgroupFindings,
     SubgroupScore,
 )
-from prime_bench.report.figures.findings import gap_findings, subgroup_rows
-from prime_bench.report.figures.gallery import figures_of, write_figures
-from prime_bench.report.figures.pairs import cost_points, leading_arm, paired_scores, spread_row
-from prime_bench.report.figures.save import figure_bytes
+from prime_bench.report.figures.differences import cost_points, median_row, subgroup_rows
+from prime_bench.report.figures.gallery import figures_of, leading_arm
+from prime_bench.report.figures.gradients import gap_findings
+from prime_bench.report.figures.pairs import paired_scores
+from prime_bench.report.figures.save import figure_bytes, write_figures
 from prime_bench.report.quantities.records import gather
 from prime_bench.store.record import ProbeRecord, Routing, RunRecord, Validation
 
@@ -223,7 +224,7 @@ def test_cost_is_that_of_the_pairs(trained: list[RunRecord]) -> None:
 @pytest.mark.parametrize(("n", "level"), [(1, None), (2, 0.5), (3, 0.75), (5, 0.9375)])
 def test_the_range_of_n_covers_the_median_as_often_as_it_says(n: int, level: float | None) -> None:
     """Against all 2^n ways in which n values fall below or above a median."""
-    row = spread_row([0.1 * value for value in range(n)], label="DNN")
+    row = median_row([0.1 * value for value in range(n)], label="DNN")
     patterns = [[bits >> place & 1 for place in range(n)] for bits in range(2**n)]
     covered = sum(0 < sum(pattern) < n for pattern in patterns) / 2**n
 

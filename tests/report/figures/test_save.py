@@ -8,17 +8,23 @@ from pathlib import Path
 import pytest
 
 from prime_bench.base.errors import EnvironmentFault
-from prime_bench.report.figures.inputs import PairedScores
-from prime_bench.report.figures.paired_dots import draw_paired_dots
-from prime_bench.report.figures.save import SUFFIXES, figure_bytes, inline_svg, save_figure
+from prime_bench.report.figures.pairs import PairedScores, draw_paired_dots
+from prime_bench.report.figures.save import (
+    FILE_TYPES,
+    FileType,
+    NamedFigure,
+    figure_bytes,
+    inline_svg,
+    write_figures,
+)
 from prime_bench.report.figures.style import FAINT, INK
 
 MakeCell = Callable[..., PairedScores]
 BEGINNINGS = {"svg": b"<?xml", "pdf": b"%PDF", "png": b"\x89PNG"}
 
 
-@pytest.mark.parametrize("suffix", SUFFIXES)
-def test_the_same_figure_is_the_same_bytes(make_cell: MakeCell, suffix: str) -> None:
+@pytest.mark.parametrize("suffix", FILE_TYPES)
+def test_the_same_figure_is_the_same_bytes(make_cell: MakeCell, suffix: FileType) -> None:
     first, second = (
         figure_bytes(
             draw_paired_dots([make_cell()], baseline="Dense", arm="PRIME", metric_label="AUC"),
@@ -36,7 +42,8 @@ def test_the_same_figure_is_the_same_bytes(make_cell: MakeCell, suffix: str) -> 
 def test_three_files(make_cell: MakeCell, tmp_path: Path) -> None:
     figure = draw_paired_dots([make_cell()], baseline="Dense", arm="PRIME", metric_label="AUC")
 
-    paths = save_figure(figure, tmp_path / "figures", name="dots")
+    named = NamedFigure(name="dots", title="Dots", figure=figure)
+    paths = write_figures([named], tmp_path / "figures")
 
     assert [path.name for path in paths] == ["dots.svg", "dots.pdf", "dots.png"]
     assert all(path.stat().st_size > 1000 for path in paths)
@@ -47,15 +54,19 @@ def test_a_file_in_the_way_of_the_folder(make_cell: MakeCell, tmp_path: Path) ->
     figure = draw_paired_dots([make_cell()], baseline="Dense", arm="PRIME", metric_label="AUC")
 
     with pytest.raises(EnvironmentFault):
-        save_figure(figure, tmp_path / "figures", name="dots")
+        write_figures([NamedFigure(name="dots", title="Dots", figure=figure)], tmp_path / "figures")
 
 
 def test_inline_elements_share_nothing(make_cell: MakeCell) -> None:
     texts = [
         inline_svg(
-            draw_paired_dots([make_cell()], baseline="Dense", arm="PRIME", metric_label="AUC"),
-            name=name,
-            label='pairs of "A" & <B>',
+            NamedFigure(
+                name=name,
+                title='pairs of "A" & <B>',
+                figure=draw_paired_dots(
+                    [make_cell()], baseline="Dense", arm="PRIME", metric_label="AUC"
+                ),
+            )
         )
         for name in ("one", "two")
     ]

@@ -6,11 +6,11 @@ from matplotlib.figure import Figure
 
 from prime_bench.report.figures.style import (
     LONGEST_LABEL,
-    bar_looks,
+    bar_styles,
     difference_text,
-    nothing_to_show,
-    short,
-    small_plots,
+    empty_figure,
+    shorten,
+    small_multiples,
     styled,
 )
 
@@ -27,7 +27,7 @@ def test_a_difference_has_a_sign_and_a_real_minus(value: float, text: str) -> No
     "label", ["DNN", "word " * 20, "x" * 99, "Wide&Deep_x (hidden_units = [400, 400])"]
 )
 def test_labels_are_short_and_keep_their_beginning(label: str) -> None:
-    text = short(label)
+    text = shorten(label)
 
     assert 0 < len(text) <= LONGEST_LABEL
     assert label.startswith(text.rstrip("…")[:10].strip())
@@ -41,7 +41,7 @@ def test_style_is_ours_and_leaves_no_trace() -> None:
         seen.update(
             size=matplotlib.rcParams["font.size"], math=matplotlib.rcParams["text.parse_math"]
         )
-        return nothing_to_show(3.0, "nothing")
+        return empty_figure(3.0, "nothing")
 
     with matplotlib.rc_context({"font.size": 33, "axes.grid": True}):
         draw()
@@ -53,7 +53,7 @@ def test_style_is_ours_and_leaves_no_trace() -> None:
 
 @pytest.mark.parametrize("n_arms", [1, 2, 3, 5])
 def test_every_arm_looks_its_own(n_arms: int) -> None:
-    looks = bar_looks(n_arms)
+    looks = bar_styles(n_arms)
 
     assert len(looks) == n_arms
     assert len({(look["facecolor"], look["hatch"]) for look in looks}) == n_arms
@@ -61,13 +61,13 @@ def test_every_arm_looks_its_own(n_arms: int) -> None:
 
 @pytest.mark.parametrize(("n", "rows"), [(1, 1), (5, 1), (6, 2), (13, 3)])
 def test_small_plots_stand_five_a_row(n: int, rows: int) -> None:
-    figure, every = small_plots(n)
+    figure, every = small_multiples(n)
 
     assert len(every) == n == len(figure.axes)
     assert every[0].get_subplotspec().get_gridspec().nrows == rows
 
 
 def test_an_empty_figure_says_why() -> None:
-    figure = nothing_to_show(3.0, "no pairs")
+    figure = empty_figure(3.0, "no pairs")
 
     assert figure.texts[0].get_text() == "no pairs"
