@@ -12,7 +12,7 @@ from prime_bench.cli.output import print_json
 from prime_bench.cli.prepared import PREPARE_SCHEMA, best_line, best_plain, plain, summary
 
 if TYPE_CHECKING:
-    from prime_bench.data.manifest import DataVariant
+    from prime_bench.data.manifest import TableSpec
 
 _SETTINGS = "prime_bench.cli.prepare.settings"
 # What shapes the rows of the synthetic log, and so its raw files; the rest shapes the table.
@@ -130,7 +130,7 @@ def prepare(
             allow_unverified=allow_unverified,
             keep_download=keep_download,
             on_progress=on_progress,
-            say=lambda message: click.echo(message, err=True),
+            log=lambda message: click.echo(message, err=True),
         )
     folder = variant.folder(data_dir)
     if as_json:
@@ -157,7 +157,7 @@ def _check_recipe_flags(
         raise UsageError(f"{', '.join(flags)}: with --recipe the settings are the recipe's")
 
 
-def _variant(name: str, given: Mapping[str, Any]) -> "DataVariant":
+def _variant(name: str, given: Mapping[str, Any]) -> "TableSpec":
     from prime_bench.data.card import load_card
     from prime_bench.data.manifest import resolve
 
@@ -188,7 +188,7 @@ def _numbers(text: str) -> list[float]:
 
 
 def _check_flags(
-    variant: "DataVariant",
+    variant: "TableSpec",
     *,
     source: Path | None,
     raw: Path | None,
@@ -213,7 +213,7 @@ def _check_raw_settings(settings: Mapping[str, Any]) -> None:
 
 
 def _write_raw(
-    variant: "DataVariant", folder: Path, raw_format: str | None, *, as_json: bool
+    variant: "TableSpec", folder: Path, raw_format: str | None, *, as_json: bool
 ) -> None:
     from prime_bench.cli.preparing import bars
     from prime_bench.data.synthetic.raw_files import write_raw

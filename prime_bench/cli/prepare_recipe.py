@@ -9,7 +9,7 @@ from prime_bench.base.errors import DataError, UsageError, UserError, did_you_me
 from prime_bench.cli.output import print_json
 from prime_bench.cli.prepared import PREPARE_SCHEMA, plain, summary
 from prime_bench.cli.preparing import bars
-from prime_bench.data.manifest import DataVariant, Manifest
+from prime_bench.data.manifest import Manifest, TableSpec
 from prime_bench.data.prepare import prepare
 from prime_bench.recipe.file import load_recipe
 from prime_bench.schedule.plan import variants_of
@@ -43,7 +43,7 @@ def prepare_recipe(
                     allow_unverified=allow_unverified and bool(variant.card.files),
                     keep_download=keep_download,
                     on_progress=on_progress,
-                    say=lambda message: click.echo(message, err=True),
+                    log=lambda message: click.echo(message, err=True),
                 )
         except UserError as error:
             failed.append((name, error))
@@ -65,7 +65,7 @@ def prepare_recipe(
     return failed[0][1].exit_code if failed else 0
 
 
-def _paths(sources: Sequence[str], variants: Mapping[str, DataVariant]) -> dict[str, Path]:
+def _paths(sources: Sequence[str], variants: Mapping[str, TableSpec]) -> dict[str, Path]:
     """Where the raw files of each data set are, as far as `--from NAME=PATH` says."""
     paths: dict[str, Path] = {}
     for source in sources:
@@ -86,7 +86,7 @@ def _paths(sources: Sequence[str], variants: Mapping[str, DataVariant]) -> dict[
     return paths
 
 
-def _there(variant: DataVariant, data_dir: Path) -> Manifest | None:
+def _there(variant: TableSpec, data_dir: Path) -> Manifest | None:
     try:
         return variant.manifest(data_dir)
     except DataError:

@@ -14,11 +14,11 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from prime_bench.data import progress
+from prime_bench.data.stages import OnProgress, StageProgress
 
 
 @contextlib.contextmanager
-def bars(title: str) -> Iterator[progress.OnProgress]:
+def bars(title: str) -> Iterator[OnProgress]:
     """Bars on stderr while the block runs; what it yields moves them."""
     console = Console(stderr=True)
     shown = Progress(
@@ -33,7 +33,7 @@ def bars(title: str) -> Iterator[progress.OnProgress]:
     )
     stages: dict[str, tuple[TaskID, float]] = {}
 
-    def move(now: progress.StageProgress) -> None:
+    def move(now: StageProgress) -> None:
         if now.stage not in stages:
             task = shown.add_task(f"{title}: {now.stage}", rate="")
             stages[now.stage] = task, time.monotonic()
