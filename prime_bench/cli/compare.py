@@ -106,10 +106,10 @@ def _kind(side: str) -> str:
 
 
 def _of_recipe(recipe: str, *, data_dir: Path, runs_dir: Path) -> "list[RunRecord]":
-    from prime_bench.cli.plan import load_plan
+    from prime_bench import api
     from prime_bench.store.record import RunRecord
 
-    made = load_plan(recipe, only=(), changes=(), data_dir=data_dir, runs_dir=runs_dir)
+    made = api.plan(recipe, device="cpu", data_dir=data_dir, runs_dir=runs_dir)
     for why in made.broken:
         click.echo(f"left out: {why}", err=True)
     return [planned.record for planned in made.jobs if isinstance(planned.record, RunRecord)]

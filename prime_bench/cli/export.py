@@ -31,11 +31,11 @@ def fuxictr(table: str, folder: Path, data_dir: Path) -> None:
     dataset_id of FuxiCTR's configuration.
     """
     from prime_bench.base.errors import UsageError
-    from prime_bench.cli.tables import folders
     from prime_bench.data.fuxictr_files import export_table
+    from prime_bench.data.manifest import find_tables
     from prime_bench.data.table import PreparedTable
 
-    found = folders(table, data_dir=data_dir)
+    found = find_tables(table, data_dir=data_dir)
     if len(found) > 1:
         raise UsageError(
             f"{table}: has {len(found)} prepared tables; name one by its folder",
@@ -44,6 +44,6 @@ def fuxictr(table: str, folder: Path, data_dir: Path) -> None:
     # Not `..` but a name is the dataset_id.
     folder = folder.resolve()
     export_table(
-        PreparedTable.open(found[0]), folder, log=lambda message: click.echo(message, err=True)
+        PreparedTable.open(found[0]), folder, say=lambda message: click.echo(message, err=True)
     )
     click.echo(f"{folder}: dataset_id {folder.name}, data_root {folder.parent}")

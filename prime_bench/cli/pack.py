@@ -24,28 +24,11 @@ def pack(recipe: str, changes: tuple[str, ...], output: Path, runs_dir: Path) ->
     `prime-bench report BUNDLE` makes the tables from it, without torch. The same records give the
     same bytes.
     """
-    from prime_bench.base.errors import UsageError
-    from prime_bench.cli.evidence import Asked, cells_of, source_of
-    from prime_bench.recipe.file import find_recipe
-    from prime_bench.report.bundle import write_bundle
+    from prime_bench.report import selection
     from prime_bench.store.runs import Runs
 
-    if output.suffix != ".zip":
-        raise UsageError(f"--output {output}: a bundle's name ends in .zip")
-    source = source_of(Runs(runs_dir))
-    asked = Asked(recipe=recipe, changes=changes)
-    asked.report(source)  # says what to do where there is no record
-    _, cells = cells_of(recipe, source, only=(), changes=changes)
-    job_ids = {record.job_id for record in asked.evidence(source).records()}
-    write_bundle(
-        output,
-        runs=source.runs,
-        job_ids=job_ids,
-        recipe=find_recipe(recipe),
-        changes=changes,
-        variants=cells.variants,
-    )
-    for fault in source.unreadable:
+    job_ids, unreadable = selection.pack(recipe, output, changes=changes, runs=Runs(runs_dir))
+    for fault in unreadable:
         click.echo(f"left out: {fault}", err=True)
     click.echo(
         f"wrote {output}: {len(job_ids)} records, {output.stat().st_size / 1e6:.1f} MB", err=True

@@ -11,7 +11,6 @@ from prime_bench.cli import options
 if TYPE_CHECKING:
     from prime_bench.schedule.estimate import Estimate, Likeness, Pace, Total
     from prime_bench.schedule.plan import Plan
-    from prime_bench.store.record import DeviceKind
 
 PLAN_SCHEMA = 1
 
@@ -47,20 +46,21 @@ def plan(
     `--device` says where they would run: it tells which records could not pair, and whose times
     count for the estimate.
     """
+    from prime_bench import api
     from prime_bench.schedule.devices import cores, find_devices
     from prime_bench.schedule.estimate import estimates_of
     from prime_bench.schedule.measure import measure
     from prime_bench.store.runs import Runs
 
     here = find_devices(device)[0]
-    made = load_plan(
+    made = api.plan(
         recipe,
         only=only,
         changes=changes,
+        device=device,
+        retrain_stale=retrain == "stale",
         data_dir=data_dir,
         runs_dir=runs_dir,
-        device_kind=here.kind,
-        retrain=retrain,
     )
     paces: dict[Likeness, Pace] = {}
     if measured:
@@ -74,38 +74,6 @@ def plan(
             click.echo(fault, err=True)
     estimates = estimates_of(made, runs=Runs(runs_dir), device_kind=here.kind, measured=paces)
     print_plan(made, estimates, runs_dir=runs_dir, as_json=as_json)
-
-
-def load_plan(
-    recipe: str,
-    *,
-    only: tuple[str, ...],
-    changes: tuple[str, ...],
-    data_dir: Path,
-    runs_dir: Path,
-    device_kind: "DeviceKind" = "cpu",
-    retrain: str | None = None,
-) -> "Plan":
-    """Read the recipe and look at data and records. Raises UsageError for a recipe of costs."""
-    from prime_bench.base.errors import UsageError
-    from prime_bench.recipe.file import load_recipe
-    from prime_bench.schedule.plan import make_plan
-    from prime_bench.store.runs import Runs
-
-    loaded = load_recipe(recipe, changes=changes)
-    if loaded.kind == "cost":
-        raise UsageError(
-            f"{recipe}: what its jobs are depends on the device that they measure",
-            hint="measure it with `prime-bench profile`",
-        )
-    return make_plan(
-        loaded,
-        data_dir=data_dir,
-        runs=Runs(runs_dir),
-        only=only,
-        device_kind=device_kind,
-        retrain_stale=retrain == "stale",
-    )
 
 
 def print_plan(

@@ -6,13 +6,21 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from prime_bench.base.errors import UsageError
+from prime_bench.base.errors import UsageError, UserError
 from prime_bench.cli import options
 from prime_bench.cli.output import print_json
-from prime_bench.cli.prepared import PREPARE_SCHEMA, best_line, best_plain, plain, summary
+from prime_bench.cli.prepare_output import (
+    PREPARE_SCHEMA,
+    best_line,
+    best_plain,
+    plain,
+    progress_bars,
+    summary,
+)
 
 if TYPE_CHECKING:
-    from prime_bench.data.manifest import TableSpec
+    from prime_bench.api import Preparation
+    from prime_bench.data.manifest import DataVariant
 
 _SETTINGS = "prime_bench.cli.prepare.settings"
 # What shapes the rows of the synthetic log, and so its raw files; the rest shapes the table.
@@ -94,10 +102,8 @@ def prepare(
     """Make the prepared table of the data set NAME: avazu, criteo, avazu-raw or synthetic."""
     settings = ctx.meta.get(_SETTINGS, {})
     if recipe is not None:
-        from prime_bench.cli.prepare_recipe import prepare_recipe
-
         _check_recipe_flags(name, settings, raw=raw, raw_format=raw_format)
-        return prepare_recipe(
+        return _prepare_recipe(
             recipe,
             sources=sources,
             allow_unverified=allow_unverified,
@@ -109,41 +115,106 @@ def prepare(
         raise UsageError("Missing argument 'NAME', or --recipe RECIPE")
     variant = _variant(name, settings)
     source = _one(sources)
-    _check_flags(
-        variant, source=source, raw=raw, raw_format=raw_format, unverified=allow_unverified
-    )
-    if keep_download and (source is not None or not variant.card.archives):
-        raise UsageError("--keep-download: nothing is downloaded")
+    _check_raw(variant, raw=raw, raw_format=raw_format)
     if raw is not None:
-        _check_raw_settings(settings)
+        _check_raw_settings(settings, source=source, unverified=allow_unverified)
         _write_raw(variant, raw, raw_format, as_json=as_json)
         return 0
 
-    from prime_bench.cli.preparing import bars
-    from prime_bench.data.prepare import prepare as make
+    from prime_bench import api
 
-    with bars(name) as on_progress:
-        manifest = make(
+    with progress_bars() as bars:
+        made = api.prepare(
             variant,
-            data_dir=data_dir,
             source=source,
             allow_unverified=allow_unverified,
             keep_download=keep_download,
-            on_progress=on_progress,
-            log=lambda message: click.echo(message, err=True),
+            data_dir=data_dir,
+            on_progress=lambda progress: bars(name, progress),
+            log=_log,
         )
-    folder = variant.folder(data_dir)
     if as_json:
-        print_json(PREPARE_SCHEMA, plain(manifest, folder))
+        print_json(PREPARE_SCHEMA, plain(made))
     else:
-        click.echo(summary(manifest, folder))
+        click.echo(summary(made))
     return 0
 
 
-def _one(sources: tuple[str, ...]) -> Path | None:
+def _prepare_recipe(
+    argument: str,
+    *,
+    sources: tuple[str, ...],
+    allow_unverified: bool,
+    keep_download: bool,
+    data_dir: Path,
+    as_json: bool,
+) -> int:
+    """Prepare every data set of a recipe; returns the exit code of the first error, or 0."""
+    from prime_bench import api
+
+    failed: dict[str, UserError] = {}
+
+    def show(made: "Preparation") -> None:
+        if not as_json:
+            click.echo(f"{summary(made)}\n  {_state(made)}\n")
+
+    def fail(name: str, error: UserError) -> None:
+        failed[name] = error
+        _log(f"error: {error}")
+
+    recipe = api.load_recipe(argument)
+    with progress_bars() as bars:
+        tables = api.prepare_recipe(
+            recipe,
+            sources=_sources(sources),
+            allow_unverified=allow_unverified,
+            keep_download=keep_download,
+            data_dir=data_dir,
+            on_progress=bars,
+            on_table=show,
+            on_error=fail,
+            log=_log,
+        )
+    if as_json:
+        content = {
+            "recipe": recipe.name,
+            "tables": [{"state": _state(made), **plain(made)} for made in tables],
+            "failed": {name: error.message for name, error in failed.items()},
+        }
+        print_json(PREPARE_SCHEMA, content)
+    else:
+        n_made = sum(made.made for made in tables)
+        counts = [f"{n_made} made", f"{len(tables) - n_made} already there"]
+        counts += [f"{len(failed)} failed ({', '.join(failed)})"] if failed else []
+        click.echo(f"{recipe.name}: {', '.join(counts)}")
+    return next((error.exit_code for error in failed.values()), 0)
+
+
+def _state(made: "Preparation") -> str:
+    return "made" if made.made else "was there"
+
+
+def _log(message: str) -> None:
+    click.echo(message, err=True)
+
+
+def _sources(sources: tuple[str, ...]) -> dict[str, str]:
+    """The paths of `--from NAME=PATH` by data set."""
+    paths: dict[str, str] = {}
+    for source in sources:
+        name, equals, path = source.partition("=")
+        if not equals or not path:
+            raise UsageError(f"--from {source}: with --recipe expected NAME=PATH")
+        if name in paths:
+            raise UsageError(f"--from {source}: {name} is given twice")
+        paths[name] = path
+    return paths
+
+
+def _one(sources: tuple[str, ...]) -> str | None:
     if len(sources) > 1:
         raise UsageError("--from: is given twice; several are for --recipe, as NAME=PATH")
-    return Path(sources[0]) if sources else None
+    return sources[0] if sources else None
 
 
 def _check_recipe_flags(
@@ -157,7 +228,7 @@ def _check_recipe_flags(
         raise UsageError(f"{', '.join(flags)}: with --recipe the settings are the recipe's")
 
 
-def _variant(name: str, given: Mapping[str, Any]) -> "TableSpec":
+def _variant(name: str, given: Mapping[str, Any]) -> "DataVariant":
     from prime_bench.data.card import load_card
     from prime_bench.data.manifest import resolve
 
@@ -187,47 +258,39 @@ def _numbers(text: str) -> list[float]:
         ) from None
 
 
-def _check_flags(
-    variant: "TableSpec",
-    *,
-    source: Path | None,
-    raw: Path | None,
-    raw_format: str | None,
-    unverified: bool,
-) -> None:
+def _check_raw(variant: "DataVariant", *, raw: Path | None, raw_format: str | None) -> None:
     generated = variant.card.kind == "generated"
-    if generated and source is not None:
-        raise UsageError(f"--from: {variant.name} is generated and reads no files")
     if not generated and (raw is not None or raw_format is not None):
         raise UsageError(f"--raw: {variant.name} is not generated; only synthetic data is")
     if raw is None and raw_format is not None:
         raise UsageError("--raw-format: needs --raw DIR")
-    if unverified and not variant.card.files:
-        raise UsageError(f"--allow-unverified: no digests are published for {variant.name}")
 
 
-def _check_raw_settings(settings: Mapping[str, Any]) -> None:
-    without_effect = [_flag(key) for key in settings if key not in _RAW_SETTINGS]
-    if without_effect:
-        raise UsageError(f"{', '.join(without_effect)}: without effect on raw files (--raw)")
+def _check_raw_settings(
+    settings: Mapping[str, Any], *, source: str | None, unverified: bool
+) -> None:
+    given = [_flag(key) for key in settings if key not in _RAW_SETTINGS]
+    given += ["--from"] if source is not None else []
+    given += ["--allow-unverified"] if unverified else []
+    if given:
+        raise UsageError(f"{', '.join(given)}: without effect on raw files (--raw)")
 
 
 def _write_raw(
-    variant: "TableSpec", folder: Path, raw_format: str | None, *, as_json: bool
+    variant: "DataVariant", folder: Path, raw_format: str | None, *, as_json: bool
 ) -> None:
-    from prime_bench.cli.preparing import bars
     from prime_bench.data.synthetic.raw_files import write_raw
     from prime_bench.settings.data import SyntheticSettings
 
     settings = variant.settings
     assert isinstance(settings, SyntheticSettings)  # noqa: S101
     chosen = raw_format or _RAW_FORMATS[settings.shape]
-    with bars(variant.name) as on_progress:
+    with progress_bars() as bars:
         best = write_raw(
             settings,
             folder,
             raw_format=chosen,
-            on_progress=on_progress,
+            on_progress=lambda progress: bars(variant.name, progress),
         )
     if as_json:
         content = {"dataset": variant.name, "raw": str(folder), "raw_format": chosen}

@@ -9,7 +9,6 @@ from prime_bench.cli import codes, options
 
 if TYPE_CHECKING:
     from prime_bench.schedule.plan import Plan
-    from prime_bench.store.runs import Runs
 
 PROFILE_SCHEMA = 1
 
@@ -50,53 +49,50 @@ def profile(
     One device is used, the first of `--device`, and every core. Let nothing else run: what shares
     the machine is measured too. What has a record of the same device is not measured again.
     """
+    from prime_bench import api
     from prime_bench.cli.plan import print_plan, summary
     from prime_bench.cli.progress import RunProgress
-    from prime_bench.recipe.file import load_recipe
-    from prime_bench.schedule.cost import measured_again, on_device
-    from prime_bench.schedule.devices import cores, find_devices, vendors_name
-    from prime_bench.schedule.local import LocalBackend
-    from prime_bench.schedule.plan import make_plan
-    from prime_bench.schedule.run import run_plan
-    from prime_bench.store.runs import Runs
 
-    changes = options.with_compile(changes, compiled)
-    here, threads, runs = find_devices(device)[0], cores(), Runs(runs_dir)
-    loaded = on_device(
-        load_recipe(recipe, changes=changes), device=vendors_name(here), threads=threads
+    made = api.cost_plan(
+        recipe,
+        only=only,
+        changes=options.with_compile(changes, compiled),
+        device=device,
+        again=again,
+        data_dir=data_dir,
+        runs_dir=runs_dir,
     )
-    made = make_plan(loaded, data_dir=data_dir, runs=runs, only=only, device_kind=here.kind)
-    if again:
-        made = measured_again(made)
     if dry_run:
         print_plan(made, {}, runs_dir=runs_dir, as_json=as_json)
         return
     with RunProgress(made) as progress:
-        tally = run_plan(
+        done = api.run(
             made,
-            LocalBackend(devices=[here]),
-            runs=runs,
-            threads=threads,
+            device=device,
+            runs_dir=runs_dir,
             on_event=progress.event,
             on_outcome=progress.outcome,
         )
-    _print(made, runs=runs, as_json=as_json)
-    for outcome in tally.failed:
+    _print(made, runs_dir=runs_dir, as_json=as_json)
+    for outcome in done.failed:
         job, why = outcome.request.job, outcome.why
         folder = runs_dir / job.id
         click.echo(f"failed: {outcome.request.dataset} {job.backbone}: {why} ({folder})", err=True)
     if made.prepare_commands or made.broken:
         click.echo(summary(made), err=True)
-    ctx.exit(codes.FAILED if tally.failed or made.broken else 0)
+    if done.stopped:
+        ctx.exit(codes.INTERRUPTED)
+    ctx.exit(0 if done.ok else codes.FAILED)
 
 
-def _print(made: "Plan", *, runs: "Runs", as_json: bool) -> None:
+def _print(made: "Plan", *, runs_dir: Path, as_json: bool) -> None:
     """What the plan's jobs have found, on this run or an earlier one."""
     from prime_bench.cli.costs import Measured, plain, tables
     from prime_bench.cli.output import print_json
+    from prime_bench.store.runs import Runs
 
     sound = [planned.job_id for planned in made.jobs if planned.state != "broken"]
-    records = [runs.find(job_id) for job_id in sound if job_id is not None]
+    records = [Runs(runs_dir).find(job_id) for job_id in sound if job_id is not None]
     measured = [Measured.of(record) for record in records if record is not None]
     if as_json:
         content = {

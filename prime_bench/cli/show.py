@@ -74,11 +74,11 @@ def dataset(table: str, html: Path | None, data_dir: Path, as_json: bool) -> Non
     from prime_bench.base.files import write_whole
     from prime_bench.cli import show_dataset
     from prime_bench.cli.output import print_json
-    from prime_bench.cli.tables import folders
+    from prime_bench.data.manifest import find_tables
 
     if html is not None and as_json:
         raise UsageError("--html and --json: one of them")
-    found = folders(table, data_dir=data_dir)
+    found = find_tables(table, data_dir=data_dir)
     if len(found) > 1:
         click.echo(f"{table}: has {len(found)} prepared tables; a folder names one", err=True)
     tables = [show_dataset.facts(folder) for folder in found]
@@ -103,16 +103,15 @@ def job(job: str, data_dir: Path, runs_dir: Path, as_json: bool) -> None:
     """
     from prime_bench.base.errors import UsageError
     from prime_bench.cli import show_job
-    from prime_bench.cli.jobs import LISTED, find_job
     from prime_bench.cli.output import print_json
-    from prime_bench.store.runs import Runs
+    from prime_bench.store.runs import LISTING_HINT, Runs
 
     runs = Runs(runs_dir)
-    job_id = find_job(job, runs)
+    job_id = runs.find_job(job)
     if job_id is None:
         raise UsageError(
             f"{job}: no job in {runs_dir} has an id that begins so",
-            hint=LISTED,
+            hint=LISTING_HINT,
         )
     facts = show_job.facts(job_id, runs, data_dir=data_dir)
     if as_json:
@@ -139,11 +138,11 @@ def _keys(settings: "BackboneSettings") -> list[dict[str, Any]]:
 
 
 def _tables(settings: "BackboneSettings", data: str, *, data_dir: Path) -> list[dict[str, Any]]:
-    from prime_bench.cli.tables import folders
+    from prime_bench.data.manifest import find_tables
     from prime_bench.data.table import PreparedTable
 
     counts = []
-    for folder in folders(data, data_dir=data_dir):
+    for folder in find_tables(data, data_dir=data_dir):
         table = PreparedTable.open(folder)
         shape = table.schema.shape
         counts.append(

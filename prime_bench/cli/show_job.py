@@ -154,11 +154,10 @@ def _pairs(title: str, table: Mapping[str, Any]) -> Iterator[str]:
 def _data_settings(job: Mapping[str, Any] | None, *, data_dir: Path) -> dict[str, Any] | None:
     """The settings of the job's table; None where it is not here."""
     from prime_bench.base.errors import DataError
-    from prime_bench.cli.tables import table_of
-    from prime_bench.data.manifest import Manifest
+    from prime_bench.data.manifest import Manifest, table_with
 
     try:
-        folder = table_of(str((job or {}).get("fingerprint")), data_dir=data_dir)
+        folder = table_with(str((job or {}).get("fingerprint")), data_dir=data_dir)
     except DataError:
         return None
     settings: dict[str, Any] = Manifest.read(folder).settings

@@ -48,30 +48,18 @@ def status(
     """
     from rich.console import Console
 
-    from prime_bench.base.errors import UsageError
+    from prime_bench import api
     from prime_bench.cli.output import print_json
-    from prime_bench.cli.plan import load_plan
-    from prime_bench.schedule.devices import find_devices
-    from prime_bench.schedule.status import status_of_folder, status_of_plan
-    from prime_bench.store.runs import Runs
-
-    runs = Runs(runs_dir)
-    if recipe is None and (only or changes):
-        raise UsageError("--only and --set go with a recipe: name one")
-    kind = find_devices(device)[0].kind
 
     def look() -> "Status":
-        if recipe is None:
-            return status_of_folder(runs)
-        plan = load_plan(
+        return api.status(
             recipe,
             only=only,
             changes=changes,
+            device=device,
             data_dir=data_dir,
             runs_dir=runs_dir,
-            device_kind=kind,
         )
-        return status_of_plan(plan, runs)
 
     console = Console()
     if as_json:

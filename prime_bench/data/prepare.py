@@ -9,15 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from prime_bench.base.errors import DataError, EnvironmentFault
+from prime_bench.data.chunk import SPLITS, Chunk
 from prime_bench.data.encode.encoder import Encoded, encode
-from prime_bench.data.manifest import (
-    SPLIT_NAMES,
-    BestPossible,
-    InputFile,
-    Manifest,
-    TableSpec,
-    fingerprint_of,
-)
+from prime_bench.data.manifest import BestPossible, DataVariant, InputFile, Manifest, fingerprint_of
+from prime_bench.data.progress import OnProgress, StageProgress, silent
 from prime_bench.data.publish import check_space, is_quiet, replacing, sole_writer, table_bytes
 from prime_bench.data.raw.download import downloaded, files_needed, how_to_get
 from prime_bench.data.raw.find import (
@@ -27,9 +22,8 @@ from prime_bench.data.raw.find import (
     likely_cause,
 )
 from prime_bench.data.raw.kaggle_criteo import KaggleFile, split_log
-from prime_bench.data.raw.reader import Reader
+from prime_bench.data.raw.readers import Reader
 from prime_bench.data.raw.source import SourceFile, digest_source
-from prime_bench.data.stages import Chunk, OnProgress, StageProgress, no_log, no_progress
 from prime_bench.data.synthetic.rows import BestCounter, chunks, columns
 from prime_bench.data.table import PreparedTable
 from prime_bench.settings.data import LogSettings, SyntheticSettings
@@ -43,80 +37,80 @@ NO_DIGESTS_NOTE = "unverified: no digests are published for these files"
 
 
 def prepare(
-    spec: TableSpec,
+    variant: DataVariant,
     *,
     data_dir: Path,
     source: Path | None = None,
     allow_unverified: bool = False,
     keep_download: bool = False,
-    on_progress: OnProgress = no_progress,
-    log: Callable[[str], None] = no_log,
+    on_progress: OnProgress = silent,
+    say: Callable[[str], None] = lambda _: None,
 ) -> Manifest:
-    """Make the spec's table below `data_dir`, or find that it is there; its manifest.
+    """Make the variant's table below `data_dir`, or find that it is there; its manifest.
 
     `source` is what `--from` names; None for generated data, to take a table that is there, or to
     download the card's archive, which goes when the table is verified, unless it is to be kept.
-    `log` gets messages for the user. Raises DataError for unfit files, EnvironmentFault where none
+    `say` gets messages for the user. Raises DataError for unfit files, EnvironmentFault where none
     can be had or the disk fails. After an error, or killed at any moment, there is no new table,
     and the old one stays if there was one.
     """
-    sources = find_sources(spec.card, source) if source is not None else []
-    folder = spec.folder(data_dir)
+    sources = find_sources(variant.card, source) if source is not None else []
+    folder = variant.folder(data_dir)
     # Without the lock, so that a table in a folder that others own can be used.
-    found = _whole_table(folder, spec, log=no_log)
+    found = _whole_table(folder, variant, say=lambda _: None)
     if found is not None and _unchanged(found.inputs, sources) and is_quiet(folder):
-        return _accepted(found, spec, sources, allow_unverified=allow_unverified)
+        return _accepted(found, variant, sources, allow_unverified=allow_unverified)
     if found is None:
-        _refuse_nothing(spec, sources)
-    with sole_writer(folder, log=log):
-        found = _whole_table(folder, spec, log=log)
+        _refuse_nothing(variant, sources)
+    with sole_writer(folder, say=say):
+        found = _whole_table(folder, variant, say=say)
         if found is not None and _same_inputs(found.inputs, sources):
-            return _accepted(found, spec, sources, allow_unverified=allow_unverified)
-        _refuse_nothing(spec, sources)
+            return _accepted(found, variant, sources, allow_unverified=allow_unverified)
+        _refuse_nothing(variant, sources)
         if found is not None:
-            log(f"{folder}: was made from other files, and is made anew")
-        make = _Maker(spec, folder, allow_unverified, on_progress, log)
-        if isinstance(spec.settings, SyntheticSettings):
-            return make.generated(spec.settings)
+            say(f"{folder}: was made from other files, and is made anew")
+        make = _Maker(variant, folder, allow_unverified, on_progress, say)
+        if isinstance(variant.settings, SyntheticSettings):
+            return make.generated(variant.settings)
         if sources:
             return make.read(sources)
         with downloaded(
-            spec, data_dir, keep=keep_download, log=log, on_progress=on_progress
+            variant, data_dir, keep=keep_download, say=say, on_progress=on_progress
         ) as archive:
-            manifest = make.read(find_sources(spec.card, archive))
+            manifest = make.read(find_sources(variant.card, archive))
             if manifest.verified and not keep_download:
                 shutil.rmtree(archive.parent)
             else:
-                log(f"{archive}: is kept")
+                say(f"{archive}: is kept")
     return manifest
 
 
 @dataclass
 class _Maker:
-    """Makes the spec's table; the right to write `folder` is held."""
+    """Makes the variant's table; the right to write `folder` is held."""
 
-    spec: TableSpec
+    variant: DataVariant
     folder: Path
     allow_unverified: bool
     on_progress: OnProgress
-    log: Callable[[str], None]
+    say: Callable[[str], None]
 
     def generated(self, settings: SyntheticSettings) -> Manifest:
         """From a seed."""
         # Nothing is said of what fits: most generated tables are small.
         parts = table_bytes(rows=settings.rows, n_fields=len(columns(settings)))
-        check_space(self.folder.parent, parts, log=no_log)
+        check_space(self.folder.parent, parts, say=lambda _: None)
         with replacing(self.folder) as hidden:
-            manifest = _generate(self.spec, settings, hidden, self.on_progress)
+            manifest = _generate(self.variant, settings, hidden, self.on_progress)
             manifest.write(hidden)
         return manifest
 
     def read(self, sources: Sequence[SourceFile]) -> Manifest:
         """From files."""
-        spec = self.spec
+        variant = self.variant
         with replacing(self.folder) as hidden, self._split(sources, hidden / "folds") as files:
-            reader = Reader(spec.card, spec.settings, files, on_progress=self.on_progress)
-            manifest = _read(spec, reader, hidden, self.allow_unverified, self.on_progress)
+            reader = Reader(variant.card, variant.settings, files, on_progress=self.on_progress)
+            manifest = _read(variant, reader, hidden, self.allow_unverified, self.on_progress)
             manifest.write(hidden)
         return manifest
 
@@ -128,7 +122,7 @@ class _Maker:
         if not isinstance(first, KaggleFile):
             return contextlib.nullcontext(sources)
         return split_log(
-            self.spec.card,
+            self.variant.card,
             first,
             folder,
             check_space=self._check_space,
@@ -137,12 +131,12 @@ class _Maker:
 
     def _check_space(self, log_bytes: int, rows: int) -> None:
         parts = {"split log": log_bytes}
-        parts |= table_bytes(rows=rows, n_fields=len(self.spec.card.fields))
-        check_space(self.folder.parent, parts, log=self.log)
+        parts |= table_bytes(rows=rows, n_fields=len(self.variant.card.fields))
+        check_space(self.folder.parent, parts, say=self.say)
 
 
 def _generate(
-    spec: TableSpec, settings: SyntheticSettings, folder: Path, on_progress: OnProgress
+    variant: DataVariant, settings: SyntheticSettings, folder: Path, on_progress: OnProgress
 ) -> Manifest:
     best = BestCounter()
 
@@ -160,33 +154,33 @@ def _generate(
         folder=folder,
         on_progress=on_progress,
     )
-    return _manifest(spec, encoded, verified=True, best=best.result())
+    return _manifest(variant, encoded, verified=True, best=best.result())
 
 
 def _read(
-    spec: TableSpec,
+    variant: DataVariant,
     reader: Reader,
     folder: Path,
     allow_unverified: bool,
     on_progress: OnProgress,
 ) -> Manifest:
-    card = spec.card
+    card = variant.card
 
     def published() -> Iterator[Chunk]:
         yield from reader.chunks()
         # Before the rows are counted and written, which would be work for nothing.
         if not allow_unverified:
-            _refuse_unpublished(spec, reader.inputs, reader.positives)
+            _refuse_unpublished(variant, reader.inputs, reader.positives)
 
     encoded = encode(
         published(),
         fields=card.fields,
-        settings=spec.settings,
+        settings=variant.settings,
         folder=folder,
         train_values_min_count=card.train_values_min_count,
         on_progress=on_progress,
     )
-    _refuse_one_class(spec, encoded)
+    _refuse_one_class(variant, encoded)
     verified = bool(card.files) and not differences(card, reader.inputs, reader.positives)
     unlike = cardinality_differences(card, encoded.train_values)
     if verified and unlike:
@@ -194,27 +188,27 @@ def _read(
             "\n".join([f"{card.name}: the table does not fit its card", *unlike]),
             hint="the files are the published ones, so this is a fault of ours: please report it",
         )
-    return _manifest(spec, encoded, verified=verified, inputs=reader.inputs)
+    return _manifest(variant, encoded, verified=verified, inputs=reader.inputs)
 
 
 def _manifest(
-    spec: TableSpec,
+    variant: DataVariant,
     encoded: Encoded,
     *,
     verified: bool,
     inputs: Sequence[InputFile] = (),
     best: dict[str, BestPossible] | None = None,
 ) -> Manifest:
-    notes = list(spec.card.notes)
+    notes = list(variant.card.notes)
     if not verified:
-        notes.append(UNVERIFIED_NOTE if spec.card.files else NO_DIGESTS_NOTE)
-    if spec.settings.vocabulary == "all":
+        notes.append(UNVERIFIED_NOTE if variant.card.files else NO_DIGESTS_NOTE)
+    if variant.settings.vocabulary == "all":
         notes.append(VOCABULARY_NOTE)
     return Manifest.model_validate(
         {
-            "dataset": spec.name,
-            "settings": spec.settings.plain(),
-            "variant": spec.digest,
+            "dataset": variant.name,
+            "settings": variant.settings.plain(),
+            "variant": variant.digest,
             "fingerprint": fingerprint_of(encoded.outputs),
             "verified": verified,
             "notes": notes,
@@ -237,33 +231,35 @@ def _manifest(
 _WRITERS = ("prime-bench", "numpy", "polars")
 
 
-def _whole_table(folder: Path, spec: TableSpec, *, log: Callable[[str], None]) -> Manifest | None:
+def _whole_table(
+    folder: Path, variant: DataVariant, *, say: Callable[[str], None]
+) -> Manifest | None:
     """The manifest of the table in `folder` if all its files are there and of the right size."""
     if not folder.exists():
         return None
     try:
         manifest = PreparedTable.open(folder).manifest
     except DataError as error:
-        log(f"{error.message}; the table is made anew")
+        say(f"{error.message}; the table is made anew")
         return None
     missing = [name for name in manifest.outputs if not (folder / name).is_file()]
-    if missing or manifest.variant != spec.digest:
-        log(f"{folder}: {missing[0] if missing else 'the manifest'} is amiss; made anew")
+    if missing or manifest.variant != variant.digest:
+        say(f"{folder}: {missing[0] if missing else 'the manifest'} is amiss; made anew")
         return None
     return manifest
 
 
 def _accepted(
     manifest: Manifest,
-    spec: TableSpec,
+    variant: DataVariant,
     sources: Sequence[SourceFile],
     *,
     allow_unverified: bool,
 ) -> Manifest:
     """A table that is there; files that would be refused if read now are refused as well."""
     if sources and not allow_unverified:
-        positives = [getattr(manifest.positives, split) for split in SPLIT_NAMES]
-        _refuse_unpublished(spec, manifest.inputs, positives)
+        positives = [getattr(manifest.positives, split) for split in SPLITS]
+        _refuse_unpublished(variant, manifest.inputs, positives)
     return manifest
 
 
@@ -291,10 +287,10 @@ def _same_inputs(inputs: Sequence[InputFile], sources: Sequence[SourceFile]) -> 
 
 
 def _refuse_unpublished(
-    spec: TableSpec, inputs: Sequence[InputFile], positives: Sequence[int]
+    variant: DataVariant, inputs: Sequence[InputFile], positives: Sequence[int]
 ) -> None:
     """Raise DataError where the card has digests and the files have others."""
-    card = spec.card
+    card = variant.card
     lines = differences(card, inputs, positives) if card.files else []
     if lines:
         cause = likely_cause(card, inputs, positives)
@@ -305,29 +301,29 @@ def _refuse_unpublished(
         )
 
 
-def _refuse_one_class(spec: TableSpec, encoded: Encoded) -> None:
+def _refuse_one_class(variant: DataVariant, encoded: Encoded) -> None:
     """Raise DataError where all rows of a split have one label: nothing can be ranked there."""
     faults = [
         f"all {getattr(encoded.rows, split):,} rows of {split} have label {int(positives > 0)}"
-        for split in SPLIT_NAMES
+        for split in SPLITS
         if (positives := getattr(encoded.positives, split)) in (0, getattr(encoded.rows, split))
     ]
     if faults:
-        own = ", or other fractions" if isinstance(spec.settings, LogSettings) else ""
+        own = ", or other fractions" if isinstance(variant.settings, LogSettings) else ""
         raise DataError(
-            "\n".join([f"{spec.name}: no AUC can be computed", *faults]),
+            "\n".join([f"{variant.name}: no AUC can be computed", *faults]),
             hint=f"give more rows{own}: each split needs clicks and rows without one",
         )
 
 
-def _refuse_nothing(spec: TableSpec, sources: Sequence[SourceFile]) -> None:
+def _refuse_nothing(variant: DataVariant, sources: Sequence[SourceFile]) -> None:
     """Raise EnvironmentFault where files are needed and none were named nor can be downloaded."""
-    card = spec.card
+    card = variant.card
     if sources or card.kind == "generated" or card.archives:
         return
     raise EnvironmentFault(
         "\n".join(
-            [f"{spec.name}: needs its raw data, and no --from was given", *files_needed(spec)]
+            [f"{variant.name}: needs its raw data, and no --from was given", *files_needed(variant)]
         ),
-        hint=how_to_get(spec),
+        hint=how_to_get(variant),
     )

@@ -78,6 +78,7 @@ LOG = "log.txt"
 FAILURE = "failure.json"
 HISTORY = "history.jsonl"
 CHECKPOINT = "checkpoint.safetensors"
+PREDICTIONS = "predictions.npz"
 PROGRESS = "progress.json"
 """How far the running epoch is, a few seconds ago."""
 STATE = "resume.state"
@@ -85,6 +86,10 @@ STATE = "resume.state"
 _CLAIMS = ".claims"
 _REPLACED = ".replaced"
 _JOB_ID = re.compile(f"[0-9a-f]{{{JOB_ID_DIGITS}}}")
+_ID_BEGINS = re.compile(rf"[0-9a-f]{{4,{JOB_ID_DIGITS}}}")
+_TOO_SHORT = re.compile(r"[0-9a-f]{1,3}")
+LISTING_HINT = "`prime-bench plan RECIPE` and `prime-bench status --json` list the ids"
+"""What to do without the id of a job."""
 
 
 class Runs:
@@ -169,6 +174,31 @@ class Runs:
         """Every job that has a folder, in order."""
         folders = self.folder.iterdir() if self.folder.is_dir() else ()
         return sorted(path.name for path in folders if is_job_id(path.name))
+
+    def find_job(self, name: str) -> str | None:
+        """The id of the one job with a folder that `name`, its first four digits or more, begins.
+
+        None where `name` is something else: not such a text, or not the beginning of an id here.
+        Raises UsageError where several jobs begin so or fewer digits are given, DataError for a
+        whole id that no folder has.
+        """
+        if _TOO_SHORT.fullmatch(name) and not Path(name).is_file():
+            raise UsageError(
+                f"{name}: at least four digits of a job's id are needed", hint=LISTING_HINT
+            )
+        if not _ID_BEGINS.fullmatch(name):
+            return None
+        found = sorted(path.name for path in self.folder.glob(f"{name}*") if path.is_dir())
+        if len(found) > 1:
+            raise UsageError(
+                f"`{name}` begins {len(found)} jobs in {self.folder}",
+                hint=f"jobs: {', '.join(found)}",
+            )
+        if not found and len(name) == JOB_ID_DIGITS:
+            raise DataError(
+                f"no job {name} in {self.folder}", hint="name its folder with --runs-dir"
+            )
+        return found[0] if found else None
 
     def replaced(self) -> list[Path]:
         """The folders that `put_aside` has moved away."""

@@ -31,13 +31,13 @@ from prime_bench.store.runs import (
     FAILURE,
     HISTORY,
     LOG,
+    PREDICTIONS,
     PROGRESS,
     STATE,
 )
 from prime_bench.training.environment import unlike
 
 TEST = "test.json"
-PREDICTIONS = "predictions.npz"
 _OURS = (
     CONFIG,
     ENVIRONMENT,

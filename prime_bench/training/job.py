@@ -14,10 +14,9 @@ from prime_bench.data.table import PreparedTable
 from prime_bench.recipe.budget import Budget, budget_of
 from prime_bench.recipe.job import Job, JobRequest
 from prime_bench.store.record import Environment, Pairing, Result, RunRecord, Validation
-from prime_bench.store.runs import CHECKPOINT
+from prime_bench.store.runs import CHECKPOINT, PREDICTIONS
 from prime_bench.training.batches import Rows, joins_last_row
 from prime_bench.training.checkpoint import (
-    PREDICTIONS,
     TEST,
     JobFolder,
     StateFile,

@@ -162,7 +162,7 @@ def test_fail_fast_starts_no_other_job(engine, capsys):
     assert exit_code(["run", *SMALL, "--fail-fast"]) == 1
     out, err = capsys.readouterr()
     assert out == "quick: 1 jobs done, 0 had a record, 1 failed, 1 not started\n"
-    assert err.endswith("the same command goes on where this one was\n")
+    assert err.endswith("the same command continues this run\n")
 
 
 @pytest.mark.usefixtures("prepared")
@@ -189,7 +189,7 @@ def test_the_first_signal_stops_gently_and_says_what_is_left(engine, number, mon
     assert written == [
         b"\nstopping: running jobs go on to the end of their epoch; once more ends them now\n"
     ]
-    assert err == "the same command goes on where this one was\n"
+    assert err == "the same command continues this run\n"
     assert signal.getsignal(number) is before
 
 

@@ -77,7 +77,7 @@ def test_fewer_than_four_digits_are_too_few(
 ) -> None:
     assert exit_code([*command, digits]) == 2
     assert capsys.readouterr().err == (
-        f"error: {digits}: of a job's id four digits at least are needed\n\n"
+        f"error: {digits}: at least four digits of a job's id are needed\n\n"
         "hint: `prime-bench plan RECIPE` and `prime-bench status --json` list the ids\n"
     )
 

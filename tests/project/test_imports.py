@@ -21,7 +21,7 @@ BUILT_ON = {
     "data": {"base", "settings"},
     "store": {"base", "settings", "findings", "recipe"},
     "schedule": {"base", "settings", "catalog", "recipe", "store", "data"},
-    "report": {"base", "settings", "findings", "catalog", "recipe", "store"},
+    "report": {"base", "settings", "findings", "catalog", "recipe", "store", "data"},
     "backbones": {"base", "settings", "data"},
     "plugins": {"base", "settings", "backbones"},
     "assemble": {"base", "settings", "catalog", "recipe", "data", "backbones", "plugins"},
@@ -48,21 +48,26 @@ BUILT_ON = {
     },
     "integrations": {"base", "settings", "data", "backbones", "plugins"},
     "__main__": {"cli"},
-    "cli": {
+    "api": {
         *("base", "settings", "catalog", "recipe", "store", "data", "schedule", "report"),
-        *("training", "findings"),
+        "training",
+    },
+    "cli": {
+        *("base", "settings", "catalog", "recipe", "store", "data", "schedule", "report", "api"),
+        "findings",
     },
 }
 """Layer -> the layers it may import. The command line starts workers; it never imports them. What
-reads the weights of a finished job imports `training` inside its command.
+reads the weights of a finished job imports `training` inside its function.
 """
 
 DATA_PARTS = {
+    "report": {"manifest"},
     "schedule": {"manifest", "schema"},
     "backbones": {"schema"},
     "assemble": {"schema"},
     "integrations": {"schema"},
-    "training": {"prefetch", "schema", "table", "manifest"},
+    "training": {"ahead", "schema", "table", "manifest"},
     "worker": {"schema", "table", "manifest"},
     "probes": {"schema", "table", "manifest"},
     "contract": {"schema"},
@@ -82,6 +87,7 @@ TORCH_FREE = (
     "schedule",
     "report",
     "data",
+    "api",
 )
 HEAVY = ("torch", "ray", "fuxictr")
 TABLE_TOOLS = ("polars", "pyarrow", "scipy", "pandas", "sklearn")

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from prime_bench.cli.evidence import Asked, source_of
 from prime_bench.report.document import make_report
 from prime_bench.report.formats.html import table_html
 from prime_bench.report.formats.render import SUFFIXES, Format, render
 from prime_bench.report.quantities.records import gather
+from prime_bench.report.selection import ReportRequest, read_source
 from prime_bench.report.tables.definition import load_definition
 from prime_bench.report.tables.model import Cell, Report
 from prime_bench.settings.probes import Kind
@@ -33,7 +33,7 @@ PRIME = ("prime", 27011)
 
 
 def report_of(folder: Path) -> Report:
-    return Asked(recipe=None, tables=TABLES).report(source_of(Runs(folder)))[0]
+    return ReportRequest(recipe=None, tables=TABLES).report(read_source(Runs(folder)))[0]
 
 
 def text_of(report: Report, format: Format) -> str:

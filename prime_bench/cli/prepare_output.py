@@ -1,0 +1,107 @@
+"""What `prepare` prints of a table, and its progress bars."""
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from prime_bench.api import Preparation
+    from prime_bench.data.manifest import BestPossible
+    from prime_bench.data.progress import StageProgress
+
+PREPARE_SCHEMA = 1
+
+
+def plain(made: "Preparation") -> dict[str, Any]:
+    """The table as JSON values."""
+    manifest = made.manifest
+    return {
+        "schema": PREPARE_SCHEMA,
+        "dataset": manifest.dataset,
+        "fingerprint": manifest.fingerprint,
+        "path": str(made.folder),
+        "verified": manifest.verified,
+        "rows": manifest.rows.plain(),
+        "positives": manifest.positives.plain(),
+        "fields": manifest.n_fields,
+        "vocabulary_total": manifest.vocabulary_total,
+        "settings": manifest.settings,
+        "notes": manifest.notes,
+        "best": None if manifest.best is None else best_plain(manifest.best),
+    }
+
+
+def best_plain(best: Mapping[Any, "BestPossible"]) -> dict[str, Any]:
+    """The best possible metrics by split, as JSON values."""
+    return {split: score.plain() for split, score in best.items()}
+
+
+def summary(made: "Preparation") -> str:
+    """The table's folder, rows, fields and fingerprint, in a few lines."""
+    manifest = made.manifest
+    lines = [f"{manifest.dataset}: {made.folder}"]
+    for split, rows in manifest.rows.plain().items():
+        share = getattr(manifest.positives, split) / rows
+        lines.append(f"  {split:<12}{rows:>12,} rows, {share:.4f} positive")
+    lines += [
+        f"  fields      {manifest.n_fields:>12}",
+        f"  vocabulary  {manifest.vocabulary_total:>12,} ids",
+        f"  fingerprint {manifest.fingerprint[:12]:>12}",
+        f"  verified    {'yes' if manifest.verified else 'no':>12}",
+    ]
+    if manifest.best is not None:
+        lines.append(f"  {best_line(manifest.best)}")
+    return "\n".join([*lines, *(f"  note: {note}" for note in manifest.notes)])
+
+
+def best_line(splits: Mapping[Any, "BestPossible"]) -> str:
+    """The best possible test metrics in a line; there are none for a single test row."""
+    best = splits.get("test")
+    if best is None:
+        return "best possible on test: none, its rows are too few"
+    return f"best possible on test: AUC {best.auc:.4f}, LogLoss {best.logloss:.4f}"
+
+
+@contextlib.contextmanager
+def progress_bars() -> Iterator[Callable[[str, "StageProgress"], None]]:
+    """Show a bar for each data set and stage on stderr while the block runs, in a terminal.
+
+    Yields a function that moves them: it takes the data set's name and its progress.
+    """
+    import time
+
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        Progress,
+        TaskID,
+        TaskProgressColumn,
+        TextColumn,
+        TimeRemainingColumn,
+    )
+
+    console = Console(stderr=True)
+    shown = Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TaskProgressColumn(),
+        TextColumn("{task.fields[rate]}"),
+        TimeRemainingColumn(),
+        console=console,
+        disable=not console.is_terminal,
+        transient=True,
+    )
+    stages: dict[tuple[str, str], tuple[TaskID, float]] = {}
+
+    def move(dataset: str, now: "StageProgress") -> None:
+        key = dataset, now.stage
+        if key not in stages:
+            task = shown.add_task(f"{dataset}: {now.stage}", rate="")
+            stages[key] = task, time.monotonic()
+        task, start = stages[key]
+        elapsed_s = time.monotonic() - start
+        rate = f"{now.rows / elapsed_s:,.0f} rows/s" if elapsed_s > 1 and now.rows else ""
+        shown.update(task, completed=now.done, total=now.total, rate=rate)
+
+    with shown:
+        yield move

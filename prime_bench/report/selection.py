@@ -1,0 +1,249 @@
+"""Which records a report is made from: those of a folder or a bundle, of one recipe or of all."""
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from prime_bench.base.errors import DataError, UsageError
+from prime_bench.data.manifest import resolve
+from prime_bench.recipe.expand import Recipe
+from prime_bench.recipe.file import find_recipe, load_recipe
+from prime_bench.report.bundle import Bundle, open_bundle, write_bundle
+from prime_bench.report.document import make_report
+from prime_bench.report.quantities.records import Evidence, RecipeCells, gather, narrowed
+from prime_bench.report.tables.definition import TableDefinition, load_definition, shipped_tables
+from prime_bench.report.tables.model import Report
+from prime_bench.store.record import ProbeRecord, RunRecord
+from prime_bench.store.runs import Runs
+
+STATISTICS = ("family", "cells", "pairs")
+"""Tables that the level `full` adds to those of a recipe that trains."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecordSource:
+    """The records of a folder or a bundle, read once."""
+
+    runs: Runs
+    records: Sequence[RunRecord]
+    probes: Sequence[ProbeRecord]
+    unreadable: Sequence[str]
+    """A message for each record that cannot be read."""
+    bundle: Bundle | None = None
+
+    @property
+    def path(self) -> Path:
+        """What a message names: the bundle, or the folder of records."""
+        return self.bundle.path if self.bundle else self.runs.folder
+
+
+@contextlib.contextmanager
+def open_source(recipe: str | Path | None, runs_dir: Path) -> Iterator[RecordSource]:
+    """Read the bundle where `recipe` names one (`*.zip`), else the folder of records.
+
+    A bundle is unpacked into a temporary folder that is deleted at the end of the block.
+    Raises DataError for a file that is not a bundle.
+    """
+    if recipe is None or Path(recipe).suffix != ".zip":
+        yield read_source(Runs(runs_dir))
+        return
+    with open_bundle(Path(recipe)) as bundle:
+        yield replace(read_source(bundle.runs), bundle=bundle)
+
+
+def read_source(runs: Runs) -> RecordSource:
+    """Read every record of the folder."""
+    found, unreadable = runs.readable()
+    return RecordSource(
+        runs=runs,
+        records=[record for record in found if isinstance(record, RunRecord)],
+        probes=[record for record in found if isinstance(record, ProbeRecord)],
+        unreadable=unreadable,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReportRequest:
+    """What a report is to show."""
+
+    recipe: str | Path | None = None
+    """A recipe's file or name, or a bundle; None: everything that has records."""
+    tables: Sequence[str] = ()
+    """Names of report tables in place of the recipe's own."""
+    level: str = "simple"
+    """`full` adds the tables in `STATISTICS`."""
+    only: Sequence[str] = ()
+    changes: Sequence[str] = ()
+    mixed: bool = False
+    """Whether runs that differ in more than the arm are compared too."""
+
+    def report(self, source: RecordSource) -> tuple[Report, Evidence]:
+        """Make the tables of the recipe, or of everything. Raises DataError without a record."""
+        evidence, tables = self._evidence(source)
+        definitions = {name: load_definition(name) for name in tables}
+        made = make_report(evidence, definitions=definitions)
+        if not made.records:
+            raise self._nothing(source)
+        return made, evidence
+
+    def evidence(self, source: RecordSource) -> Evidence:
+        """Select the records without making a table."""
+        return self._evidence(source)[0]
+
+    def runs(self, source: RecordSource) -> list[RunRecord]:
+        """The training runs that are selected, in the order of the recipe or of their ids."""
+        if self.recipe is None:
+            self._check_no_changes()
+            every = list(source.records)
+            return narrowed(every, self.only) if self.only else every
+        found = self.evidence(source).records()
+        return [record for record in found if isinstance(record, RunRecord)]
+
+    def paper_report(self, source: RecordSource) -> Report:
+        """Make each of the paper's tables from its own bundled recipe. Raises DataError."""
+        by_recipe: dict[str, dict[str, TableDefinition]] = {}
+        for name in shipped_tables():
+            definition = load_definition(name)
+            if definition.recipe and (not self.tables or name in self.tables):
+                by_recipe.setdefault(definition.recipe, {})[name] = definition
+        made = []
+        for recipe, definitions in by_recipe.items():
+            evidence = replace(self, recipe=recipe).evidence(source)
+            made.append(make_report(evidence, definitions=definitions))
+        records = {record.job_id: record for report in made for record in report.records}
+        if not records:
+            raise DataError(
+                f"{source.path}: no record of the paper's recipes here",
+                hint=f"make some: prime-bench run {next(iter(by_recipe), 'main13')}",
+            )
+        return Report(
+            title="The paper's tables",
+            tables=tuple(table for report in made for table in report.tables),
+            pairs=tuple(pair for report in made for pair in report.pairs),
+            dropped_pairs=tuple(pair for report in made for pair in report.dropped_pairs),
+            records=tuple(records.values()),
+        )
+
+    def _check_no_changes(self) -> None:
+        if self.changes:
+            raise UsageError("--set changes a recipe: name one, or leave --set out")
+
+    def _evidence(self, source: RecordSource) -> tuple[Evidence, list[str]]:
+        """The selected records, and the names of the tables to make."""
+        if self.recipe is None:
+            self._check_no_changes()
+            kinds = dict.fromkeys(record.job.kind for record in source.probes)
+            own = ["main"] if source.records or not kinds else []
+            evidence = gather(
+                narrowed(source.records, self.only) if self.only else source.records,
+                probes=source.probes,
+                unreadable=source.unreadable,
+                mixed=self.mixed,
+            )
+            return evidence, self._tables([*own, *kinds], trains=bool(source.records))
+        recipe, cells = recipe_cells(self.recipe, source, only=self.only, changes=self.changes)
+        own = list(recipe.report.tables) or ["main" if recipe.kind == "train" else recipe.kind]
+        evidence = gather(
+            source.records,
+            cells=cells,
+            probes=source.probes,
+            unreadable=source.unreadable,
+            mixed=self.mixed,
+        )
+        return evidence, self._tables(own, trains=recipe.kind == "train")
+
+    def _tables(self, own: Sequence[str], *, trains: bool) -> list[str]:
+        tables = list(self.tables or own)
+        added = STATISTICS if self.level == "full" and trains else ()
+        return list(dict.fromkeys((*tables, *added)))
+
+    def _nothing(self, source: RecordSource) -> DataError:
+        others = len(source.records) + len(source.probes)
+        shown = f" that {', '.join(self.tables)} shows" if self.tables else ""
+        there = f", though {others} of other jobs" if others else ""
+        broken = "".join(f"\n{fault}" for fault in source.unreadable)
+        if self.recipe is None:
+            what = f"no record{shown} here" if shown else "no records here"
+            hint = "make some: prime-bench run RECIPE"
+        else:
+            what = f"no record of {self.recipe}{shown} here"
+            hint = no_record_hint(self.recipe, changes=self.changes, others=others)
+        return DataError(f"{source.path}: {what}{there}{broken}", hint=hint)
+
+
+def no_record_hint(recipe: str | Path, *, changes: Sequence[str], others: int) -> str:
+    """What to do where a recipe has no record among `others`: a run with --set is other jobs."""
+    run = " ".join(["prime-bench run", str(recipe), *(f"--set {change}" for change in changes)])
+    if not others:
+        return f"make some: {run}"
+    return (
+        "its records may be under other settings: give the same --set as for `run`; or make some: "
+        f"{run}"
+    )
+
+
+def pack(
+    recipe: str | Path, output: Path, *, changes: Sequence[str], runs: Runs
+) -> tuple[list[str], list[str]]:
+    """Write the records of a recipe into a bundle.
+
+    Returns the ids of the packed jobs, and a message for each record of the folder that cannot be
+    read. Raises UsageError for a name that does not end in `.zip`, DataError without a record.
+    """
+    if output.suffix != ".zip":
+        raise UsageError(f"--output {output}: a bundle's name ends in .zip")
+    source = read_source(runs)
+    request = ReportRequest(recipe=recipe, changes=changes)
+    request.report(source)  # raises, with what to do, where there is no record
+    _, cells = recipe_cells(recipe, source, only=(), changes=changes)
+    job_ids = {record.job_id for record in request.evidence(source).records()}
+    write_bundle(
+        output,
+        runs=runs,
+        job_ids=job_ids,
+        recipe=find_recipe(recipe),
+        changes=changes,
+        variants=cells.variants,
+    )
+    return sorted(job_ids), list(source.unreadable)
+
+
+def recipe_cells(
+    recipe: str | Path, source: RecordSource, *, only: Sequence[str], changes: Sequence[str]
+) -> tuple[Recipe, RecipeCells]:
+    """Load the recipe and list its cells.
+
+    Of a bundle it is the packed recipe under the packed changes and `changes`.
+    """
+    bundle = source.bundle
+    if bundle:
+        _check_packed(bundle)
+    own = [*bundle.contents.changes, *changes] if bundle else list(changes)
+    loaded = load_recipe(bundle.recipe if bundle else recipe, changes=own)
+    variants = {
+        name: resolve(name, keys, where=f"{loaded.name}: dataset.{name}").digest
+        for name, keys in loaded.datasets.items()
+    }
+    if bundle and not changes:
+        variants = bundle.contents.variants
+    name = bundle.contents.recipe if bundle else str(recipe)
+    return loaded, RecipeCells(
+        name=" ".join([name, *(f"--set {change}" for change in own)]),
+        title=loaded.title,
+        trials=loaded.trials(only=only),
+        variants=variants,
+        notes=loaded.report.notes,
+        family=loaded.report.family,
+    )
+
+
+def _check_packed(bundle: Bundle) -> None:
+    """Raise DataError where the packed recipe is faulty, or does not fit the bundle."""
+    try:
+        recipe = load_recipe(bundle.recipe, changes=bundle.contents.changes)
+    except UsageError as error:
+        said = error.message.replace(str(bundle.recipe), bundle.recipe.name)
+        raise DataError(f"{bundle.path}: {said}", hint=error.hint) from error
+    if recipe.datasets.keys() != bundle.contents.variants.keys():
+        raise DataError(f"{bundle.path}: recipe and `variants` name different data sets")
