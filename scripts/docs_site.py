@@ -75,7 +75,9 @@ def on_page_content(text: str, **_: object) -> str:
     """Turn formulas into MathML."""
 
     def formula(match: re.Match[str]) -> str:
-        return convert(html.unescape(match[2]), "block" if match[1] == "div" else "inline")
+        block = match[1] == "div"
+        mathml = convert(html.unescape(match[2]), "block" if block else "inline")
+        return f'<div class="formula">{mathml}</div>' if block else mathml
 
     return FORMULA.sub(formula, text)
 
