@@ -59,8 +59,8 @@ if TYPE_CHECKING:
     import polars as pl
     from matplotlib.figure import Figure
 
-    from prime_bench.data.manifest import DataVariant, Manifest
-    from prime_bench.data.progress import StageProgress
+    from prime_bench.data.manifest import Manifest, TableSpec
+    from prime_bench.data.stages import StageProgress
     from prime_bench.report.figures.save import NamedFigure
     from prime_bench.report.formats.render import Format
     from prime_bench.report.quantities.records import Evidence
@@ -176,7 +176,7 @@ class Preparation:
 
 
 def prepare(
-    dataset: str | DataVariant,
+    dataset: str | TableSpec,
     *,
     settings: Mapping[str, Any] | None = None,
     source: StrPath | None = None,
@@ -209,24 +209,24 @@ def prepare(
     """
     from prime_bench.data.manifest import resolve
     from prime_bench.data.prepare import prepare as make
-    from prime_bench.data.progress import silent
+    from prime_bench.data.stages import no_progress
 
-    variant = resolve(dataset, dict(settings or {})) if isinstance(dataset, str) else dataset
-    _check_source(variant, source, unverified=allow_unverified, keep_download=keep_download)
+    spec = resolve(dataset, dict(settings or {})) if isinstance(dataset, str) else dataset
+    _check_source(spec, source, unverified=allow_unverified, keep_download=keep_download)
     folder = Path(data_dir)
-    before = _manifest_there(variant, folder)
+    before = _manifest_there(spec, folder)
     manifest = make(
-        variant,
+        spec,
         data_dir=folder,
         source=None if source is None else Path(source),
         allow_unverified=allow_unverified,
         keep_download=keep_download,
-        on_progress=on_progress or silent,
-        say=log,
+        on_progress=on_progress or no_progress,
+        log=log,
     )
     return Preparation(
-        dataset=variant.name,
-        folder=variant.folder(folder),
+        dataset=spec.name,
+        folder=spec.folder(folder),
         manifest=manifest,
         made=manifest != before,
     )
@@ -267,25 +267,25 @@ def prepare_recipe(
         UsageError: The recipe is faulty, or `sources` does not fit it.
         UserError: The first error of a data set, unless there is `on_error`.
     """
-    variants = variants_of(_loaded(recipe, changes))
+    specs = variants_of(_loaded(recipe, changes))
     paths = {name: Path(path) for name, path in (sources or {}).items()}
     for name in paths:
-        if name not in variants:
+        if name not in specs:
             raise UsageError(
-                f"the recipe has no dataset `{name}`{did_you_mean(name, variants)}",
-                hint=f"it has: {', '.join(variants)}",
+                f"the recipe has no dataset `{name}`{did_you_mean(name, specs)}",
+                hint=f"it has: {', '.join(specs)}",
             )
-        if variants[name].card.kind == "generated":
+        if specs[name].card.kind == "generated":
             raise UsageError(f"{name} is generated and reads no files")
     tables: list[Preparation] = []
     errors: list[UserError] = []
-    for name, variant in variants.items():
+    for name, spec in specs.items():
         try:
             made = prepare(
-                variant,
+                spec,
                 source=paths.get(name),
-                allow_unverified=allow_unverified and bool(variant.card.files),
-                keep_download=keep_download and _downloads(variant, paths.get(name)),
+                allow_unverified=allow_unverified and bool(spec.card.files),
+                keep_download=keep_download and _downloads(spec, paths.get(name)),
                 data_dir=data_dir,
                 on_progress=_named(on_progress, name),
                 log=log,
@@ -309,26 +309,26 @@ def _named(
     return None if on_progress is None else lambda progress: on_progress(name, progress)
 
 
-def _downloads(variant: DataVariant, source: object) -> bool:
+def _downloads(spec: TableSpec, source: object) -> bool:
     """Whether `prepare` may download the raw data."""
-    return source is None and bool(variant.card.archives)
+    return source is None and bool(spec.card.archives)
 
 
 def _check_source(
-    variant: DataVariant, source: object, *, unverified: bool, keep_download: bool
+    spec: TableSpec, source: object, *, unverified: bool, keep_download: bool
 ) -> None:
     """Raise UsageError for an argument that has no effect on this data set."""
-    if variant.card.kind == "generated" and source is not None:
-        raise UsageError(f"--from: {variant.name} is generated and reads no files")
-    if unverified and not variant.card.files:
-        raise UsageError(f"--allow-unverified: no digests are published for {variant.name}")
-    if keep_download and not _downloads(variant, source):
+    if spec.card.kind == "generated" and source is not None:
+        raise UsageError(f"--from: {spec.name} is generated and reads no files")
+    if unverified and not spec.card.files:
+        raise UsageError(f"--allow-unverified: no digests are published for {spec.name}")
+    if keep_download and not _downloads(spec, source):
         raise UsageError("--keep-download: nothing is downloaded")
 
 
-def _manifest_there(variant: DataVariant, data_dir: Path) -> Manifest | None:
+def _manifest_there(spec: TableSpec, data_dir: Path) -> Manifest | None:
     try:
-        return variant.manifest(data_dir)
+        return spec.manifest(data_dir)
     except DataError:
         return None
 

@@ -44,6 +44,6 @@ def fuxictr(table: str, folder: Path, data_dir: Path) -> None:
     # Not `..` but a name is the dataset_id.
     folder = folder.resolve()
     export_table(
-        PreparedTable.open(found[0]), folder, say=lambda message: click.echo(message, err=True)
+        PreparedTable.open(found[0]), folder, log=lambda message: click.echo(message, err=True)
     )
     click.echo(f"{folder}: dataset_id {folder.name}, data_root {folder.parent}")

@@ -20,7 +20,7 @@ from prime_bench.cli.prepare_output import (
 
 if TYPE_CHECKING:
     from prime_bench.api import Preparation
-    from prime_bench.data.manifest import DataVariant
+    from prime_bench.data.manifest import TableSpec
 
 _SETTINGS = "prime_bench.cli.prepare.settings"
 # What shapes the rows of the synthetic log, and so its raw files; the rest shapes the table.
@@ -228,7 +228,7 @@ def _check_recipe_flags(
         raise UsageError(f"{', '.join(flags)}: with --recipe the settings are the recipe's")
 
 
-def _variant(name: str, given: Mapping[str, Any]) -> "DataVariant":
+def _variant(name: str, given: Mapping[str, Any]) -> "TableSpec":
     from prime_bench.data.card import load_card
     from prime_bench.data.manifest import resolve
 
@@ -258,7 +258,7 @@ def _numbers(text: str) -> list[float]:
         ) from None
 
 
-def _check_raw(variant: "DataVariant", *, raw: Path | None, raw_format: str | None) -> None:
+def _check_raw(variant: "TableSpec", *, raw: Path | None, raw_format: str | None) -> None:
     generated = variant.card.kind == "generated"
     if not generated and (raw is not None or raw_format is not None):
         raise UsageError(f"--raw: {variant.name} is not generated; only synthetic data is")
@@ -277,7 +277,7 @@ def _check_raw_settings(
 
 
 def _write_raw(
-    variant: "DataVariant", folder: Path, raw_format: str | None, *, as_json: bool
+    variant: "TableSpec", folder: Path, raw_format: str | None, *, as_json: bool
 ) -> None:
     from prime_bench.data.synthetic.raw_files import write_raw
     from prime_bench.settings.data import SyntheticSettings

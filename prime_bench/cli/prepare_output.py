@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from prime_bench.api import Preparation
     from prime_bench.data.manifest import BestPossible
-    from prime_bench.data.progress import StageProgress
+    from prime_bench.data.stages import StageProgress
 
 PREPARE_SCHEMA = 1
 

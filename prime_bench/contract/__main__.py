@@ -8,9 +8,9 @@ import torch
 
 from prime_bench.base.errors import UserError
 from prime_bench.contract import rules
-from prime_bench.contract.subject import Breach, Subject, find_subject
+from prime_bench.contract.candidate import Candidate, RuleBroken, find_candidate
 
-_OF_ARMS: dict[str, Callable[[Subject], None]] = {
+_OF_ARMS: dict[str, Callable[[Candidate], None]] = {
     "class": rules.derived,
     "building": rules.building,
     "probabilities": rules.probabilities,
@@ -22,7 +22,7 @@ _OF_ARMS: dict[str, Callable[[Subject], None]] = {
     "budget": rules.budget,
     "state dict": rules.state_dict,
 }
-_OF_BACKBONES: dict[str, Callable[[Subject], None]] = {
+_OF_BACKBONES: dict[str, Callable[[Candidate], None]] = {
     "class": rules.derived,
     "building": rules.building,
     "probabilities": rules.probabilities,
@@ -48,13 +48,13 @@ class RuleResult:
 
 def check(name: str) -> list[RuleResult]:
     """Hold the arm or the backbone `name` to every rule. Raises UsageError for an unknown name."""
-    subject = find_subject(name)
+    candidate = find_candidate(name)
     findings = []
-    for rule, keep in (_OF_BACKBONES if subject.is_backbone else _OF_ARMS).items():
+    for rule, keep in (_OF_BACKBONES if candidate.is_backbone else _OF_ARMS).items():
         try:
-            keep(subject)
-        except Breach as breach:
-            fault: str | None = str(breach)
+            keep(candidate)
+        except RuleBroken as broken_rule:
+            fault: str | None = str(broken_rule)
         except Exception as error:  # noqa: BLE001  # Somebody's model may raise anything.
             fault = f"{type(error).__name__}: {error}"
         else:

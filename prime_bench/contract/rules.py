@@ -1,5 +1,5 @@
 """The rules of all arms, and those of them that hold for a backbone as well. Each returns where it
-is kept and raises Breach, or whatever the model raises, where it is broken.
+is kept and raises RuleBroken, or whatever the model raises, where it is broken.
 """
 
 from copy import deepcopy
@@ -13,50 +13,50 @@ from torch import Tensor, nn
 from prime_bench.assemble import weights_digest
 from prime_bench.backbones.interface import Backbone
 from prime_bench.base.sources import load_class
-from prime_bench.contract.counter import count
-from prime_bench.contract.subject import (
+from prime_bench.contract.candidate import (
     ROWS,
     SCHEMAS,
     SEED,
     STEPS,
-    Subject,
+    Candidate,
     batch,
     need,
     streams_untouched,
     train,
 )
+from prime_bench.contract.counter import count
 from prime_bench.plugins.interface import Attachment, Plugin
 from prime_bench.settings.interface import PluginSettings
 
 
-def derived(subject: Subject) -> None:
+def derived(candidate: Candidate) -> None:
     """The class derives from what the suite calls."""
-    entry = subject.backbone_entry if subject.is_backbone else subject.plugin_entry
+    entry = candidate.backbone_entry if candidate.is_backbone else candidate.plugin_entry
     if entry.target is None:
         return
     base: type = Attachment
-    if subject.is_backbone:
+    if candidate.is_backbone:
         base = Backbone
-    elif issubclass(subject.plugin_entry.settings, PluginSettings):
+    elif issubclass(candidate.plugin_entry.settings, PluginSettings):
         base = Plugin
     need(issubclass(load_class(entry.target), base), f"it is not derived from {base.__name__}")
 
 
-def building(subject: Subject) -> None:
+def building(candidate: Candidate) -> None:
     """Building draws from the generator it is given alone, and leaves the backbone as it was."""
     with streams_untouched("building"):
-        arm = subject.build()
-    again = subject.build()
+        arm = candidate.build()
+    again = candidate.build()
     need(weights_digest(arm) == weights_digest(again), "two builds of one seed differ")
-    dense, kept = subject.build(plugin="dense").backbone, arm.detach()
+    dense, kept = candidate.build(plugin="dense").backbone, arm.detach()
     same = weights_digest(dense) == weights_digest(kept)
     need(same, "attaching and detaching it does not give the backbone back as it was")
 
 
-def probabilities(subject: Subject) -> None:
+def probabilities(candidate: Candidate) -> None:
     """Ids and values in, a probability a row out, for one row as for many."""
     for schema in SCHEMAS:
-        arm = subject.build(schema=schema).eval()
+        arm = candidate.build(schema=schema).eval()
         for n_rows in (1, ROWS):
             with torch.no_grad():
                 p = arm(*batch(schema, n_rows))
@@ -67,9 +67,9 @@ def probabilities(subject: Subject) -> None:
             need(bool(((p >= 0) & (p <= 1)).all()), "a probability is not in [0, 1]")
 
 
-def logarithms(subject: Subject) -> None:
+def logarithms(candidate: Candidate) -> None:
     """log_probabilities are those of forward."""
-    arm = subject.build()
+    arm = candidate.build()
     train(arm)
     inputs = batch(SCHEMAS[0], ROWS)
     arm.eval()
@@ -80,9 +80,9 @@ def logarithms(subject: Subject) -> None:
         need(gap < 1e-5, f"exp of {name} is off by {gap:.2g}")
 
 
-def evaluation(subject: Subject) -> None:
+def evaluation(candidate: Candidate) -> None:
     """It depends on the rows alone, draws nothing and changes nothing."""
-    arm = subject.build().eval()
+    arm = candidate.build().eval()
     inputs, before = batch(SCHEMAS[0], ROWS), weights_digest(arm)
     with torch.no_grad(), streams_untouched("evaluation"):
         first, second = arm(*inputs), arm(*inputs)
@@ -90,11 +90,11 @@ def evaluation(subject: Subject) -> None:
     need(weights_digest(arm) == before, "an evaluation changes a weight or a buffer")
 
 
-def random_streams(subject: Subject) -> None:
+def random_streams(candidate: Candidate) -> None:
     """After a training step the global generator is where the Dense arm's is."""
     states = []
-    for plugin in ("dense", subject.plugin):
-        arm = subject.build(plugin=plugin)
+    for plugin in ("dense", candidate.plugin):
+        arm = candidate.build(plugin=plugin)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(SEED)
             arm(*batch(SCHEMAS[0], ROWS)).sum().backward()
@@ -106,16 +106,16 @@ def random_streams(subject: Subject) -> None:
     )
 
 
-def start(subject: Subject) -> None:
+def start(candidate: Candidate) -> None:
     """The first predictions are bitwise the Dense arm's, unless the class says otherwise."""
-    target = subject.plugin_entry.target
+    target = candidate.plugin_entry.target
     if target is not None and not getattr(load_class(target), "starts_neutral", True):
         return
     inputs = batch(SCHEMAS[0], ROWS)
     for mode in (False, True):
         found = []
-        for plugin in ("dense", subject.plugin):
-            arm = subject.build(plugin=plugin).train(mode)
+        for plugin in ("dense", candidate.plugin):
+            arm = candidate.build(plugin=plugin).train(mode)
             with torch.no_grad(), torch.random.fork_rng(devices=[]):
                 torch.manual_seed(SEED)
                 found.append(arm(*inputs))
@@ -127,9 +127,9 @@ def start(subject: Subject) -> None:
         )
 
 
-def gradients(subject: Subject) -> None:
+def gradients(candidate: Candidate) -> None:
     """Every trainable parameter is trained."""
-    arm = subject.build()
+    arm = candidate.build()
     before = {name: p.detach().clone() for name, p in arm.named_parameters()}
     train(arm)
     for name, parameter in arm.named_parameters():
@@ -140,11 +140,11 @@ def gradients(subject: Subject) -> None:
             need(moved, f"`{name}` has not moved after {STEPS} steps")
 
 
-def budget(subject: Subject) -> None:
+def budget(candidate: Candidate) -> None:
     """The settings' formulas count what is built, and what runs."""
-    backbone, plugin = subject.backbone_settings, subject.plugin_entry.settings()
+    backbone, plugin = candidate.backbone_settings, candidate.plugin_entry.settings()
     for schema in SCHEMAS:
-        counted = count(subject.build(schema=schema), partial(batch, schema))
+        counted = count(candidate.build(schema=schema), partial(batch, schema))
         shape = schema.shape
         formulas = {
             "parameters": backbone.parameters(shape) + plugin.added_parameters(backbone, shape),
@@ -159,11 +159,11 @@ def budget(subject: Subject) -> None:
             )
 
 
-def state_dict(subject: Subject) -> None:
+def state_dict(candidate: Candidate) -> None:
     """The state dict is all that a trained model is."""
-    arm = subject.build()
+    arm = candidate.build()
     train(arm)
-    other = subject.build(seed=SEED + 1)
+    other = candidate.build(seed=SEED + 1)
     if other.plugin is not None:
         other.plugin.use_seed(SEED)  # streams that a plug-in evaluates with are the job's
     other.load_state_dict(deepcopy(arm.state_dict()))
@@ -183,11 +183,11 @@ class _Shape:
         self._seen[self._name] = tuple(output.shape)
 
 
-def sites(subject: Subject) -> None:
+def sites(candidate: Candidate) -> None:
     """Sites are those of the settings, of their widths, and `embedding` sees every field."""
-    settings = subject.backbone_settings
+    settings = candidate.backbone_settings
     for schema in SCHEMAS:
-        backbone = subject.build(schema=schema).eval().backbone
+        backbone = candidate.build(schema=schema).eval().backbone
         need("embedding" in backbone.sites, "there is no site `embedding`")
         need(set(backbone.sites) == set(settings.sites), "`sites` of settings and model differ")
         seen: dict[str, tuple[int, ...]] = {}
@@ -207,14 +207,14 @@ def sites(subject: Subject) -> None:
             need(width == wanted, f"the site `{name}` has width {width}, the settings {wanted}")
 
 
-def top_nn(subject: Subject) -> None:
+def top_nn(candidate: Candidate) -> None:
     """The Top-NN and the tables are what the settings and the L2 terms take them for."""
     schema = SCHEMAS[0]
-    backbone = subject.build().backbone
+    backbone = candidate.build().backbone
     layers: list[Any] = [backbone.get_submodule(path) for path in backbone.top_layers]
     need(all(isinstance(layer, nn.Linear) for layer in layers), "a top layer is no nn.Linear")
     found = [(layer.in_features, layer.out_features) for layer in layers]
-    settings = subject.backbone_settings.hidden_layers(schema.shape)
+    settings = candidate.backbone_settings.hidden_layers(schema.shape)
     wanted = [(layer.width_in, layer.width_out) for layer in settings]
     need(found == wanted, f"top_layers are {found}, hidden_layers of the settings {wanted}")
     names = dict(backbone.named_parameters())
@@ -225,9 +225,9 @@ def top_nn(subject: Subject) -> None:
     need(bool(tables) and all(id(p) in own for p in tables), "embedding_parameters are not its own")
 
 
-def only_dropout(subject: Subject) -> None:
+def only_dropout(candidate: Candidate) -> None:
     """Nothing but dropout draws from a global generator in a training step."""
-    arm = subject.build()
+    arm = candidate.build()
     for module in arm.modules():
         if isinstance(module, nn.modules.dropout._DropoutNd):
             module.p = 0.0
@@ -235,10 +235,10 @@ def only_dropout(subject: Subject) -> None:
         arm(*batch(SCHEMAS[0], ROWS)).sum().backward()
 
 
-def prime_fits(subject: Subject) -> None:
+def prime_fits(candidate: Candidate) -> None:
     """PRIME attaches, and starts neutral."""
     inputs, found = batch(SCHEMAS[0], ROWS), []
     for plugin in ("dense", "prime"):
         with torch.no_grad():
-            found.append(subject.build(plugin=plugin).eval()(*inputs))
+            found.append(candidate.build(plugin=plugin).eval()(*inputs))
     need(torch.equal(found[0], found[1]), "with PRIME around it the first predictions differ")

@@ -67,11 +67,11 @@ class DatasetCard(Frozen):
     licence: str
     homepage: str
     archives: list[CardArchive] = []
-    """Where the files can be downloaded, tried in this order; empty where one has to log in."""
+    """Where the files can be downloaded, tried in this order; empty where one has to print in."""
     raw_form: Literal["libsvm", "kaggle"] | None = None
     """What else can be read: AFN's libsvm files, or Kaggle's log of Criteo, split here."""
     notes: list[str] = []
-    """What every report on this data has to say."""
+    """What every report on this data has to print."""
     columns: list[CardColumn] = []
     """Empty for generated data, whose columns depend on its settings."""
     files: dict[Literal["train", "valid", "test"], CardFile] = {}

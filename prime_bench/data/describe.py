@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from prime_bench.data.manifest import Manifest
-from prime_bench.data.table import SPLIT_NAMES, PreparedTable, Split
+from prime_bench.data.manifest import SPLIT_NAMES, Manifest
+from prime_bench.data.table import PreparedTable, Split
 
 N_PIECES = 60
 _ROWS_AT_ONCE = 1 << 17

@@ -17,16 +17,18 @@ import polars as pl
 
 from prime_bench.base.errors import UsageError
 from prime_bench.base.files import write_whole
+from prime_bench.data.manifest import SPLIT_NAMES
 from prime_bench.data.publish import replacing, sole_writer
 from prime_bench.data.schema import Field, Schema
-from prime_bench.data.table import SPLIT_NAMES, PreparedTable, Split
+from prime_bench.data.stages import no_log
+from prime_bench.data.table import PreparedTable, Split
 
 _GROUP_ROWS = 1 << 18
 LABEL = "label"
 
 
 def export_table(
-    table: PreparedTable, folder: Path, *, say: Callable[[str], None] = lambda _: None
+    table: PreparedTable, folder: Path, *, log: Callable[[str], None] = no_log
 ) -> None:
     """Write the files into the new or empty `folder`, which gets all of them or none.
 
@@ -39,7 +41,7 @@ def export_table(
     if any(field.name == LABEL for field in schema.fields):
         raise UsageError(f"{table.path}: a field is named `{LABEL}`, as the label is in FuxiCTR")
     folder = folder.absolute()
-    with sole_writer(folder, say=say), replacing(folder) as hidden:
+    with sole_writer(folder, log=log), replacing(folder) as hidden:
         for name in SPLIT_NAMES:
             _write_split(table.split(name), schema, hidden / f"{name}.parquet")
         vocabulary = {field.name: _vocabulary(table, field) for field in schema.categorical}

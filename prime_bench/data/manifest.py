@@ -1,4 +1,9 @@
-"""A variant: a data set under one choice of settings, and the folder it lies in."""
+"""Which table a recipe means, and what a prepared table was made from.
+
+A `TableSpec` is a card with resolved data settings: it knows the folder of the table and the
+command that prepares it. The `Manifest` in that folder is written last, so a folder that has one
+is complete.
+"""
 
 import json
 from collections.abc import Mapping
@@ -13,13 +18,126 @@ from prime_bench.base.identity import digest
 from prime_bench.data.card import DatasetCard, card_names, load_card
 from prime_bench.settings.data import DataSettings, SyntheticSettings
 
+SPLIT_NAMES = ("train", "valid", "test")
+MANIFEST_NAME = "manifest.json"
+SCHEMA_NAME = "schema.json"
+VOCABULARY_FOLDER = "vocabulary"
+MANIFEST_SCHEMA: Final = 1
+"""Version of the manifest's own keys."""
 ENCODING = 1
-"""Version of what `prepare` writes for given rows and settings; a new one makes new variants."""
+"""Version of what `prepare` writes for given rows and settings. It is part of a table's digest, so
+a new version gives new tables."""
+_ADVICE = "prepare the table again, which replaces it, or remove its folder"
+
+
+class SplitCounts(Frozen):
+    """A count for each split."""
+
+    train: int
+    valid: int
+    test: int
+
+    @property
+    def total(self) -> int:
+        """The sum over the three splits."""
+        return self.train + self.valid + self.test
+
+
+class InputFile(Frozen):
+    """A raw file from which a table was made."""
+
+    path: str
+    """Absolute; `archive.zip/member` for a member of an archive."""
+    size: int
+    """Bytes as stored."""
+    mtime_ns: int
+    """Time of the last change. A file with the same path, size and time counts as unchanged and is
+    not read again."""
+    content_bytes: int
+    """Bytes of the uncompressed content."""
+    md5: str
+    """MD5 of the uncompressed content."""
+    sha256: str
+    """SHA-256 of the uncompressed content."""
+    rows: int
+    made_from: str | None = None
+    """SHA-256 of the log that `prepare` split into this file; None for a published split."""
+
+
+class BestPossible(Frozen):
+    """Metrics of the true click probabilities, the best that a model can reach in expectation."""
+
+    auc: float
+    logloss: float
+
+
+class Manifest(Frozen):
+    """What a prepared table was made from, and what it contains."""
+
+    manifest_schema: Literal[1] = MANIFEST_SCHEMA
+    dataset: str
+    """Name of the card."""
+    settings: dict[str, Any]
+    """The resolved data settings, as in the JSON file."""
+    variant: str
+    """Digest of the `TableSpec`."""
+    fingerprint: str
+    """SHA-256 over schema, vocabularies and arrays."""
+    verified: bool
+    """Whether the inputs have the published digests, or the rows are synthetic."""
+    notes: list[str]
+    """Sentences that every report on this table has to print."""
+    rows: SplitCounts
+    positives: SplitCounts
+    n_fields: int
+    vocabulary_total: int
+    """Ids of all categorical fields together, PAD and out-of-vocabulary included."""
+    inputs: list[InputFile]
+    outputs: dict[str, str]
+    """SHA-256 of each file of the table except the manifest."""
+    versions: dict[str, str]
+    """Versions of Python and of the packages that wrote the table."""
+    missing: dict[str, SplitCounts] | None = None
+    """For each field the rows without a value; None in tables of versions that did not count."""
+    best: dict[Literal["train", "valid", "test"], BestPossible] | None = None
+    """For each split of a synthetic table; None for real data."""
+
+    @classmethod
+    def read(cls, folder: Path) -> "Manifest":
+        """Read the manifest of the table in `folder`.
+
+        Raises DataError where it is missing, cannot be read or has another version.
+        """
+        path = folder / MANIFEST_NAME
+        try:
+            table = json.loads(path.read_text(encoding="utf-8"))
+        except (FileNotFoundError, NotADirectoryError):
+            raise DataError(
+                f"{folder}: no prepared table here ({MANIFEST_NAME} is missing)"
+            ) from None
+        except (OSError, ValueError, RecursionError) as error:
+            raise DataError(f"{path}: cannot be read: {error}", hint=_ADVICE) from error
+        if not isinstance(table, dict) or table.get("manifest_schema") != MANIFEST_SCHEMA:
+            raise DataError(f"{path}: not a manifest of version {MANIFEST_SCHEMA}", hint=_ADVICE)
+        try:
+            return cls.parse(table, where=str(path))
+        except UsageError as error:
+            raise DataError(error.message, hint=_ADVICE) from error
+
+    def write(self, folder: Path) -> None:
+        """Write the manifest atomically. All other files of `folder` must be on disk already."""
+        text = json.dumps(self.plain(), indent=1, ensure_ascii=False)
+        write_whole(folder / MANIFEST_NAME, text + "\n")
+
+
+def fingerprint_of(outputs: Mapping[str, str]) -> str:
+    """The fingerprint of a table, from the SHA-256 of each of its files except the manifest."""
+    return digest(dict(outputs))
 
 
 @dataclass(frozen=True, kw_only=True)
-class DataVariant:
-    """A card and resolved settings."""
+class TableSpec:
+    """A card and resolved data settings, which together determine a prepared table."""
 
     card: DatasetCard
     settings: DataSettings
@@ -31,7 +149,7 @@ class DataVariant:
 
     @property
     def digest(self) -> str:
-        """SHA-256 over name, settings and what of the card shapes the table."""
+        """SHA-256 over the name, the settings and those facts of the card that shape the table."""
         settings = self.settings.plain()
         if self.settings.numeric != "log_bucket":
             del settings["zero_is_missing"]
@@ -41,18 +159,22 @@ class DataVariant:
         )
 
     def folder(self, data_dir: Path) -> Path:
-        """Where the prepared table lies."""
+        """The folder of the prepared table below `data_dir`."""
         return data_dir / f"{self.name}-{self.digest[:8]}"
 
-    def manifest(self, data_dir: Path) -> "Manifest | None":
-        """The table's manifest, None where there is none. Raises DataError for an unfit one."""
+    def manifest(self, data_dir: Path) -> Manifest | None:
+        """The manifest of the prepared table, or None where there is no table.
+
+        Raises DataError where a manifest cannot be read.
+        """
         folder = self.folder(data_dir)
         return Manifest.read(folder) if (folder / MANIFEST_NAME).is_file() else None
 
     def prepare_command(self, *, source: str | None = None) -> str:
-        """The command that makes it, with every flag that differs from the card's defaults.
+        """The command that prepares the table, with each flag that differs from the card's default.
 
-        `source` is what `--from` names; None: what there is to download, else a path to fill in.
+        `source` is the path after `--from`. Without one, the command has no `--from` if the data
+        can be downloaded or is synthetic, else `--from PATH` for the user to fill in.
         """
         words = ["prime-bench", "prepare", self.name]
         default = _parse(self.card, {}, where="").plain()
@@ -66,9 +188,11 @@ class DataVariant:
         return " ".join(words)
 
 
-def resolve(name: str, overrides: Mapping[str, Any], *, where: str = "") -> DataVariant:
-    """The variant of card `name` under its defaults and `overrides`, whose key `card`, if there,
-    names the card instead: a recipe may so have several variants of one data set.
+def resolve(name: str, overrides: Mapping[str, Any], *, where: str = "") -> TableSpec:
+    """The table of card `name` under the card's defaults and `overrides`.
+
+    A key `card` in `overrides` names another card, so that a recipe may have several tables of one
+    data set under names of its own.
 
     Raises UsageError, with paths below `where`, for an unknown name, key or value, and for a key
     that has no effect.
@@ -83,7 +207,7 @@ def resolve(name: str, overrides: Mapping[str, Any], *, where: str = "") -> Data
                 raise UsageError(f"{prefix}{key}: {name} has no numeric fields")
     if "zero_is_missing" in overrides and settings.numeric != "log_bucket":
         raise UsageError(f'{prefix}zero_is_missing: has an effect with numeric = "log_bucket" only')
-    return DataVariant(card=card, settings=settings)
+    return TableSpec(card=card, settings=settings)
 
 
 def _parse(card: DatasetCard, overrides: Mapping[str, Any], *, where: str) -> DataSettings:
@@ -102,114 +226,6 @@ def _flag_value(value: object) -> str:
     if isinstance(value, list):
         return ",".join(str(item) for item in value)
     return str(value)
-
-
-MANIFEST_NAME = "manifest.json"
-SCHEMA_NAME = "schema.json"
-VOCABULARY_FOLDER = "vocabulary"
-MANIFEST_SCHEMA: Final = 1
-_ADVICE = "prepare the table again, which replaces it, or remove its folder"
-
-
-class SplitCounts(Frozen):
-    """One number a split."""
-
-    train: int
-    valid: int
-    test: int
-
-    @property
-    def total(self) -> int:
-        """Of all three."""
-        return self.train + self.valid + self.test
-
-
-class InputFile(Frozen):
-    """A file that was read."""
-
-    path: str
-    """Absolute; `archive.zip/member` for a member of an archive."""
-    size: int
-    """Bytes as stored."""
-    mtime_ns: int
-    """Last change, which with path and size says `unchanged` without reading."""
-    content_bytes: int
-    """Bytes of the uncompressed content."""
-    md5: str
-    """Of the uncompressed content."""
-    sha256: str
-    """Of the uncompressed content."""
-    rows: int
-    made_from: str | None = None
-    """SHA-256 of the log that this split was made from here; None for a split as published."""
-
-
-class BestPossible(Frozen):
-    """Metrics of the true probabilities, which no model can beat but by luck."""
-
-    auc: float
-    logloss: float
-
-
-class Manifest(Frozen):
-    """What a prepared table was made from, and what it is."""
-
-    manifest_schema: Literal[1] = MANIFEST_SCHEMA
-    dataset: str
-    """Name of the card."""
-    settings: dict[str, Any]
-    """Resolved settings of the variant."""
-    variant: str
-    """Digest of the variant."""
-    fingerprint: str
-    """Digest of schema, vocabularies and arrays."""
-    verified: bool
-    """Whether the inputs matched published digests, or were generated here."""
-    notes: list[str]
-    """What every report on this data has to say."""
-    rows: SplitCounts
-    positives: SplitCounts
-    n_fields: int
-    vocabulary_total: int
-    """Ids of all categorical fields together, PAD and out-of-vocabulary included."""
-    inputs: list[InputFile]
-    outputs: dict[str, str]
-    """SHA-256 of each file of the table but this one."""
-    versions: dict[str, str]
-    """Packages that wrote it."""
-    missing: dict[str, SplitCounts] | None = None
-    """Of each field: rows without a value; None where a former version did not count them."""
-    best: dict[Literal["train", "valid", "test"], BestPossible] | None = None
-    """Only for generated data."""
-
-    @classmethod
-    def read(cls, folder: Path) -> "Manifest":
-        """The manifest of a prepared table. Raises DataError where it is missing or unfit."""
-        path = folder / MANIFEST_NAME
-        try:
-            table = json.loads(path.read_text(encoding="utf-8"))
-        except (FileNotFoundError, NotADirectoryError):
-            raise DataError(
-                f"{folder}: no prepared table here ({MANIFEST_NAME} is missing)"
-            ) from None
-        except (OSError, ValueError, RecursionError) as error:
-            raise DataError(f"{path}: cannot be read: {error}", hint=_ADVICE) from error
-        if not isinstance(table, dict) or table.get("manifest_schema") != MANIFEST_SCHEMA:
-            raise DataError(f"{path}: not a manifest of version {MANIFEST_SCHEMA}", hint=_ADVICE)
-        try:
-            return cls.parse(table, where=str(path))
-        except UsageError as error:
-            raise DataError(error.message, hint=_ADVICE) from error
-
-    def write(self, folder: Path) -> None:
-        """Write it whole; to be called when everything else in `folder` is on disk."""
-        text = json.dumps(self.plain(), indent=1, ensure_ascii=False)
-        write_whole(folder / MANIFEST_NAME, text + "\n")
-
-
-def fingerprint_of(outputs: Mapping[str, str]) -> str:
-    """The digest of a table's content, from the SHA-256 of each of its files but the manifest."""
-    return digest(dict(outputs))
 
 
 def find_tables(table: str | Path, *, data_dir: Path) -> list[Path]:

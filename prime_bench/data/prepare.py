@@ -9,10 +9,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from prime_bench.base.errors import DataError, EnvironmentFault
-from prime_bench.data.chunk import SPLITS, Chunk
 from prime_bench.data.encode.encoder import Encoded, encode
-from prime_bench.data.manifest import BestPossible, DataVariant, InputFile, Manifest, fingerprint_of
-from prime_bench.data.progress import OnProgress, StageProgress, silent
+from prime_bench.data.manifest import (
+    SPLIT_NAMES,
+    BestPossible,
+    InputFile,
+    Manifest,
+    TableSpec,
+    fingerprint_of,
+)
 from prime_bench.data.publish import check_space, is_quiet, replacing, sole_writer, table_bytes
 from prime_bench.data.raw.download import downloaded, files_needed, how_to_get
 from prime_bench.data.raw.find import (
@@ -22,8 +27,9 @@ from prime_bench.data.raw.find import (
     likely_cause,
 )
 from prime_bench.data.raw.kaggle_criteo import KaggleFile, split_log
-from prime_bench.data.raw.readers import Reader
+from prime_bench.data.raw.reader import Reader
 from prime_bench.data.raw.source import SourceFile, digest_source
+from prime_bench.data.stages import Chunk, OnProgress, StageProgress, no_log, no_progress
 from prime_bench.data.synthetic.rows import BestCounter, chunks, columns
 from prime_bench.data.table import PreparedTable
 from prime_bench.settings.data import LogSettings, SyntheticSettings
@@ -37,80 +43,80 @@ NO_DIGESTS_NOTE = "unverified: no digests are published for these files"
 
 
 def prepare(
-    variant: DataVariant,
+    spec: TableSpec,
     *,
     data_dir: Path,
     source: Path | None = None,
     allow_unverified: bool = False,
     keep_download: bool = False,
-    on_progress: OnProgress = silent,
-    say: Callable[[str], None] = lambda _: None,
+    on_progress: OnProgress = no_progress,
+    log: Callable[[str], None] = no_log,
 ) -> Manifest:
-    """Make the variant's table below `data_dir`, or find that it is there; its manifest.
+    """Make the spec's table below `data_dir`, or find that it is there; its manifest.
 
     `source` is what `--from` names; None for generated data, to take a table that is there, or to
     download the card's archive, which goes when the table is verified, unless it is to be kept.
-    `say` gets messages for the user. Raises DataError for unfit files, EnvironmentFault where none
+    `log` gets messages for the user. Raises DataError for unfit files, EnvironmentFault where none
     can be had or the disk fails. After an error, or killed at any moment, there is no new table,
     and the old one stays if there was one.
     """
-    sources = find_sources(variant.card, source) if source is not None else []
-    folder = variant.folder(data_dir)
+    sources = find_sources(spec.card, source) if source is not None else []
+    folder = spec.folder(data_dir)
     # Without the lock, so that a table in a folder that others own can be used.
-    found = _whole_table(folder, variant, say=lambda _: None)
+    found = _whole_table(folder, spec, log=no_log)
     if found is not None and _unchanged(found.inputs, sources) and is_quiet(folder):
-        return _accepted(found, variant, sources, allow_unverified=allow_unverified)
+        return _accepted(found, spec, sources, allow_unverified=allow_unverified)
     if found is None:
-        _refuse_nothing(variant, sources)
-    with sole_writer(folder, say=say):
-        found = _whole_table(folder, variant, say=say)
+        _refuse_nothing(spec, sources)
+    with sole_writer(folder, log=log):
+        found = _whole_table(folder, spec, log=log)
         if found is not None and _same_inputs(found.inputs, sources):
-            return _accepted(found, variant, sources, allow_unverified=allow_unverified)
-        _refuse_nothing(variant, sources)
+            return _accepted(found, spec, sources, allow_unverified=allow_unverified)
+        _refuse_nothing(spec, sources)
         if found is not None:
-            say(f"{folder}: was made from other files, and is made anew")
-        make = _Maker(variant, folder, allow_unverified, on_progress, say)
-        if isinstance(variant.settings, SyntheticSettings):
-            return make.generated(variant.settings)
+            log(f"{folder}: was made from other files, and is made anew")
+        make = _Maker(spec, folder, allow_unverified, on_progress, log)
+        if isinstance(spec.settings, SyntheticSettings):
+            return make.generated(spec.settings)
         if sources:
             return make.read(sources)
         with downloaded(
-            variant, data_dir, keep=keep_download, say=say, on_progress=on_progress
+            spec, data_dir, keep=keep_download, log=log, on_progress=on_progress
         ) as archive:
-            manifest = make.read(find_sources(variant.card, archive))
+            manifest = make.read(find_sources(spec.card, archive))
             if manifest.verified and not keep_download:
                 shutil.rmtree(archive.parent)
             else:
-                say(f"{archive}: is kept")
+                log(f"{archive}: is kept")
     return manifest
 
 
 @dataclass
 class _Maker:
-    """Makes the variant's table; the right to write `folder` is held."""
+    """Makes the spec's table; the right to write `folder` is held."""
 
-    variant: DataVariant
+    spec: TableSpec
     folder: Path
     allow_unverified: bool
     on_progress: OnProgress
-    say: Callable[[str], None]
+    log: Callable[[str], None]
 
     def generated(self, settings: SyntheticSettings) -> Manifest:
         """From a seed."""
         # Nothing is said of what fits: most generated tables are small.
         parts = table_bytes(rows=settings.rows, n_fields=len(columns(settings)))
-        check_space(self.folder.parent, parts, say=lambda _: None)
+        check_space(self.folder.parent, parts, log=no_log)
         with replacing(self.folder) as hidden:
-            manifest = _generate(self.variant, settings, hidden, self.on_progress)
+            manifest = _generate(self.spec, settings, hidden, self.on_progress)
             manifest.write(hidden)
         return manifest
 
     def read(self, sources: Sequence[SourceFile]) -> Manifest:
         """From files."""
-        variant = self.variant
+        spec = self.spec
         with replacing(self.folder) as hidden, self._split(sources, hidden / "folds") as files:
-            reader = Reader(variant.card, variant.settings, files, on_progress=self.on_progress)
-            manifest = _read(variant, reader, hidden, self.allow_unverified, self.on_progress)
+            reader = Reader(spec.card, spec.settings, files, on_progress=self.on_progress)
+            manifest = _read(spec, reader, hidden, self.allow_unverified, self.on_progress)
             manifest.write(hidden)
         return manifest
 
@@ -122,7 +128,7 @@ class _Maker:
         if not isinstance(first, KaggleFile):
             return contextlib.nullcontext(sources)
         return split_log(
-            self.variant.card,
+            self.spec.card,
             first,
             folder,
             check_space=self._check_space,
@@ -131,12 +137,12 @@ class _Maker:
 
     def _check_space(self, log_bytes: int, rows: int) -> None:
         parts = {"split log": log_bytes}
-        parts |= table_bytes(rows=rows, n_fields=len(self.variant.card.fields))
-        check_space(self.folder.parent, parts, say=self.say)
+        parts |= table_bytes(rows=rows, n_fields=len(self.spec.card.fields))
+        check_space(self.folder.parent, parts, log=self.log)
 
 
 def _generate(
-    variant: DataVariant, settings: SyntheticSettings, folder: Path, on_progress: OnProgress
+    spec: TableSpec, settings: SyntheticSettings, folder: Path, on_progress: OnProgress
 ) -> Manifest:
     best = BestCounter()
 
@@ -154,33 +160,33 @@ def _generate(
         folder=folder,
         on_progress=on_progress,
     )
-    return _manifest(variant, encoded, verified=True, best=best.result())
+    return _manifest(spec, encoded, verified=True, best=best.result())
 
 
 def _read(
-    variant: DataVariant,
+    spec: TableSpec,
     reader: Reader,
     folder: Path,
     allow_unverified: bool,
     on_progress: OnProgress,
 ) -> Manifest:
-    card = variant.card
+    card = spec.card
 
     def published() -> Iterator[Chunk]:
         yield from reader.chunks()
         # Before the rows are counted and written, which would be work for nothing.
         if not allow_unverified:
-            _refuse_unpublished(variant, reader.inputs, reader.positives)
+            _refuse_unpublished(spec, reader.inputs, reader.positives)
 
     encoded = encode(
         published(),
         fields=card.fields,
-        settings=variant.settings,
+        settings=spec.settings,
         folder=folder,
         train_values_min_count=card.train_values_min_count,
         on_progress=on_progress,
     )
-    _refuse_one_class(variant, encoded)
+    _refuse_one_class(spec, encoded)
     verified = bool(card.files) and not differences(card, reader.inputs, reader.positives)
     unlike = cardinality_differences(card, encoded.train_values)
     if verified and unlike:
@@ -188,27 +194,27 @@ def _read(
             "\n".join([f"{card.name}: the table does not fit its card", *unlike]),
             hint="the files are the published ones, so this is a fault of ours: please report it",
         )
-    return _manifest(variant, encoded, verified=verified, inputs=reader.inputs)
+    return _manifest(spec, encoded, verified=verified, inputs=reader.inputs)
 
 
 def _manifest(
-    variant: DataVariant,
+    spec: TableSpec,
     encoded: Encoded,
     *,
     verified: bool,
     inputs: Sequence[InputFile] = (),
     best: dict[str, BestPossible] | None = None,
 ) -> Manifest:
-    notes = list(variant.card.notes)
+    notes = list(spec.card.notes)
     if not verified:
-        notes.append(UNVERIFIED_NOTE if variant.card.files else NO_DIGESTS_NOTE)
-    if variant.settings.vocabulary == "all":
+        notes.append(UNVERIFIED_NOTE if spec.card.files else NO_DIGESTS_NOTE)
+    if spec.settings.vocabulary == "all":
         notes.append(VOCABULARY_NOTE)
     return Manifest.model_validate(
         {
-            "dataset": variant.name,
-            "settings": variant.settings.plain(),
-            "variant": variant.digest,
+            "dataset": spec.name,
+            "settings": spec.settings.plain(),
+            "variant": spec.digest,
             "fingerprint": fingerprint_of(encoded.outputs),
             "verified": verified,
             "notes": notes,
@@ -231,35 +237,33 @@ def _manifest(
 _WRITERS = ("prime-bench", "numpy", "polars")
 
 
-def _whole_table(
-    folder: Path, variant: DataVariant, *, say: Callable[[str], None]
-) -> Manifest | None:
+def _whole_table(folder: Path, spec: TableSpec, *, log: Callable[[str], None]) -> Manifest | None:
     """The manifest of the table in `folder` if all its files are there and of the right size."""
     if not folder.exists():
         return None
     try:
         manifest = PreparedTable.open(folder).manifest
     except DataError as error:
-        say(f"{error.message}; the table is made anew")
+        log(f"{error.message}; the table is made anew")
         return None
     missing = [name for name in manifest.outputs if not (folder / name).is_file()]
-    if missing or manifest.variant != variant.digest:
-        say(f"{folder}: {missing[0] if missing else 'the manifest'} is amiss; made anew")
+    if missing or manifest.variant != spec.digest:
+        log(f"{folder}: {missing[0] if missing else 'the manifest'} is amiss; made anew")
         return None
     return manifest
 
 
 def _accepted(
     manifest: Manifest,
-    variant: DataVariant,
+    spec: TableSpec,
     sources: Sequence[SourceFile],
     *,
     allow_unverified: bool,
 ) -> Manifest:
     """A table that is there; files that would be refused if read now are refused as well."""
     if sources and not allow_unverified:
-        positives = [getattr(manifest.positives, split) for split in SPLITS]
-        _refuse_unpublished(variant, manifest.inputs, positives)
+        positives = [getattr(manifest.positives, split) for split in SPLIT_NAMES]
+        _refuse_unpublished(spec, manifest.inputs, positives)
     return manifest
 
 
@@ -287,10 +291,10 @@ def _same_inputs(inputs: Sequence[InputFile], sources: Sequence[SourceFile]) -> 
 
 
 def _refuse_unpublished(
-    variant: DataVariant, inputs: Sequence[InputFile], positives: Sequence[int]
+    spec: TableSpec, inputs: Sequence[InputFile], positives: Sequence[int]
 ) -> None:
     """Raise DataError where the card has digests and the files have others."""
-    card = variant.card
+    card = spec.card
     lines = differences(card, inputs, positives) if card.files else []
     if lines:
         cause = likely_cause(card, inputs, positives)
@@ -301,29 +305,29 @@ def _refuse_unpublished(
         )
 
 
-def _refuse_one_class(variant: DataVariant, encoded: Encoded) -> None:
+def _refuse_one_class(spec: TableSpec, encoded: Encoded) -> None:
     """Raise DataError where all rows of a split have one label: nothing can be ranked there."""
     faults = [
         f"all {getattr(encoded.rows, split):,} rows of {split} have label {int(positives > 0)}"
-        for split in SPLITS
+        for split in SPLIT_NAMES
         if (positives := getattr(encoded.positives, split)) in (0, getattr(encoded.rows, split))
     ]
     if faults:
-        own = ", or other fractions" if isinstance(variant.settings, LogSettings) else ""
+        own = ", or other fractions" if isinstance(spec.settings, LogSettings) else ""
         raise DataError(
-            "\n".join([f"{variant.name}: no AUC can be computed", *faults]),
+            "\n".join([f"{spec.name}: no AUC can be computed", *faults]),
             hint=f"give more rows{own}: each split needs clicks and rows without one",
         )
 
 
-def _refuse_nothing(variant: DataVariant, sources: Sequence[SourceFile]) -> None:
+def _refuse_nothing(spec: TableSpec, sources: Sequence[SourceFile]) -> None:
     """Raise EnvironmentFault where files are needed and none were named nor can be downloaded."""
-    card = variant.card
+    card = spec.card
     if sources or card.kind == "generated" or card.archives:
         return
     raise EnvironmentFault(
         "\n".join(
-            [f"{variant.name}: needs its raw data, and no --from was given", *files_needed(variant)]
+            [f"{spec.name}: needs its raw data, and no --from was given", *files_needed(spec)]
         ),
-        hint=how_to_get(variant),
+        hint=how_to_get(spec),
     )

@@ -20,7 +20,7 @@ def table_bytes(*, rows: int, n_fields: int) -> dict[str, int]:
     return {"table": rows * (4 * n_fields + 1), "working files": rows * (4 * n_fields + 9)}
 
 
-def check_space(folder: Path, parts: Mapping[str, int], *, say: Callable[[str], None]) -> None:
+def check_space(folder: Path, parts: Mapping[str, int], *, log: Callable[[str], None]) -> None:
     """Say how many bytes are needed below `folder`, which need not exist, and how many are free.
 
     Raises EnvironmentFault where these are too few.
@@ -35,7 +35,7 @@ def check_space(folder: Path, parts: Mapping[str, int], *, say: Callable[[str], 
         raise EnvironmentFault(
             f"{folder}: needs {need}", hint="free some space, or name another folder (--data-dir)"
         )
-    say(f"{folder}: needs {need}")
+    log(f"{folder}: needs {need}")
 
 
 def gigabytes(n_bytes: int) -> str:
@@ -53,8 +53,8 @@ def is_quiet(folder: Path) -> bool:
 
 
 @contextlib.contextmanager
-def sole_writer(folder: Path, *, say: Callable[[str], None]) -> Iterator[None]:
-    """Hold the right to write `folder`; wait, and say so, while another process has it.
+def sole_writer(folder: Path, *, log: Callable[[str], None]) -> Iterator[None]:
+    """Hold the right to write `folder`; wait, and log so, while another process has it.
 
     What killed runs left beside it goes. After an error nothing is left that was not there.
     """
@@ -64,7 +64,7 @@ def sole_writer(folder: Path, *, say: Callable[[str], None]) -> Iterator[None]:
         try:
             with making(parent):
                 parent.mkdir(parents=True, exist_ok=True)
-            with _locked(folder, say=say):
+            with _locked(folder, log=log):
                 _sweep(parent, ours=folder.name)
                 yield
         except BaseException:
@@ -104,7 +104,7 @@ def _publish(preparing: Path, folder: Path) -> None:
 
 
 @contextlib.contextmanager
-def _locked(folder: Path, *, say: Callable[[str], None]) -> Iterator[None]:
+def _locked(folder: Path, *, log: Callable[[str], None]) -> Iterator[None]:
     path = folder.with_name(_LOCK + folder.name)
     # Where no file can be made, this says so; the lock would wait for it without end.
     with making(folder):
@@ -113,7 +113,7 @@ def _locked(folder: Path, *, say: Callable[[str], None]) -> Iterator[None]:
     try:
         lock.acquire(timeout=0)
     except filelock.Timeout:
-        say(f"waiting: another process prepares {folder}")
+        log(f"waiting: another process prepares {folder}")
         lock.acquire()
     try:
         yield

@@ -7,10 +7,8 @@ import numpy as np
 
 from prime_bench.base.errors import DataError, UserError
 from prime_bench.base.files import sha256_of
-from prime_bench.data.manifest import SCHEMA_NAME, VOCABULARY_FOLDER, Manifest, resolve
+from prime_bench.data.manifest import SCHEMA_NAME, SPLIT_NAMES, VOCABULARY_FOLDER, Manifest, resolve
 from prime_bench.data.schema import Field, Schema
-
-SPLIT_NAMES = ("train", "valid", "test")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,9 +121,9 @@ def _how_to_prepare(folder: Path) -> str:
     """The command that makes the table in `folder`, as far as the folder's name tells."""
     name = folder.name.rpartition("-")[0]
     try:
-        variant = resolve(name, {})
+        spec = resolve(name, {})
     except UserError:
         return "make it with `prime-bench prepare`"
-    if variant.folder(folder.parent) == folder:
-        return f"make it with `{variant.prepare_command()}`"
+    if spec.folder(folder.parent) == folder:
+        return f"make it with `{spec.prepare_command()}`"
     return f"make it with `prime-bench prepare {name}` and the settings of your recipe"

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Literal
 
 from prime_bench.base.errors import DataError, UsageError
-from prime_bench.data.manifest import DataVariant, Manifest, resolve
+from prime_bench.data.manifest import Manifest, TableSpec, resolve
 from prime_bench.recipe.expand import Recipe, Trial
 from prime_bench.recipe.job import Job
 from prime_bench.store.record import DeviceKind, ProbeRecord, RunRecord
@@ -72,7 +72,7 @@ class Planned:
     trial: Trial
     state: State
     why: str
-    variant: DataVariant
+    variant: TableSpec
     job: Job | None
     """None where the data are not prepared."""
     needs: tuple[str, ...] = ()
@@ -172,7 +172,7 @@ def make_plan(
     )
 
 
-def variants_of(recipe: Recipe) -> Mapping[str, DataVariant]:
+def variants_of(recipe: Recipe) -> Mapping[str, TableSpec]:
     """The data sets that a recipe names, under its settings. Raises UsageError with every fault."""
     variants, faults, hints = {}, [], []
     for name, keys in recipe.datasets.items():
@@ -202,9 +202,7 @@ def _with_needed(trials: Iterable[Trial]) -> Iterator[Trial]:
         yield trial
 
 
-def _planned(
-    trial: Trial, variant: DataVariant, *, manifest: Manifest | None, runs: Runs
-) -> Planned:
+def _planned(trial: Trial, variant: TableSpec, *, manifest: Manifest | None, runs: Runs) -> Planned:
     if manifest is None:
         why = variant.prepare_command()
         return Planned(trial=trial, state="needs data", why=why, variant=variant, job=None)

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from prime_bench.base.streams import derive
-from prime_bench.data.ahead import ahead
+from prime_bench.data.prefetch import prefetch
 from prime_bench.data.table import Split
 
 # A split goes to the device whole if it takes no more than this share of the free memory there.
@@ -65,7 +65,7 @@ class Rows:
             return
         places = order.numpy()
         # The next batch is read from the disk while this one is trained on.
-        with ahead(self._gathered(places[start:stop]) for start, stop in bounds) as batches:
+        with prefetch(self._gathered(places[start:stop]) for start, stop in bounds) as batches:
             for host in batches:
                 yield self._sent(host)
 

@@ -10,9 +10,9 @@ import polars as pl
 import pytest
 
 from prime_bench.data.card import CardFile, load_card
-from prime_bench.data.chunk import Chunk
-from prime_bench.data.manifest import DataVariant, resolve
+from prime_bench.data.manifest import TableSpec, resolve
 from prime_bench.data.raw.lines import blocks
+from prime_bench.data.stages import Chunk
 
 RAW_HEADER = (
     "id,click,hour,C1,banner_pos,site_id,site_domain,site_category,app_id,app_domain,app_category,"
@@ -130,7 +130,7 @@ def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def published_as() -> Callable[..., DataVariant]:
+def published_as() -> Callable[..., TableSpec]:
     """`as_if_published`, as a fixture."""
     return as_if_published
 
@@ -140,7 +140,7 @@ def as_if_published(
     *,
     name: str = "avazu",
     wrong: Mapping[str, object] | None = None,
-) -> DataVariant:
+) -> TableSpec:
     """A variant of card `name` as if `folder` held the published files; `wrong` replaces facts."""
     card = load_card(name)
     files = {}
@@ -153,7 +153,7 @@ def as_if_published(
     values = 30 if name == "avazu" else None
     columns = [column.model_copy(update={"train_values": values}) for column in card.columns[1:]]
     facts = {"files": files, "columns": [card.columns[0], *columns], **(wrong or {})}
-    return DataVariant(card=card.model_copy(update=facts), settings=resolve(name, {}).settings)
+    return TableSpec(card=card.model_copy(update=facts), settings=resolve(name, {}).settings)
 
 
 @pytest.fixture

@@ -38,7 +38,7 @@ def test_of_two_at_once_the_second_waits_and_says_so(tmp_path, avazu_folder, nam
                 data_dir=data_dir,
                 source=avazu_folder,
                 allow_unverified=True,
-                say=lambda message: (said.append(message), waiting.set()),
+                log=lambda message: (said.append(message), waiting.set()),
             )
         )
 

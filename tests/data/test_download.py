@@ -130,7 +130,7 @@ def make(tmp_path, variant):
 
     def run(**keys):
         run.said = []
-        return prepare(variant, data_dir=tmp_path / "data", say=run.said.append, **keys)
+        return prepare(variant, data_dir=tmp_path / "data", log=run.said.append, **keys)
 
     return run
 

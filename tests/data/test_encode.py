@@ -116,7 +116,7 @@ def test_ids_are_the_oracles(chunks_of_rows, rows, scope, min_count, size):
 @pytest.fixture(scope="module")
 def chunks_of_rows():
     """Rows (first, second, split) to chunks of `size`, for hypothesis: scoped wider than a test."""
-    from prime_bench.data.chunk import Chunk
+    from prime_bench.data.stages import Chunk
 
     def make(rows, *, size):
         for start in range(0, len(rows), size):

@@ -94,7 +94,7 @@ def test_the_log_gives_the_published_files(
         data_dir=tmp_path / "a",
         source=KINDS[kind](kaggle_log),
         on_progress=told.append,
-        say=said.append,
+        log=said.append,
     )
     assert manifest.verified
     csv = prepare(variant, data_dir=tmp_path / "b", source=as_csv)

@@ -272,7 +272,7 @@ def test_other_inputs_make_the_table_anew_and_say_so(tmp_path, avazu_folder, nam
     path = avazu_folder / "train.csv"
     path.write_text(path.read_text().replace("\n0,", "\n1,", 1))
     said = []
-    second = prepare(variant, **arguments, say=said.append)
+    second = prepare(variant, **arguments, log=said.append)
     assert second.fingerprint != first.fingerprint
     assert said == [
         f"{variant.folder(tmp_path / 'data')}: was made from other files, and is made anew"
@@ -294,7 +294,7 @@ def test_a_damaged_table_is_made_anew(tmp_path, avazu_folder, damage, tree):
     else:
         (folder / "manifest.json").unlink()
     said = []
-    prepare(variant, **arguments, say=said.append)
+    prepare(variant, **arguments, log=said.append)
     assert tree(tmp_path / "data") == before
     assert "anew" in said[0]
 

@@ -10,7 +10,7 @@ from prime_bench.data.encode.encoder import encode
 from prime_bench.data.manifest import resolve
 from prime_bench.data.prepare import prepare
 from prime_bench.data.raw.find import find_sources
-from prime_bench.data.raw.readers import Reader
+from prime_bench.data.raw.reader import Reader
 
 HEADER = ["Label", *(f"I{i}" for i in range(1, 14)), *(f"C{i}" for i in range(1, 27))]
 # Whole numbers as people and tools write them, and what is left to the parser of numbers.

@@ -10,9 +10,9 @@ import pytest
 
 from prime_bench.base.errors import EnvironmentFault
 from prime_bench.data.card import load_card
-from prime_bench.data.chunk import Chunk
 from prime_bench.data.manifest import resolve
 from prime_bench.data.prepare import prepare
+from prime_bench.data.stages import Chunk
 from prime_bench.data.synthetic.fields import SHAPES, CategoricalField, Sampler, random_words
 from prime_bench.data.synthetic.rows import BLOCK_ROWS, SyntheticLog, chunks, columns
 from prime_bench.settings.data import SyntheticSettings

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from prime_bench.data.chunk import SPLITS
+from prime_bench.data.manifest import SPLIT_NAMES
 from prime_bench.data.synthetic.rows import (
     BLOCK_ROWS,
     HISTOGRAM_BINS,
@@ -75,9 +75,9 @@ def test_best_is_what_the_truth_reaches_on_the_labels(blocks):
     for chunk in chunks(SETTINGS, best=counter):
         assert len(chunk.labels) == BLOCK_ROWS
     best = counter.result()
-    assert list(best) == list(SPLITS)
+    assert list(best) == list(SPLIT_NAMES)
     split = np.concatenate([block.split for block in blocks])
-    for index, name in enumerate(SPLITS):
+    for index, name in enumerate(SPLIT_NAMES):
         p = np.concatenate([block.probabilities for block in blocks])[split == index]
         y = np.concatenate([block.labels for block in blocks])[split == index]
         # A standard error of the AUC is below sqrt(1 / clicks) / 2.

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from prime_bench.base.errors import EnvironmentFault, UsageError
-from prime_bench.data.chunk import SPLITS
+from prime_bench.data.manifest import SPLIT_NAMES
 from prime_bench.data.synthetic.raw_files import RAW_FORMATS, write_raw
 from prime_bench.data.synthetic.rows import BLOCK_ROWS, BestCounter, chunks
 from prime_bench.settings.data import SyntheticSettings
@@ -66,7 +66,7 @@ def test_avazu_is_the_same_rows_under_integer_names(tmp_path):
     write_raw(settings, tmp_path / "raw", raw_format="avazu")
     expected, splits = expected_rows(settings)
     integer_of: dict[tuple[int, str], str] = {}
-    for index, split in enumerate(SPLITS):
+    for index, split in enumerate(SPLIT_NAMES):
         header, rows = lines_of(tmp_path / "raw" / f"{split}.csv")
         assert header == ["label", *(f"feat_{number}" for number in range(1, 23))]
         here = [expected[row] for row in np.flatnonzero(splits == index)]
@@ -85,7 +85,7 @@ def test_criteo_is_the_same_rows(tmp_path):
     settings = settings_of("criteo")
     write_raw(settings, tmp_path / "raw", raw_format="criteo")
     expected, splits = expected_rows(settings)
-    for index, split in enumerate(SPLITS):
+    for index, split in enumerate(SPLIT_NAMES):
         header, rows = lines_of(tmp_path / "raw" / f"{split}.csv")
         numeric = [f"I{number}" for number in range(1, 14)]
         assert header == ["Label", *numeric, *(f"C{number}" for number in range(1, 27))]

@@ -67,7 +67,7 @@ DATA_PARTS = {
     "backbones": {"schema"},
     "assemble": {"schema"},
     "integrations": {"schema"},
-    "training": {"ahead", "schema", "table", "manifest"},
+    "training": {"prefetch", "schema", "table", "manifest"},
     "worker": {"schema", "table", "manifest"},
     "probes": {"schema", "table", "manifest"},
     "contract": {"schema"},

@@ -11,9 +11,9 @@ from typing import Protocol
 import numpy as np
 import polars as pl
 
-from prime_bench.data.chunk import Chunk
 from prime_bench.data.manifest import VOCABULARY_FOLDER
 from prime_bench.data.raw.packed import KeyCodes, in_text_order, unpack
+from prime_bench.data.stages import Chunk
 from prime_bench.settings.data import NumericRule
 
 

@@ -20,9 +20,7 @@ import numpy as np
 
 from prime_bench.base.errors import DataError
 from prime_bench.base.files import sha256_of, write_whole
-from prime_bench.data.ahead import ahead
 from prime_bench.data.card import CardColumn
-from prime_bench.data.chunk import SPLITS, Chunk
 from prime_bench.data.encode.codes import (
     BucketCodes,
     FieldCodes,
@@ -32,10 +30,11 @@ from prime_bench.data.encode.codes import (
     spooled,
 )
 from prime_bench.data.encode.spool import ArrayFile, Spool, SpoolBlock
-from prime_bench.data.manifest import SCHEMA_NAME, SplitCounts
-from prime_bench.data.progress import OnProgress, StageProgress, silent
+from prime_bench.data.manifest import SCHEMA_NAME, SPLIT_NAMES, SplitCounts
+from prime_bench.data.prefetch import prefetch
 from prime_bench.data.schema import Field, Schema
 from prime_bench.data.split import split_by_time
+from prime_bench.data.stages import Chunk, OnProgress, StageProgress, no_progress
 from prime_bench.settings.data import DataSettings, LogSettings
 
 _TRAIN = 0
@@ -63,7 +62,7 @@ def encode(
     settings: DataSettings,
     folder: Path,
     train_values_min_count: int = 1,
-    on_progress: OnProgress = silent,
+    on_progress: OnProgress = no_progress,
 ) -> Encoded:
     """Write arrays, vocabularies and schema of the rows of `chunks` into the empty folder `folder`.
 
@@ -78,7 +77,7 @@ def encode(
         n_numerics=len(numeric),
         numeric_dtype=np.float64 if settings.numeric == "minmax" else np.float32,
     )
-    with contextlib.closing(spool), ahead(chunks) as read:
+    with contextlib.closing(spool), prefetch(chunks) as read:
         splits = _spool_rows(read, spool, coders=list(coders.values()), settings=settings)
         for coder in coders.values():
             coder.finish()
@@ -143,15 +142,15 @@ class _Splits:
         if isinstance(settings, LogSettings) and settings.split == "time":
             split_at = split_by_time(rows_at, settings.split_fractions)
         else:
-            split_at = {split: split for split in range(len(SPLITS))}
+            split_at = {split: split for split in range(len(SPLIT_NAMES))}
         self._keys = np.array(sorted(split_at), dtype=np.int64)
         self._split = np.array([split_at[key] for key in sorted(split_at)], dtype=np.uint8)
-        self.missing = np.zeros((len(SPLITS), n_fields), dtype=np.int64)
+        self.missing = np.zeros((len(SPLIT_NAMES), n_fields), dtype=np.int64)
         for key, counts in missing_at.items():
             self.missing[split_at[key]] += counts
 
     def of(self, block: SpoolBlock) -> np.ndarray:
-        """(n,) uint8, index into SPLITS."""
+        """(n,) uint8, index into SPLIT_NAMES."""
         split: np.ndarray = self._split[np.searchsorted(self._keys, block.split())]
         return split
 
@@ -205,14 +204,14 @@ def _count(
     spool: Spool, splits: _Splits, coders: Sequence[FieldCodes], on_progress: OnProgress
 ) -> _Counted:
     counts = [np.zeros((2, coder.n_codes), dtype=np.uint32) for coder in coders]
-    rows = np.zeros(len(SPLITS), dtype=np.int64)
-    positives = np.zeros(len(SPLITS), dtype=np.int64)
+    rows = np.zeros(len(SPLIT_NAMES), dtype=np.int64)
+    positives = np.zeros(len(SPLIT_NAMES), dtype=np.int64)
     ranges = Ranges.empty(spool.n_numerics)
     read = ((block, splits.of(block), block.codes()) for block in spool.blocks)
-    with ahead(read) as blocks:
+    with prefetch(read) as blocks:
         for block, split, codes in blocks:
-            rows += np.bincount(split, minlength=len(SPLITS))
-            positives += np.bincount(split[block.labels() == 1], minlength=len(SPLITS))
+            rows += np.bincount(split, minlength=len(SPLIT_NAMES))
+            positives += np.bincount(split[block.labels() == 1], minlength=len(SPLIT_NAMES))
             for part, mask in enumerate((split == _TRAIN, split != _TRAIN)):
                 chosen = codes if mask.all() else codes[:, mask]
                 for count, values in zip(counts, chosen, strict=True):
@@ -221,7 +220,7 @@ def _count(
                 ranges.see(block.numerics()[split == _TRAIN])
             done = int(rows.sum())
             on_progress(StageProgress(stage="counting", done=done, total=spool.rows, rows=done))
-    empty = [name for name, count in zip(SPLITS, rows, strict=True) if count == 0]
+    empty = [name for name, count in zip(SPLIT_NAMES, rows, strict=True) if count == 0]
     if empty:
         raise DataError(
             f"the split leaves no row for {' and '.join(empty)} ({spool.rows} rows in all)",
@@ -302,7 +301,7 @@ class _Writer:
         """Write the nine arrays; the SHA-256 of each."""
         files: dict[str, ArrayFile] = {}
         with contextlib.ExitStack() as stack:
-            for split, n_rows in zip(SPLITS, rows.tolist(), strict=True):
+            for split, n_rows in zip(SPLIT_NAMES, rows.tolist(), strict=True):
                 for kind, dtype, width in (
                     ("ids", np.int32, (len(self._vocabularies),)),
                     ("numerics", np.float32, (spool.n_numerics,)),
@@ -312,8 +311,8 @@ class _Writer:
                     file = ArrayFile(folder / name, dtype=dtype, shape=(n_rows, *width))
                     files[name] = stack.enter_context(contextlib.closing(file))
             done, blocks = 0, map(self._arrays, spool.blocks)
-            for split_of, arrays in stack.enter_context(ahead(blocks)):
-                for index, name in enumerate(SPLITS):
+            for split_of, arrays in stack.enter_context(prefetch(blocks)):
+                for index, name in enumerate(SPLIT_NAMES):
                     chosen = split_of == index
                     for kind, array in arrays.items():
                         # Most blocks lie in one split, and need no copy.
@@ -345,4 +344,4 @@ class _Writer:
 
 
 def _split_counts(counts: np.ndarray) -> SplitCounts:
-    return SplitCounts.model_validate(dict(zip(SPLITS, counts.tolist(), strict=True)))
+    return SplitCounts.model_validate(dict(zip(SPLIT_NAMES, counts.tolist(), strict=True)))

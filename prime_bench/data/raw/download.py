@@ -20,9 +20,9 @@ from typing import IO
 from prime_bench.base.errors import DataError, EnvironmentFault
 from prime_bench.base.files import environment_fault, sha256_of, sync_folder
 from prime_bench.data.card import CardArchive
-from prime_bench.data.manifest import DataVariant
-from prime_bench.data.progress import OnProgress, StageProgress, silent
+from prime_bench.data.manifest import TableSpec
 from prime_bench.data.publish import check_space, gigabytes, sole_writer, table_bytes
+from prime_bench.data.stages import OnProgress, StageProgress, no_log, no_progress
 
 WAITS_S = (1, 2, 4, 8, 16)
 """Before each further try of a server that is busy or broken."""
@@ -34,12 +34,12 @@ _PART = ".part"
 
 @contextlib.contextmanager
 def downloaded(
-    variant: DataVariant,
+    spec: TableSpec,
     data_dir: Path,
     *,
     keep: bool = False,
-    say: Callable[[str], None] = lambda _: None,
-    on_progress: OnProgress = silent,
+    log: Callable[[str], None] = no_log,
+    on_progress: OnProgress = no_progress,
 ) -> Iterator[Path]:
     """The first archive of the card that can be had, below `data_dir`; others wait meanwhile.
 
@@ -48,10 +48,10 @@ def downloaded(
     unless it is to be kept. Raises EnvironmentFault where no archive can be had or the disk is too
     small, DataError where a server sent something else than it said.
     """
-    folder = data_dir / ".downloads" / variant.name
-    with _leaving_no_empty(folder), sole_writer(folder, say=say):
+    folder = data_dir / ".downloads" / spec.name
+    with _leaving_no_empty(folder), sole_writer(folder, log=log):
         folder.mkdir(exist_ok=True)
-        path = _Fetcher(variant, folder, say=say, on_progress=on_progress).fetch()
+        path = _Fetcher(spec, folder, log=log, on_progress=on_progress).fetch()
         try:
             yield path
         except DataError as error:
@@ -63,9 +63,9 @@ def downloaded(
             raise DataError(error.message, hint=hint) from error
 
 
-def files_needed(variant: DataVariant) -> list[str]:
-    """A line for each raw file of the variant's card: name, digest, rows."""
-    card = variant.card
+def files_needed(spec: TableSpec) -> list[str]:
+    """A line for each raw file of the spec's card: name, digest, rows."""
+    card = spec.card
     if card.kind == "log":
         return [f"  a csv (or .csv.gz) file with header {','.join(card.header)}"]
     lines = [
@@ -74,10 +74,10 @@ def files_needed(variant: DataVariant) -> list[str]:
     return [*lines, "each may be .csv.gz, or all three in the published .zip"]
 
 
-def how_to_get(variant: DataVariant) -> str:
+def how_to_get(spec: TableSpec) -> str:
     """A hint for who has to fetch the raw files by hand."""
-    where = ", ".join([variant.card.homepage, *(address(a) for a in variant.card.archives)])
-    return f"get it from {where} and run `{variant.prepare_command(source='PATH')}`"
+    where = ", ".join([spec.card.homepage, *(address(a) for a in spec.card.archives)])
+    return f"get it from {where} and run `{spec.prepare_command(source='PATH')}`"
 
 
 def address(archive: CardArchive) -> str:
@@ -120,25 +120,25 @@ class _BrokenOff(OSError):
 
 @dataclass
 class _Fetcher:
-    variant: DataVariant
+    spec: TableSpec
     folder: Path
-    say: Callable[[str], None] = field(kw_only=True)
+    log: Callable[[str], None] = field(kw_only=True)
     on_progress: OnProgress = field(kw_only=True)
     checked: set[str] = field(default_factory=set)
     """Archives for which there is room."""
 
     def fetch(self) -> Path:
         """An archive of the card, whole."""
-        archives = self.variant.card.archives
+        archives = self.spec.card.archives
         for archive in archives:
             if (self.folder / archive.file).is_file():
-                self.say(f"{self.folder / archive.file}: was downloaded before")
+                self.log(f"{self.folder / archive.file}: was downloaded before")
                 return self.folder / archive.file
         faults: list[str] = []
         wrong = False
         for archive in archives:
             if faults:
-                self.say(f"{faults[-1].strip()}; trying {address(archive)}")
+                self.log(f"{faults[-1].strip()}; trying {address(archive)}")
             try:
                 return self._try(archive)
             except (_Unavailable, _Wrong) as error:
@@ -146,14 +146,14 @@ class _Fetcher:
                 faults.append(f"  {address(archive)}: {error}")
         message = "\n".join(
             [
-                f"{self.variant.name}: could not be downloaded",
+                f"{self.spec.name}: could not be downloaded",
                 *faults,
                 "these files are needed:",
-                *files_needed(self.variant),
+                *files_needed(self.spec),
             ]
         )
         kind = DataError if wrong else EnvironmentFault
-        raise kind(message, hint=how_to_get(self.variant))
+        raise kind(message, hint=how_to_get(self.spec))
 
     def _try(self, archive: CardArchive) -> Path:
         """Fetch one archive, with patience. Raises _Unavailable or _Wrong."""
@@ -172,7 +172,7 @@ class _Fetcher:
                 wait_s = next(waits_s, None)
                 if wait_s is None or not _may_pass(error):
                     raise _Unavailable(_reason(error)) from error
-                self.say(f"{address(archive)}: {_reason(error)}; again in {wait_s} s")
+                self.log(f"{address(archive)}: {_reason(error)}; again in {wait_s} s")
                 time.sleep(wait_s)
 
     def _bytes_there(self) -> int:
@@ -187,7 +187,7 @@ class _Fetcher:
         size = archive.size if remote.size is None else remote.size
         self._check_space(archive, size - there)
         resumed = f", from {gigabytes(there)} on" if there else ""
-        self.say(f"downloading {url} ({gigabytes(size)}{resumed})")
+        self.log(f"downloading {url} ({gigabytes(size)}{resumed})")
         with part.open("ab") as file:
             if there == 0 or there != remote.size:
                 self._receive(url, file, total=size)
@@ -238,10 +238,10 @@ class _Fetcher:
         if archive.file in self.checked:
             return
         self.checked.add(archive.file)
-        rows = sum(file.rows for file in self.variant.card.files.values())
+        rows = sum(file.rows for file in self.spec.card.files.values())
         parts = {"download": download_bytes}
-        parts |= table_bytes(rows=rows, n_fields=len(self.variant.card.fields))
-        check_space(self.folder.parent.parent, parts, say=self.say)
+        parts |= table_bytes(rows=rows, n_fields=len(self.spec.card.fields))
+        check_space(self.folder.parent.parent, parts, log=self.log)
 
 
 def _look_at(url: str) -> _Remote:

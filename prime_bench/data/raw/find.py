@@ -8,8 +8,7 @@ from typing import NamedTuple
 
 from prime_bench.base.errors import DataError
 from prime_bench.data.card import DatasetCard
-from prime_bench.data.chunk import SPLITS
-from prime_bench.data.manifest import InputFile
+from prime_bench.data.manifest import SPLIT_NAMES, InputFile
 from prime_bench.data.raw.kaggle_criteo import KaggleFile
 from prime_bench.data.raw.libsvm import LibsvmFile
 from prime_bench.data.raw.source import SourceFile, reading
@@ -18,7 +17,9 @@ from prime_bench.data.raw.source import SourceFile, reading
 def differences(
     card: DatasetCard, inputs: Sequence[InputFile], positives: Sequence[int]
 ) -> list[str]:
-    """A line for each digest or number of rows that is not the card's; inputs in SPLITS' order."""
+    """A line for each digest or number of rows that is not the card's; in the order of
+    SPLIT_NAMES.
+    """
     lines = []
     for (split, expected), file, positive in zip(
         card.files.items(), inputs, positives, strict=True
@@ -86,7 +87,7 @@ _ALSO = {
 
 
 def find_sources(card: DatasetCard, path: Path) -> Sequence[SourceFile]:
-    """The files of `card` at `path`: one for a log, three in SPLITS' order for splits.
+    """The files of `card` at `path`: one for a log, three in SPLIT_NAMES' order for splits.
 
     `path` is a file, or else a folder or .zip. Kaggle's log of Criteo, whose rows have yet to be
     split, is one KaggleFile. Raises DataError where the files are not there.
@@ -109,7 +110,8 @@ def find_sources(card: DatasetCard, path: Path) -> Sequence[SourceFile]:
     if is_file and card.raw_form == "kaggle" and path.name.endswith((".tar.gz", ".tgz")):
         return [_kaggle(path, member=_KAGGLE_MEMBER)]
     raise DataError(
-        f"{path}: expected a folder with {_listed(SPLITS)}, or the published .zip, found a file",
+        f"{path}: expected a folder with {_listed(SPLIT_NAMES)}, or the published .zip,"
+        " found a file",
         hint=_also(card),
     )
 
@@ -151,7 +153,7 @@ def _in_folder(card: DatasetCard, folder: Path) -> Sequence[SourceFile]:
         names = sorted(path.name for path in folder.iterdir())
     csv = {
         split: [name for name in names if name in [f"{split}{suffix}" for suffix in _SUFFIXES]]
-        for split in SPLITS
+        for split in SPLIT_NAMES
     }
     for there in csv.values():
         if len(there) > 1:
@@ -160,11 +162,11 @@ def _in_folder(card: DatasetCard, folder: Path) -> Sequence[SourceFile]:
             )
     missing = [split for split, there in csv.items() if not there]
     if not missing:
-        return [_plain(folder / csv[split][0], split=i) for i, split in enumerate(SPLITS)]
+        return [_plain(folder / csv[split][0], split=i) for i, split in enumerate(SPLIT_NAMES)]
     if card.raw_form == "libsvm" and any(name.endswith(".libsvm") for name in names):
         return _libsvm(card, folder)
     kaggle = [name for name in names if card.raw_form == "kaggle" and name in _KAGGLE]
-    if kaggle and len(missing) == len(SPLITS):
+    if kaggle and len(missing) == len(SPLIT_NAMES):
         return find_sources(card, folder / kaggle[0])
     archives = [name for name in names if name.endswith(".zip")]
     raise DataError(
@@ -212,7 +214,7 @@ def _in_zip(card: DatasetCard, path: Path) -> Sequence[SourceFile]:
     kaggle = [name for name in names if card.raw_form == "kaggle" and base[name] == _KAGGLE_MEMBER]
     if len(kaggle) == 1:
         return [KaggleFile(**stored, member=kaggle[0], stored_bytes=sizes[kaggle[0]])]
-    patterns = {split: f"{split}.csv" for split in SPLITS}
+    patterns = {split: f"{split}.csv" for split in SPLIT_NAMES}
     return [
         SourceFile(**stored, member=name, split=i, stored_bytes=sizes[name])
         for i, name in enumerate(_three(path, names, patterns, base=base.__getitem__))

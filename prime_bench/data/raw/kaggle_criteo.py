@@ -16,11 +16,11 @@ import numpy as np
 
 from prime_bench.base.errors import DataError
 from prime_bench.data.card import DatasetCard
-from prime_bench.data.chunk import SPLITS
-from prime_bench.data.progress import OnProgress, StageProgress, silent
+from prime_bench.data.manifest import SPLIT_NAMES
 from prime_bench.data.raw.lines import BLOCK_BYTES, Lines, blocks, check_first_line, checked
 from prime_bench.data.raw.source import SourceFile, Stream, open_source
 from prime_bench.data.split import stratified_folds
+from prime_bench.data.stages import OnProgress, StageProgress, no_progress
 
 # Fidelity 31: what the published split was drawn with, and which folds are which split.
 N_FOLDS, SEED = 10, 2018
@@ -50,7 +50,7 @@ class FoldsFile(SourceFile):
     def place(self, line: int) -> str:
         """The line of the log."""
         before = line - 2
-        for fold in FOLDS[SPLITS[self.split or 0]]:
+        for fold in FOLDS[SPLIT_NAMES[self.split or 0]]:
             rows = np.flatnonzero(self.folds == fold)
             if before < len(rows):
                 return super().place(int(rows[before]) + 1)
@@ -102,9 +102,9 @@ def split_log(
     folder: Path,
     *,
     check_space: Callable[[int, int], None],
-    on_progress: OnProgress = silent,
+    on_progress: OnProgress = no_progress,
 ) -> Iterator[list[FoldsFile]]:
-    """The log's three splits in SPLITS' order; what they are read from lies in the new `folder`.
+    """The log's three splits in the order of SPLIT_NAMES, written below the new `folder`.
 
     Before that is written, `check_space` gets the bytes and rows of the log. Raises DataError, with
     file and line, for the first line that is not as it must be.
@@ -140,7 +140,7 @@ def split_log(
                 parts=tuple(parts[fold] for fold in FOLDS[split]),
                 folds=folds,
             )
-            for i, split in enumerate(SPLITS)
+            for i, split in enumerate(SPLIT_NAMES)
         ]
     finally:
         shutil.rmtree(folder, ignore_errors=True)

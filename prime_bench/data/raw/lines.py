@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from prime_bench.base.errors import DataError
-from prime_bench.data.ahead import ahead
+from prime_bench.data.prefetch import prefetch
 from prime_bench.data.raw.packed import pack
 
 BLOCK_BYTES = 1 << 21  # few enough for what is made of a block to stay in the cache
@@ -101,7 +101,7 @@ def blocks(
 ) -> Iterator[bytes]:
     """Bytes that end at a line end, read ahead in a thread; the last line feed may be missing."""
     rest = b""
-    with ahead(iter(functools.partial(read, block_bytes), b"")) as pieces:
+    with prefetch(iter(functools.partial(read, block_bytes), b"")) as pieces:
         for piece in pieces:
             cut = piece.rfind(b"\n") + 1
             if cut:

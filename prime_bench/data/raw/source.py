@@ -23,7 +23,7 @@ class SourceFile:
     member: str | None = None
     """Name inside the archive `path`; in a .tar.gz without its folders."""
     split: int | None = None
-    """Index into SPLITS of all its rows; None where the rows are split here."""
+    """Index into SPLIT_NAMES of all its rows; None where the rows are split here."""
     size: int
     """Bytes of `path`."""
     mtime_ns: int

@@ -9,10 +9,9 @@ import numpy as np
 import polars as pl
 
 from prime_bench.base.errors import UsageError, did_you_mean
-from prime_bench.data.chunk import SPLITS
-from prime_bench.data.manifest import BestPossible
-from prime_bench.data.progress import OnProgress, StageProgress, silent
+from prime_bench.data.manifest import SPLIT_NAMES, BestPossible
 from prime_bench.data.publish import replacing, sole_writer
+from prime_bench.data.stages import OnProgress, StageProgress, no_log, no_progress
 from prime_bench.data.synthetic.rows import BLOCK_ROWS, BestCounter, SyntheticBlock, SyntheticLog
 from prime_bench.settings.data import SyntheticSettings
 
@@ -26,8 +25,8 @@ def write_raw(
     folder: Path,
     *,
     raw_format: str,
-    on_progress: OnProgress = silent,
-    say: Callable[[str], None] = lambda _: None,
+    on_progress: OnProgress = no_progress,
+    log: Callable[[str], None] = no_log,
 ) -> dict[str, BestPossible]:
     """Write the log's csv files into a new or empty `folder`, which gets all of them or none.
 
@@ -37,17 +36,17 @@ def write_raw(
     one of another shape, or a folder in use; EnvironmentFault where it cannot write.
     """
     _check(settings, folder, raw_format)
-    log = SyntheticLog(settings)
+    clicks = SyntheticLog(settings)
     best = BestCounter()
     _, table_of, names = _FORMATS[raw_format]
     with (
-        sole_writer(folder, say=say),
+        sole_writer(folder, log=log),
         replacing(folder) as hidden,
         contextlib.ExitStack() as files,
     ):
         outputs = [files.enter_context((hidden / f"{name}.csv").open("wb")) for name in names]
-        for number, block in enumerate(log.blocks()):
-            table = table_of(log, block, number)
+        for number, block in enumerate(clicks.blocks()):
+            table = table_of(clicks, block, number)
             for index, output in enumerate(outputs):
                 part = table.filter(pl.Series(block.split == index)) if len(names) > 1 else table
                 # No value holds a comma or a quote, and a missing one must not become `""`.
@@ -97,8 +96,8 @@ def _criteo_x4(log: SyntheticLog, block: SyntheticBlock, _number: int) -> pl.Dat
 _Table = Callable[[SyntheticLog, SyntheticBlock, int], pl.DataFrame]
 _FORMATS: dict[str, tuple[str, _Table, tuple[str, ...]]] = {
     "avazu-raw": ("avazu", _kaggle_avazu, ("train",)),
-    "avazu": ("avazu", _avazu_x1, SPLITS),
-    "criteo": ("criteo", _criteo_x4, SPLITS),
+    "avazu": ("avazu", _avazu_x1, SPLIT_NAMES),
+    "criteo": ("criteo", _criteo_x4, SPLIT_NAMES),
 }
 RAW_FORMATS = tuple(_FORMATS)
 """Named as the data sets whose readers take the files."""

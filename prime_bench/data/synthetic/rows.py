@@ -7,8 +7,8 @@ import numpy as np
 import polars as pl
 
 from prime_bench.data.card import CardColumn
-from prime_bench.data.chunk import SPLITS, Chunk
-from prime_bench.data.manifest import BestPossible
+from prime_bench.data.manifest import SPLIT_NAMES, BestPossible
+from prime_bench.data.stages import Chunk
 from prime_bench.data.synthetic.fields import SHAPES, Sampler, random_words, uniforms
 from prime_bench.data.synthetic.response import PlantedResponse
 from prime_bench.settings.data import SyntheticSettings
@@ -24,14 +24,14 @@ class BestCounter:
     """Takes true probabilities block by block; the order of the blocks is the order of the sums."""
 
     def __init__(self) -> None:
-        self._clicked = np.zeros((len(SPLITS), HISTOGRAM_BINS))
-        self._rows = np.zeros((len(SPLITS), HISTOGRAM_BINS), np.int64)
-        self._variance = np.zeros(len(SPLITS))
-        self._entropy = np.zeros(len(SPLITS))
+        self._clicked = np.zeros((len(SPLIT_NAMES), HISTOGRAM_BINS))
+        self._rows = np.zeros((len(SPLIT_NAMES), HISTOGRAM_BINS), np.int64)
+        self._variance = np.zeros(len(SPLIT_NAMES))
+        self._entropy = np.zeros(len(SPLIT_NAMES))
 
     def add(self, probabilities: np.ndarray, split: np.ndarray) -> None:
-        """Count n rows: probabilities (n,) float64 in (0, 1), split (n,) index into SPLITS."""
-        for index in range(len(SPLITS)):
+        """Count n rows: probabilities (n,) float64 in (0, 1), split (n,) index into SPLIT_NAMES."""
+        for index in range(len(SPLIT_NAMES)):
             p = probabilities[split == index]
             bins = np.minimum((p * HISTOGRAM_BINS).astype(np.int64), HISTOGRAM_BINS - 1)
             self._clicked[index] += np.bincount(bins, weights=p, minlength=HISTOGRAM_BINS)
@@ -47,7 +47,7 @@ class BestCounter:
         """
         return {
             name: self._best(index)
-            for index, name in enumerate(SPLITS)
+            for index, name in enumerate(SPLIT_NAMES)
             if self._rows[index].sum() > 1
         }
 
@@ -84,7 +84,7 @@ class SyntheticBlock:
     labels: np.ndarray
     """(n,) uint8."""
     split: np.ndarray
-    """(n,) uint8, index into SPLITS."""
+    """(n,) uint8, index into SPLIT_NAMES."""
 
 
 class SyntheticLog:

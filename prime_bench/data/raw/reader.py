@@ -10,13 +10,12 @@ import polars as pl
 
 from prime_bench.base.errors import DataError
 from prime_bench.data.card import DatasetCard
-from prime_bench.data.chunk import Chunk
 from prime_bench.data.manifest import InputFile
-from prime_bench.data.progress import OnProgress, StageProgress, silent
 from prime_bench.data.raw.lines import BLOCK_BYTES, Lines, read_lines
 from prime_bench.data.raw.packed import MOST_BYTES, integers, pack_text
 from prime_bench.data.raw.source import SourceFile, open_source
 from prime_bench.data.split import RowHash, split_by_hash
+from prime_bench.data.stages import Chunk, OnProgress, StageProgress, no_progress
 from prime_bench.settings.data import DataSettings, LogSettings
 
 _HOURS = np.array([pack_text(f"{hour:02}") for hour in range(24)])
@@ -34,7 +33,7 @@ class Reader:
         sources: Sequence[SourceFile],
         *,
         block_bytes: int = BLOCK_BYTES,
-        on_progress: OnProgress = silent,
+        on_progress: OnProgress = no_progress,
     ) -> None:
         self.inputs: list[InputFile] = []
         self.positives: list[int] = []

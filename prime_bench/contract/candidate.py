@@ -47,12 +47,12 @@ SCHEMAS = (
 """Two, so that a formula cannot be right by chance."""
 
 
-class Breach(Exception):
+class RuleBroken(Exception):
     """A rule is broken; the text says how."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Subject:
+class Candidate:
     """What is checked: an arm on a backbone; of a backbone, its Dense arm."""
 
     is_backbone: bool
@@ -83,7 +83,7 @@ class Subject:
         return build_arm(job, schema).arm
 
 
-def find_subject(name: str) -> Subject:
+def find_candidate(name: str) -> Candidate:
     """What a recipe may name: one of ours, an entry point, or `module:Class`. An arm is checked on
     a small DNN, or where it does not fit that, on the first backbone of ours that it fits.
 
@@ -111,7 +111,7 @@ def find_subject(name: str) -> Subject:
             break
     if fault := arm.misfit(settings):
         raise UsageError(f"{name}: it fits none of our backbones: {fault}")
-    return Subject(
+    return Candidate(
         is_backbone=backbone == name,
         backbone=backbone,
         backbone_settings=settings,
@@ -122,9 +122,9 @@ def find_subject(name: str) -> Subject:
 
 
 def need(condition: bool, fault: str) -> None:
-    """Raise Breach with `fault` unless the condition holds."""
+    """Raise RuleBroken with `fault` unless the condition holds."""
     if not condition:
-        raise Breach(fault)
+        raise RuleBroken(fault)
 
 
 def batch(schema: Schema, n_rows: int) -> Batch:
@@ -138,7 +138,7 @@ def batch(schema: Schema, n_rows: int) -> Batch:
 
 @contextmanager
 def streams_untouched(what: str) -> Iterator[None]:
-    """Breach where what is done inside draws from a global generator."""
+    """RuleBroken where what is done inside draws from a global generator."""
     before = (torch.get_rng_state(), np.random.get_state(legacy=False), random.getstate())
     yield
     after = (torch.get_rng_state(), np.random.get_state(legacy=False), random.getstate())
