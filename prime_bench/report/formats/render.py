@@ -1,23 +1,25 @@
-"""A report in one of five formats, as text and as files."""
+"""A report in one of six formats, as text and as files."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
 from prime_bench.base.files import write_whole
-from prime_bench.report.formats import csv, html, json, latex, markdown
+from prime_bench.report.formats import csv, html, json, latex, markdown, text
 from prime_bench.report.tables.model import Report
 
-Format = Literal["markdown", "latex", "html", "json", "csv"]
-SUFFIXES: dict[Format, str] = {
+Format = Literal["text", "markdown", "latex", "html", "json", "csv"]
+SUFFIXES: Mapping[Format, str] = {
+    "text": "txt",
     "markdown": "md",
     "latex": "tex",
     "html": "html",
     "json": "json",
     "csv": "csv",
 }
-_RENDERERS: dict[Format, Callable[[Report], str]] = {
+_RENDERERS: Mapping[Format, Callable[[Report], str]] = {
+    "text": text.render,
     "markdown": markdown.render,
     "latex": latex.render,
     "html": html.render,
@@ -25,26 +27,30 @@ _RENDERERS: dict[Format, Callable[[Report], str]] = {
     "csv": csv.render,
 }
 PAGE = "report"
-"""The HTML page's name: it holds all tables."""
+"""Name of the HTML page, which holds all tables."""
 
 
 def render(report: Report, format: Format) -> str:
-    """The report in one format, ending in a newline."""
+    """Return the report in one format, ending in a newline.
+
+    Plain text has lines of 80 letters; `text.render` makes others.
+    """
     return _RENDERERS[format](report)
 
 
 def write_report(report: Report, folder: Path, *, format: Format) -> dict[str, list[Path]]:
-    """Write each table as `<name>.<suffix>` with a full-precision `<name>.csv` beside it.
+    """Write each table as `<name>.<suffix>`, and beside it `<name>.csv` with full precision.
 
-    HTML is one page of all tables, `report.html`. Returns the paths written, by table.
+    In HTML all tables are on one page, `report.html`. Returns the paths written, by table. Raises
+    EnvironmentFault where the folder cannot be written to.
     """
     written: dict[str, list[Path]] = {}
     for table in report.tables:
         alone = replace(report, tables=(table,))
         formats: list[Format] = ["csv"] if format in ("csv", "html") else [format, "csv"]
-        for each in formats:
-            path = folder / f"{table.name}.{SUFFIXES[each]}"
-            write_whole(path, render(alone, each))
+        for file_format in formats:
+            path = folder / f"{table.name}.{SUFFIXES[file_format]}"
+            write_whole(path, render(alone, file_format))
             written.setdefault(table.name, []).append(path)
     if format == "html":
         page = folder / f"{PAGE}.{SUFFIXES[format]}"

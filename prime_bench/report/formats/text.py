@@ -128,18 +128,19 @@ def _texts(cells: Sequence[Cell], column: Column) -> Iterator[str]:
     if column.kind == "words":
         yield from numbers
         return
-    remarks = [_remark(cell) for cell in cells]
+    remarks = [_remark(cell, column) for cell in cells]
     n_number, n_remark = (max(map(len, texts), default=0) for texts in (numbers, remarks))
     for number, remark in zip(numbers, remarks, strict=True):
         yield number.rjust(n_number) + remark.ljust(n_remark)
 
 
-def _remark(cell: Cell) -> str:
+def _remark(cell: Cell, column: Column) -> str:
+    """What stands behind the number; without brackets where the head names it, as in `Δ won`."""
     if cell.text == MISSING:
         return ""
-    # The head names what an aside is (`Δ won`), so it needs no brackets.
-    remark = f" {cell.aside}" if cell.aside else f" ({cell.remark})" if cell.remark else ""
-    return "†" * cell.flagged + remark
+    remark = cell.aside or cell.remark
+    named = bool(cell.aside and column.aside)
+    return "†" * cell.flagged + (f" {remark}" if named else f" ({remark})" if remark else "")
 
 
 def _parts(columns: Sequence[TextColumn], width: int) -> Iterator[list[TextColumn]]:
@@ -260,6 +261,7 @@ def _row(
         for lines, column, own, is_bold in zip(cells, columns, widths, bold, strict=True):
             text = lines[index] if index < len(lines) else ""
             padding = " " * (own - len(text))
-            marked = f"{_BOLD}{text}{_NORMAL}" if is_bold and text.strip() else text
+            core = text.strip()
+            marked = text.replace(core, f"{_BOLD}{core}{_NORMAL}") if is_bold and core else text
             texts.append(marked + padding if column.words else padding + marked)
         yield GAP.join(texts).rstrip()
