@@ -1,10 +1,10 @@
-"""A bundle: all that a referee needs to make a recipe's tables again, in one zip.
+"""A bundle: a zip from which a recipe's report can be made again without data or torch.
 
-    bundle.json               recipe's name and changes, digests of data settings and of records
+    bundle.json               name and changes of the recipe, digests of data settings and records
     recipe.toml               the recipe as it was
     runs/<job id>/            record.json, config.json, environment.json; no weights, no data
 
-The same records give the same bytes: entries are sorted and carry no time.
+The same records give the same bytes: entries are sorted and have no time.
 """
 
 import contextlib
@@ -28,38 +28,42 @@ from prime_bench.store.runs import CONFIG, ENVIRONMENT, RECORD, Runs, is_job_id
 
 CONTENTS, RECIPE, RUNS = "bundle.json", "recipe.toml", "runs"
 FILES = (RECORD, CONFIG, ENVIRONMENT)
-"""What is taken of a job's folder."""
-LARGEST_ENTRY_BYTES = 64 << 20
-_OLDEST = (1980, 1, 1, 0, 0, 0)
-_QUOTED = 100
-"""Characters of a strange name that a message repeats."""
-_ADVICE = "prime-bench pack RECIPE -o FILE makes a bundle"
-# What zipfile and json raise for content that is damaged, encrypted or packed in another way.
-_FAULTS = (ValueError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error, UsageError)
+"""Files of a job that a bundle has."""
+MAX_ENTRY_BYTES = 64 << 20
+_ZIP_EPOCH = (1980, 1, 1, 0, 0, 0)
+"""The earliest time that a zip can hold."""
+_MAX_NAME_LETTERS = 100
+"""Letters of an unexpected name that a message repeats."""
+_HINT = "prime-bench pack RECIPE -o FILE makes a bundle"
+# What zipfile, json and pydantic raise for content that is damaged, encrypted or of another form.
+_UNREADABLE = (ValueError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error, UsageError)
 
 
 class BundleContents(Frozen):
-    """bundle.json."""
+    """Content of bundle.json."""
 
     bundle_schema: Literal[1] = pydantic.Field(1, alias="schema")
     recipe: str
-    """Name of the recipe when it was packed, a label."""
+    """Name of the recipe, used as a label."""
     changes: list[str]
-    """Its `--set`."""
+    """Settings changed by `--set`."""
     variants: dict[str, str]
-    """Data set -> digest of its settings."""
+    """Digest of the settings of each data set."""
     package_version: str
+    """Version of this package that wrote the bundle."""
     records: dict[str, str]
-    """Job id -> SHA-256 of its record's file."""
+    """SHA-256 of each job's record.json, by job id."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Bundle:
-    """An opened bundle."""
+    """An unpacked bundle."""
 
     path: Path
+    """The zip."""
     runs: Runs
     recipe: Path
+    """The recipe in the unpacked folder."""
     contents: BundleContents
 
 
@@ -72,7 +76,18 @@ def write_bundle(
     changes: Sequence[str],
     variants: Mapping[str, str],
 ) -> BundleContents:
-    """Write the bundle of these jobs, whole. Raises EnvironmentFault."""
+    """Pack the records of these jobs.
+
+    Args:
+        path: The zip to write. It is complete or not there.
+        runs: Where the records are.
+        job_ids: Jobs to pack; every one must have a record.
+        recipe: File of the recipe that asks for these jobs.
+        changes: Settings that `--set` changes in it.
+        variants: Digest of the settings of each data set.
+
+    Raises EnvironmentFault where the file cannot be written.
+    """
     ids = sorted(set(job_ids))
     contents = BundleContents(
         schema=1,
@@ -97,16 +112,19 @@ def write_bundle(
 
 @contextlib.contextmanager
 def open_bundle(path: Path) -> Iterator[Bundle]:
-    """Unpack into a folder that goes with the block. Raises DataError for what is no bundle."""
+    """Unpack a bundle into a temporary folder, which is deleted at the end of the block.
+
+    Raises DataError for a file that is not a bundle or whose records were changed.
+    """
     with tempfile.TemporaryDirectory(prefix="prime-bench-") as folder:
         contents = _unpack(path, Path(folder))
         runs = Runs(Path(folder) / RUNS)
         if stray := sorted({*runs.job_ids()} - {*contents.records}):
-            raise DataError(f"{path}: {CONTENTS} does not list the job {stray[0]}", hint=_ADVICE)
+            raise DataError(f"{path}: {CONTENTS} does not list the job {stray[0]}", hint=_HINT)
         for job_id, expected in contents.records.items():
             if not runs.done(job_id) or runs.record_digest(job_id) != expected:
-                said = f"{path}: the record of {job_id} is not the one that was packed"
-                raise DataError(said, hint=_ADVICE)
+                message = f"{path}: the record of {job_id} is not the one that was packed"
+                raise DataError(message, hint=_HINT)
         yield Bundle(path=path, runs=runs, recipe=Path(folder) / RECIPE, contents=contents)
 
 
@@ -114,7 +132,7 @@ def _zipped(entries: Mapping[str, bytes]) -> bytes:
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as archive:
         for name in sorted(entries):
-            entry = zipfile.ZipInfo(name, date_time=_OLDEST)
+            entry = zipfile.ZipInfo(name, date_time=_ZIP_EPOCH)
             entry.create_system = 3  # Unix, wherever it is packed
             entry.external_attr = 0o644 << 16
             entry.compress_type = zipfile.ZIP_DEFLATED
@@ -126,32 +144,34 @@ def _unpack(path: Path, folder: Path) -> BundleContents:
     try:
         with zipfile.ZipFile(path) as archive:
             for entry in archive.infolist():
-                if not _expected(entry):
-                    raise _refused(path, f"it holds {entry.filename[:_QUOTED]!r}")
+                if not _is_allowed(entry):
+                    raise _not_a_bundle(
+                        path, f"unexpected entry {entry.filename[:_MAX_NAME_LETTERS]!r}"
+                    )
                 target = folder / entry.filename
                 target.parent.mkdir(parents=True, exist_ok=True)
                 target.write_bytes(archive.read(entry))
         for name in (CONTENTS, RECIPE):
             if not (folder / name).is_file():
-                raise _refused(path, f"it has no {name}")
+                raise _not_a_bundle(path, f"it has no {name}")
         table = json.loads((folder / CONTENTS).read_text(encoding="utf-8"))
         if not isinstance(table, dict):
-            raise _refused(path, f"{CONTENTS} holds no table")
+            raise _not_a_bundle(path, f"{CONTENTS} is not a JSON object")
         return BundleContents.parse(table, where=CONTENTS)
     except OSError as error:
-        raise _refused(path, error.strerror or str(error)) from error
-    except _FAULTS as error:
-        raise _refused(path, str(error)) from error
+        raise _not_a_bundle(path, error.strerror or str(error)) from error
+    except _UNREADABLE as error:
+        raise _not_a_bundle(path, str(error)) from error
 
 
-def _refused(path: Path, why: str) -> DataError:
-    return DataError(f"{path}: not a bundle: {why}", hint=_ADVICE)
+def _not_a_bundle(path: Path, why: str) -> DataError:
+    return DataError(f"{path}: not a bundle: {why}", hint=_HINT)
 
 
-def _expected(entry: zipfile.ZipInfo) -> bool:
-    """Whether a bundle may have such an entry: known names alone, so none leads elsewhere."""
+def _is_allowed(entry: zipfile.ZipInfo) -> bool:
+    """Whether a bundle may have the entry: known names alone, so that none leaves the folder."""
     parts = PurePosixPath(entry.filename).parts
     known = parts in ((CONTENTS,), (RECIPE,)) or (
         len(parts) == 3 and parts[0] == RUNS and is_job_id(parts[1]) and parts[2] in FILES
     )
-    return known and entry.file_size <= LARGEST_ENTRY_BYTES
+    return known and entry.file_size <= MAX_ENTRY_BYTES

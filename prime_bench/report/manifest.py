@@ -1,38 +1,37 @@
-"""manifest.json of a written report: which files, from which records, so that it can be verified.
+"""manifest.json of a written report: digests of its files and of the records behind each table.
 
-A published table still follows from its records if its files are as they were written and every
+A published table follows from its records if its files are as they were written, and if every
 record behind it is, byte for byte, the one that it was made from.
 """
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import pydantic
 
 from prime_bench.base.errors import DataError, UsageError
 from prime_bench.base.files import sha256_of, write_whole
 from prime_bench.base.frozen import Frozen
-from prime_bench.report.tables.model import Report
+from prime_bench.report.tables.model import Provenance, Report
 from prime_bench.store.runs import Runs
 
 MANIFEST = "manifest.json"
 
 
 class TableManifest(Frozen):
-    """One table."""
+    """What one table was written as and made from."""
 
     files: dict[str, str]
-    """Name -> SHA-256."""
+    """SHA-256 of each file, by name."""
     records: dict[str, str]
-    """Job id -> SHA-256 of its record's file."""
-    provenance: dict[str, Any]
+    """SHA-256 of the record.json behind the table, by job id."""
+    provenance: Provenance
 
 
 class ReportManifest(Frozen):
-    """The whole file."""
+    """Content of manifest.json."""
 
     manifest_schema: Literal[1] = pydantic.Field(1, alias="schema")
     title: str
@@ -42,7 +41,11 @@ class ReportManifest(Frozen):
 def write_manifest(
     report: Report, folder: Path, *, files: Mapping[str, Sequence[Path]], runs: Runs
 ) -> Path:
-    """Write it beside the files of each table; the path written. Raises EnvironmentFault."""
+    """Write the manifest of a report into the folder of its files; return its path.
+
+    `files` has the paths that were written for each table. Raises EnvironmentFault where the folder
+    cannot be written to.
+    """
     manifest = ReportManifest(
         schema=1,
         title=report.title,
@@ -50,7 +53,7 @@ def write_manifest(
             table.name: TableManifest(
                 files={path.name: sha256_of(path) for path in files[table.name]},
                 records={job_id: runs.record_digest(job_id) for job_id in table.jobs},
-                provenance=json.loads(json.dumps(asdict(table.provenance))),
+                provenance=table.provenance,
             )
             for table in report.tables
         },
@@ -61,9 +64,9 @@ def write_manifest(
 
 
 def report_faults(folder: Path, runs: Runs) -> list[str]:
-    """Why tables in `folder` no longer follow from the records in `runs`; empty where all do.
+    """Return why tables in `folder` do not follow from the records in `runs`; empty if all do.
 
-    Raises DataError where there is no manifest that can be read.
+    Raises DataError where the folder has no readable manifest.
     """
     path = folder / MANIFEST
     try:
@@ -82,7 +85,9 @@ def report_faults(folder: Path, runs: Runs) -> list[str]:
                 faults.append(f"{name}: {folder / file} was changed after it was written")
         for job_id, expected in table.records.items():
             if not runs.done(job_id):
-                faults.append(f"{name}: the record of {job_id} is gone")
+                faults.append(f"{name}: the record of {job_id} was deleted")
             elif runs.record_digest(job_id) != expected:
-                faults.append(f"{name}: the record of {job_id} is another one now")
+                faults.append(
+                    f"{name}: the record of {job_id} was changed after the table was made"
+                )
     return faults

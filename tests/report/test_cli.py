@@ -426,9 +426,11 @@ def test_a_written_report_can_be_verified(runs: Path, recipe: Path, tmp_path: Pa
     record = runs / job_id / "record.json"
     text = record.read_text(encoding="utf-8")
     record.write_text(text + " ", encoding="utf-8")
-    assert f"main: the record of {job_id} is another one now" in report_faults(folder, Runs(runs))
+    assert f"main: the record of {job_id} was changed after the table was made" in report_faults(
+        folder, Runs(runs)
+    )
     record.unlink()
-    assert f"main: the record of {job_id} is gone" in report_faults(folder, Runs(runs))
+    assert f"main: the record of {job_id} was deleted" in report_faults(folder, Runs(runs))
     record.write_text(text, encoding="utf-8")
     (folder / "main.md").write_text("another", encoding="utf-8")
     (folder / "main.csv").unlink()
@@ -498,7 +500,7 @@ def _changed(table: str, key: str, value: object) -> bytes:
     [
         ("bundle.json", None, "it has no bundle.json"),
         ("recipe.toml", None, "it has no recipe.toml"),
-        ("bundle.json", b"null", "holds no table"),
+        ("bundle.json", b"null", "not a JSON object"),
         ("bundle.json", b"[" * 100_000, "not a bundle"),
         ("bundle.json", lambda table: _changed(table, "variants", {}), "different data sets"),
         ("bundle.json", lambda table: _changed(table, "records", {}), "does not list the job"),
@@ -506,8 +508,8 @@ def _changed(table: str, key: str, value: object) -> bytes:
         ("bundle.json", lambda table: _changed(table, "recipe", "\ud800"), "invalid JSON"),
         ("recipe.toml", b"= =", ": recipe.toml: not valid TOML"),
         ("runs/0123456789abcdef/record.json", b"{}", "does not list the job"),
-        ("runs/12/record.json", b"{}", "it holds 'runs/12/record.json'"),
-        (f"runs/{'a' * 300}/record.json", b"{}", "it holds 'runs/aaa"),
+        ("runs/12/record.json", b"{}", "unexpected entry 'runs/12/record.json'"),
+        (f"runs/{'a' * 300}/record.json", b"{}", "unexpected entry 'runs/aaa"),
     ],
 )
 def test_a_bundle_with_a_wrong_member_is_bad_data(
