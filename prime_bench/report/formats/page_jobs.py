@@ -1,38 +1,94 @@
-"""What stands behind the cells of a page: each job's scores, curve, settings and environment."""
+"""The jobs behind the cells of a page: scores, validation curve, settings and environment."""
 
 import json
 from collections.abc import Iterable, Mapping
-from typing import Any
+from dataclasses import asdict, dataclass, field
+
+from pydantic import JsonValue
 
 from prime_bench.base.identity import canonical_json
 from prime_bench.report.quantities.design import arm_label
 from prime_bench.store.record import ProbeRecord, RunRecord
 
-Record = RunRecord | ProbeRecord
+Settings = dict[str, JsonValue]
 
 
-def jobs_json(records: Mapping[str, Record], job_ids: Iterable[str]) -> str:
-    """`{"baseline": ..., "jobs": {id: ...}, "parts": [...]}`, as JSON that a `<script>` may hold.
+@dataclass(frozen=True, kw_only=True)
+class PageJob:
+    """One job as the page's script reads it; scores are those of a trained run, on test rows."""
 
-    Settings and environments that jobs share are written once, in `parts`; a job names theirs by
-    index. Ids without a record are left out.
-    """
-    parts: dict[str, int] = {}
-    jobs = {job_id: _job(records[job_id], parts) for job_id in sorted(job_ids) if job_id in records}
-    content = {
-        "baseline": arm_label("dense"),
-        "jobs": jobs,
-        "parts": [json.loads(text) for text in parts],
-    }
-    text = json.dumps(content, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
-    # No text in it can end the element.
+    arm: str
+    """Printed name."""
+    seed: int
+    parts: dict[str, int]
+    """Title of a group of settings, and its index in `PageJobs.parts`."""
+    auc: float | None = None
+    logloss: float | None = None
+    best: int | None = None
+    """The epoch whose weights were kept."""
+    flag: str | None = None
+    """Why the run is degenerate."""
+    curve: tuple[tuple[int, float | None, float | None], ...] = ()
+    """Epoch, validation AUC and validation LogLoss."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PageJobs:
+    """All jobs of a page. Settings and environments that jobs share are in `parts` once."""
+
+    baseline: str
+    """Printed name of the arm that is drawn first in every chart."""
+    jobs: dict[str, PageJob] = field(default_factory=dict)
+    """By job id."""
+    parts: list[Settings] = field(default_factory=list)
+
+
+def jobs_json(records: Mapping[str, RunRecord | ProbeRecord], job_ids: Iterable[str]) -> str:
+    """Return the jobs as JSON that may stand in a `<script>`; ids without a record are left out."""
+    page = PageJobs(baseline=arm_label("dense"))
+    indices: dict[str, int] = {}
+    for job_id in sorted(job_ids):
+        if job_id not in records:
+            continue
+        parts: dict[str, int] = {}
+        for title, settings in _settings_of(records[job_id]).items():
+            text = canonical_json(settings)
+            if text not in indices:
+                indices[text] = len(page.parts)
+                page.parts.append(json.loads(text))
+            parts[title] = indices[text]
+        page.jobs[job_id] = _job_of(records[job_id], parts)
+    text = json.dumps(asdict(page), separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    # Without `<` no text in it can end the element.
     return text.replace("<", "\\u003c")
 
 
-def _job(record: Record, parts: dict[str, int]) -> dict[str, Any]:
-    """Curves are lists of epoch, validation AUC and LogLoss."""
+def _job_of(record: RunRecord | ProbeRecord, parts: dict[str, int]) -> PageJob:
+    arm, seed = arm_label(record.arm), record.job.seed
+    if isinstance(record, ProbeRecord):
+        return PageJob(arm=arm, seed=seed, parts=parts)
+    result = record.result
+    return PageJob(
+        arm=arm,
+        seed=seed,
+        parts=parts,
+        auc=result.test.auc,
+        logloss=result.test.logloss,
+        best=result.best_epoch,
+        flag=result.degenerate,
+        curve=tuple(
+            (point.epoch, point.valid_auc, point.valid_logloss) for point in record.history
+        ),
+    )
+
+
+def _settings_of(record: RunRecord | ProbeRecord) -> dict[str, Settings]:
+    """Settings and environment under the titles that the page shows."""
     job = record.job
-    shared = {
+    environment = record.environment.plain()
+    versions = environment.pop("versions")
+    environment.pop("started")  # no two jobs share it
+    return {
         "Configuration": {
             "kind": job.kind,
             "data set": record.dataset,
@@ -49,33 +105,5 @@ def _job(record: Record, parts: dict[str, int]) -> dict[str, Any]:
             **{f"probe.{key}": value for key, value in job.probe.items()},
             **{f"code of {key}": value for key, value in job.code.items()},
         },
-        "Environment": _environment(record),
+        "Environment": {**environment, **versions},
     }
-    own: dict[str, Any] = {
-        "arm": arm_label(record.arm),
-        "seed": job.seed,
-        "parts": {
-            name: parts.setdefault(canonical_json(values), len(parts))
-            for name, values in shared.items()
-        },
-        "curve": [],
-    }
-    if isinstance(record, RunRecord):
-        own |= {
-            "auc": record.result.test.auc,
-            "logloss": record.result.test.logloss,
-            "best": record.result.best_epoch,
-            "flag": record.result.degenerate,
-            "curve": [
-                [point.epoch, point.valid_auc, point.valid_logloss] for point in record.history
-            ],
-        }
-    return own
-
-
-def _environment(record: Record) -> dict[str, Any]:
-    """Without the start, which no two jobs share."""
-    values = record.environment.plain()
-    versions = values.pop("versions")
-    values.pop("started")
-    return {**values, **versions}
