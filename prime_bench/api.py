@@ -1131,9 +1131,9 @@ class ReportView:
         return {name: item.figure for name, item in self._named_figures().items()}
 
     def render(self, format: Format = "markdown") -> str:
-        """Return the report as text: `markdown`, `latex`, `html`, `json` or `csv`.
+        """Return the report as `text`, `markdown`, `latex`, `html`, `json` or `csv`.
 
-        An HTML page has the figures in it.
+        Plain text has lines of 80 letters. An HTML page has the figures in it.
         """
         from prime_bench.report.formats.render import render
 
@@ -1193,6 +1193,9 @@ class ReportView:
     def __repr__(self) -> str:
         names = ", ".join(table.name for table in self.report.tables)
         return f"ReportView({self.report.title}: tables {names})"
+
+    def __str__(self) -> str:
+        return self.render("text")
 
     def _repr_markdown_(self) -> str:
         return self.render("markdown")

@@ -1,5 +1,7 @@
 """`prime-bench report`: tables and figures from records, or from a bundle of them."""
 
+import shutil
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -8,6 +10,7 @@ import click
 from prime_bench.cli import codes, options
 
 if TYPE_CHECKING:
+    from prime_bench.api import ReportView
     from prime_bench.report.formats.render import Format
 
 
@@ -17,9 +20,8 @@ if TYPE_CHECKING:
 @options.changes
 @click.option(
     "--format",
-    type=click.Choice(["markdown", "latex", "html", "json", "csv"]),
-    default="markdown",
-    show_default=True,
+    type=click.Choice(["text", "markdown", "latex", "html", "json", "csv"]),
+    show_default="text, or markdown with --output",
     help="All have the same digits; JSON and CSV have full precision beside them.",
 )
 @click.option(
@@ -65,7 +67,7 @@ def report(
     recipe: str | None,
     only: tuple[str, ...],
     changes: tuple[str, ...],
-    format: "Format",
+    format: "Format | None",
     tables: tuple[str, ...],
     level: Literal["simple", "full"],
     against: Literal["paper"] | None,
@@ -98,9 +100,17 @@ def report(
         runs_dir=runs_dir,
     )
     if output is None:
-        click.echo(made.render(format), nl=False)
+        click.echo(_text(made) if format in (None, "text") else made.render(format), nl=False)
     else:
-        for path in made.write(output, format=format, figures=figures):
+        for path in made.write(output, format=format or "markdown", figures=figures):
             click.echo(f"wrote {path}", err=True)
     if not made.agrees:
         ctx.exit(codes.FAILED)
+
+
+def _text(made: "ReportView") -> str:
+    """Plain text as wide as the terminal, or 80 letters; bold cells are marked in a terminal."""
+    from prime_bench.report.formats import text
+
+    width = shutil.get_terminal_size().columns
+    return text.render(made.report, width=width, bold=sys.stdout.isatty())

@@ -65,13 +65,33 @@ def call(*arguments: object) -> int:
 
 
 def test_without_recipe_everything_is_shown(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert call("--runs-dir", runs) == 0
+    assert call("--runs-dir", runs, "--format", "markdown") == 0
 
     out, err = capsys.readouterr()
     assert err == ""
     assert out.startswith("# Main results\n")
     for heading in ("## Avazu", "## synthetic (max_epochs = 1)", "## synthetic (max_epochs = 100)"):
         assert f"\n{heading}\n" in out
+
+
+@pytest.mark.parametrize(("columns", "width"), [(None, 80), ("60", 60)])
+def test_plain_text_fits_the_terminal(
+    runs: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    columns: str | None,
+    width: int,
+) -> None:
+    """80 letters where there is no terminal, and no escape sequence."""
+    monkeypatch.delenv("COLUMNS", raising=False)
+    if columns:
+        monkeypatch.setenv("COLUMNS", columns)
+    assert call("--runs-dir", runs) == 0
+
+    out = capsys.readouterr().out
+    assert out.startswith("Main results\n============\n")
+    assert width - 10 < max(map(len, out.splitlines())) <= width
+    assert "\x1b" not in out
 
 
 def test_a_recipe_shows_its_cells_alone(
@@ -226,7 +246,7 @@ def test_one_broken_record_is_named_and_hides_no_other(
             file = put(tmp_path, make_record(seed=seed, arm=arm))
     file.write_text(file.read_text(encoding="utf-8")[:-40], encoding="utf-8")
 
-    assert call("--runs-dir", tmp_path) == 0
+    assert call("--runs-dir", tmp_path, "--format", "markdown") == 0
     out = capsys.readouterr().out
     assert f"- A record that cannot be read counts as missing: {file}: cannot read" in out
     assert "| DNN " in out
@@ -262,7 +282,7 @@ def test_unlike_runs_are_mixed_on_request_alone_and_captions_say_so(
     put(tmp_path, make_record(seed=1))
     put(tmp_path, make_record(seed=1, arm="prime", device_kind="cuda", device="a GPU"))
 
-    assert call("--runs-dir", tmp_path) == 0
+    assert call("--runs-dir", tmp_path, "--format", "markdown") == 0
     refused = capsys.readouterr().out
     assert "seed 1 is not compared: different device kind: cpu against cuda" in refused
     assert "Mixed on request" not in refused
@@ -312,7 +332,7 @@ def test_check_exits_1_where_a_number_is_another(
     (pair,) = json.loads(capsys.readouterr().out)["pairs"]
     auc = pair["arms"]["dense"]["test_auc"]
 
-    arguments = (recipe, "--runs-dir", runs, "--check")
+    arguments = (recipe, "--runs-dir", runs, "--format", "markdown", "--check")
     assert call(*arguments, numbers(tmp_path / "right.toml", auc)) == 0
     assert "1 numbers: 1 inside" in capsys.readouterr().out
     assert call(*arguments, numbers(tmp_path / "wrong.toml", auc + 0.01)) == 1
@@ -374,7 +394,7 @@ def test_against_the_paper_records_of_other_data_sets_say_nothing(
         assert table["provenance"]["versions"] == table["provenance"]["fingerprints"] == {}
         assert not any("torch" in note for note in table["notes"])
 
-    assert call(recipe, "--runs-dir", runs, "--against", "paper") == 0
+    assert call(recipe, "--runs-dir", runs, "--against", "paper", "--format", "markdown") == 0
     assert "no record behind it" in capsys.readouterr().out.partition("# AUC")[0]
 
 
@@ -574,7 +594,7 @@ start = time.perf_counter()
 from prime_bench.base.errors import DataError
 from prime_bench.cli.main import exit_code
 runs, out = Path(sys.argv[1]), Path(sys.argv[2])
-for format in ("markdown", "latex", "html", "json", "csv"):
+for format in ("text", "markdown", "latex", "html", "json", "csv"):
     arguments = ["report", "main13", "--level", "full", "--against", "paper", "--format", format]
     assert exit_code([*arguments, "--runs-dir", str(runs), "--output", str(out / format)]) == 0
 print(time.perf_counter() - start)
