@@ -146,7 +146,7 @@ def _remark(cell: Cell, column: Column) -> str:
 def _parts(columns: Sequence[TextColumn], width: int) -> Iterator[list[TextColumn]]:
     """The columns in parts that fit, each with those that name the rows in front.
 
-    A group of columns is in one part where it can be.
+    A group of columns is in one part, or in parts of its own where it is too wide.
     """
     n_names = _n_names([column.words for column in columns])
     names, rest = list(columns[:n_names]), columns[n_names:]
@@ -159,12 +159,22 @@ def _parts(columns: Sequence[TextColumn], width: int) -> Iterator[list[TextColum
         return
     part: list[TextColumn] = []
     for group in _runs(rest, by_group=True):
-        for piece in [group] if fits(group) else _runs(group, by_group=False):
+        if part and not fits([*part, *group]):
+            yield [*names, *part]
+            part = []
+        if fits(group):
+            part += group
+            continue
+        for piece in _runs(group, by_group=False):
             if part and not fits([*part, *piece]):
                 yield [*names, *part]
                 part = []
             part += piece
-    yield [*names, *part]
+        # What is left of a group in parts does not share one with the next group.
+        yield [*names, *part]
+        part = []
+    if part:
+        yield [*names, *part]
 
 
 def _n_names(are_words: Sequence[bool]) -> int:
