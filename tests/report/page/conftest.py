@@ -158,6 +158,9 @@ def started(program: str, profile: Path) -> Iterator[Browser]:
         [
             program,
             *("--headless=new", "--no-sandbox", "--disable-gpu", "--remote-debugging-pipe"),
+            # Without them Chromium looks up hosts of its own at every start.
+            *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
+            *("--disable-quic", "--no-first-run"),
             f"--user-data-dir={profile}",
             "about:blank",
         ],

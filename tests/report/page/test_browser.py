@@ -12,7 +12,7 @@ TABLE = "document.querySelectorAll('main table')[0]"
 ROWS = f"[...{TABLE}.tBodies[0].rows]"
 FIRST_COLUMN = f"{ROWS}.map(row => row.cells[0].textContent.trim())"
 DELTAS = f"{ROWS}.map(row => row.cells[3].dataset.value ?? null)"
-DIALOG = "document.querySelector('#behind')"
+DIALOG = "document.querySelector('#job-dialog')"
 
 
 def header(column: int) -> str:
@@ -75,14 +75,14 @@ def test_a_cell_opens_the_jobs_behind_it(browse: Browse, page_file: Path) -> Non
 
     browser.run(f"{cell}.querySelector('.open').click()")
     shown = browser.run(
-        "[...document.querySelectorAll('#behind tbody code')].map(c => c.textContent)"
+        "[...document.querySelectorAll('#job-dialog tbody code')].map(c => c.textContent)"
     )
     text = browser.run(f"{DIALOG}.textContent")
 
     assert browser.run(f"{DIALOG}.open") is True
     assert sorted(shown) == sorted(jobs)
-    assert browser.run("document.querySelector('#behind-title').textContent").startswith("DNN, AUC")
-    assert browser.run("document.querySelectorAll('#behind .curves polyline').length") == 2 * len(
+    assert browser.run("document.querySelector('#job-title').textContent").startswith("DNN, AUC")
+    assert browser.run("document.querySelectorAll('#job-dialog .curves polyline').length") == 2 * len(
         jobs
     )
     for words in ("Configuration", "Environment", "torch", "training.batch_size", "190034"):
