@@ -110,7 +110,7 @@ def trained(full_set: list[RunRecord]) -> list[RunRecord]:
     ]
 
 
-def test_every_figure_that_there_is_evidence_for(
+def test_every_figure_that_the_records_suffice_for(
     trained: list[RunRecord], make_record: MakeRecord, tmp_path: Path
 ) -> None:
     probes = [
