@@ -68,7 +68,6 @@ def our_epoch(
         penalty=Penalty(embedding=settings.embedding_l2, network=settings.network_l2),
         seed=0,
         device=torch.device("cpu"),
-        on_event=lambda _: None,
     )
     return training.run_epoch
 

@@ -97,7 +97,6 @@ def trained(backbone: str, plugin: str, *, n_ids: int) -> Training:
         penalty=Penalty(embedding=settings["embedding_l2"], network=settings["network_l2"]),
         seed=0,
         device=CPU,
-        on_event=lambda _: None,
     )
     training.run_epoch()
     return training

@@ -45,7 +45,7 @@ for line in sys.stdin:
     folder = Path(request["runs"]) / job_id
     folder.mkdir(parents=True)
     (folder / "record.json").write_text(json.dumps({**template, "job_id": job_id, "job": job}))
-    print(json.dumps({"event": "done", "job_id": job_id}), flush=True)
+    print(json.dumps({"event": "done", "job_id": job_id, "wall_s": 1.0}), flush=True)
 """
 PLAN_S, JOB_MS, LIST_S = 2.0, 20.0, 3.0
 T = TypeVar("T")

@@ -61,11 +61,11 @@ if TYPE_CHECKING:
 
     from prime_bench.data.manifest import Manifest, TableSpec
     from prime_bench.data.stages import StageProgress
+    from prime_bench.recipe.events import WorkerEvent
     from prime_bench.report.figures.save import NamedFigure
     from prime_bench.report.formats.render import Format
     from prime_bench.report.quantities.records import Evidence
     from prime_bench.report.tables.model import Report
-    from prime_bench.schedule.engine import Event
     from prime_bench.schedule.run import JobCounts
     from prime_bench.store.verification import Discrepancy
 
@@ -575,7 +575,7 @@ def run(
     address: str = "auto",
     data_dir: StrPath = "data",
     runs_dir: StrPath = "runs",
-    on_event: Callable[[Event], None] | None = None,
+    on_event: Callable[[WorkerEvent], None] | None = None,
     on_outcome: Callable[[Outcome], None] | None = None,
     on_stop: Callable[[], object] | None = None,
 ) -> RunSummary:

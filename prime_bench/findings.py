@@ -1,13 +1,54 @@
-"""What probes find: typed results of the gradient diagnosis, the routing diagnosis, the subgroup
-report and the measurement of cost.
+"""Typed results of measurements: the scores of a training run, and the findings of the probes
+`gradients`, `routing`, `subgroups` and `cost`.
 """
 
 from collections.abc import Sequence
 from statistics import median
 from typing import Any, Literal
 
+import pydantic
+
 from prime_bench.base.frozen import Frozen
 from prime_bench.settings.probes import Split
+
+
+class Routing(Frozen):
+    """What PRIME's routers did in an epoch's training batches: a number a bag."""
+
+    entropy: list[float]
+    """Mean over rows of the entropy of the experts' weights, in nats."""
+    effective_experts: list[float]
+    """exp of the entropy."""
+    largest_load: list[float]
+    """The largest mean weight of one expert."""
+
+
+class Validation(Frozen):
+    """One validation, a line of history.jsonl."""
+
+    epoch: int
+    """From 1."""
+    step: int
+    """Optimiser steps so far."""
+    learning_rate: float
+    """The rate of the epoch that this validation closes."""
+    train_loss: float | None
+    """Mean of the batches' losses over the epoch, L2 not included; None where it is not finite."""
+    valid_auc: float | None
+    """None, as `valid_logloss`, where a prediction is not a number."""
+    valid_logloss: float | None
+    improved: bool
+    wall_s: float
+    """Seconds since the run's first step."""
+    routing: Routing | None = None
+    """None without routers, or where a weight is not finite."""
+
+
+class Score(Frozen):
+    """Metrics of one split at the best weights; None where a prediction is not a number."""
+
+    auc: float | None = pydantic.Field(ge=0, le=1)
+    logloss: float | None = pydantic.Field(ge=0)
 
 
 class GroupSize(Frozen):

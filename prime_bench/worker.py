@@ -1,23 +1,13 @@
-"""One job in, one record out: what every engine runs.
+"""The worker: does one job after another, each of which becomes a record. Every engine runs it.
 
-As a process (`python -m prime_bench.worker`) it reads a JSON JobRequest a line on stdin and writes
-a JSON event a line on stdout, of the job that its `job_id` names:
+As a process (`python -m prime_bench.worker`) it reads a JobRequest as JSON from each line of stdin
+and writes the job's events, one a line, to stdout (`recipe.events`).
 
-    resumed      epoch: the last one that an earlier process has finished
-    afresh       why: what speaks against the saved state of an earlier process
-    progress     epoch, rows, rows_total, rows_per_s     at most two a second
-    epoch        a validation: the keys of a line of history.jsonl
-    done         wall_s; of a training run also valid, test (auc, logloss) and degenerate
-    skipped      another process has the job or has done it
-    failed       error (one line); failure.json has the rest
-    interrupted  stopped on SIGTERM with its state saved
-    fault        error, hint, exit_code: no job can be done here, for want of the device
-
-A job's last event is one of the latter five. The process ends when stdin does, and at once when
-nobody reads its events any more. On SIGTERM it stops after the validation of the running epoch, or
-after the job where that is no training run, and ends with exit code 0; a job that has just come to
-its scores is done. After `fault` it ends with that exit code. Killed at any moment, it leaves a
-job that the next process goes on with from its last validation.
+The process ends when stdin ends, and at once when nobody reads its events any more. On SIGTERM it
+stops after the validation of the running epoch, or at the end of a probe, and exits with code 0; a
+job that has already begun to compute its scores is finished. After the event `fault` it exits with
+the code in the event. It may be killed at any moment: the next process that is given the job
+continues from its last validation.
 """
 
 import contextlib
@@ -39,6 +29,16 @@ import torch
 from prime_bench.base.errors import DataError, EnvironmentFault, UsageError
 from prime_bench.base.identity import NUMERICS
 from prime_bench.data.table import PreparedTable
+from prime_bench.recipe.events import (
+    DoneEvent,
+    FailedEvent,
+    FaultEvent,
+    InterruptedEvent,
+    ProgressEvent,
+    SkippedEvent,
+    WorkerEvent,
+    write_event,
+)
 from prime_bench.recipe.job import JobRequest
 from prime_bench.settings.probes import Kind
 from prime_bench.store.record import Environment, Findings, ProbeRecord, RunRecord
@@ -46,7 +46,7 @@ from prime_bench.store.runs import CONFIG, ENVIRONMENT, Runs
 from prime_bench.training.checkpoint import JobFolder, one_line
 from prime_bench.training.device import NoDevice, fix_arithmetic, resolve_device
 from prime_bench.training.environment import environment
-from prime_bench.training.job import Event, JobInterrupted, TrainingJob
+from prime_bench.training.job import JobInterrupted, TrainingJob
 
 Record = RunRecord | ProbeRecord
 _PROBES: dict[Kind, str] = {
@@ -55,28 +55,41 @@ _PROBES: dict[Kind, str] = {
     "subgroups": "prime_bench.probes.subgroups",
     "cost": "prime_bench.probes.cost",
 }
-"""Kind of a job that measures -> the module whose `run` does it; training loads none of them."""
+"""Kind of probe -> the module whose `run` does it; training imports none of them."""
 _LOOK_AT_PARENT_EVERY_MS = 1000
 _EXIT_DEVICE = EnvironmentFault.exit_code
 
 
+_DEFAULT_THREADS = torch.get_num_threads()
+"""The number that torch has chosen itself, read before a job can change it."""
+
+
 class JobTaken(Exception):
-    """Another process has the job, or has done it meanwhile."""
+    """Another process has the job, or has already done it."""
 
 
 def run_job(
     request: JobRequest,
-    on_event: Callable[[Event], None],
+    on_event: Callable[[WorkerEvent], None],
     *,
     interrupted: Callable[[], bool] = lambda: False,
 ) -> Record:
-    """Do the job, write its folder, and return the record that is now on disk.
+    """Do the job, write its folder, and return the record, which is then on disk.
 
-    A training run goes on from where an earlier process was stopped, and stops where `interrupted`
-    says so. Raises JobTaken where there is nothing to do, JobInterrupted, NoDevice, and whatever
-    else went wrong after it has been written to the job's failure.json.
+    A training run continues from the state that an earlier process has saved, if there is one.
+
+    Args:
+        request: The job and where its files are.
+        on_event: Called with each event but the last one, which `main` sends.
+        interrupted: Asked before the first epoch and after each one whether to stop there.
+
+    Raises:
+        JobTaken: If another process has the job or has done it.
+        JobInterrupted: If `interrupted` returned True.
+        NoDevice: If the device is missing. Nothing is written to the job's folder then.
+        Exception: Any other error, after it was written to the job's failure.json.
     """
-    # Not the job's fault: it comes before the job is touched.
+    # A missing device is no fault of the job, so it is found before the job's folder is made.
     device = resolve_device(request.device)
     runs, job_id = Runs(Path(request.runs)), request.job.id
     with runs.claim(job_id) as mine:
@@ -90,7 +103,7 @@ def run_job(
         except JobInterrupted:
             raise
         except Exception as error:
-            # A full disk may be the very reason; the error itself is what has to get out.
+            # The disk may be full, and the error itself must be raised in any case.
             with contextlib.suppress(EnvironmentFault, OSError):
                 folder.fail(error)
             raise
@@ -103,27 +116,32 @@ def _do(
     folder: JobFolder,
     device: torch.device,
     *,
-    on_event: Callable[[Event], None],
+    on_event: Callable[[WorkerEvent], None],
     interrupted: Callable[[], bool],
 ) -> Record:
     start, job = time.perf_counter(), request.job
     folder.write(CONFIG, {"job_id": job.id, **request.plain()})
     if job.numerics != NUMERICS:
         raise UsageError(f"the job wants numerics {job.numerics}, this version has {NUMERICS}")
-    fix_arithmetic(threads=request.threads or _default_threads())
-    surroundings = environment(device)
-    folder.write(ENVIRONMENT, surroundings.plain())
+    fix_arithmetic(threads=request.threads or _DEFAULT_THREADS)
+    found_environment = environment(device)
+    folder.write(ENVIRONMENT, found_environment.plain())
     table = _table(request.table, fingerprint=job.fingerprint)
     if job.kind != "train":
         probe = importlib.import_module(_PROBES[job.kind])
-        findings = probe.run(request, table, device=device, on_event=on_event)
-        return _probe_record(request, table, findings, surroundings, start=start)
+        findings = probe.run(
+            request,
+            table,
+            device=device,
+            on_progress=lambda found: on_event(ProgressEvent(job_id=job.id, progress=found)),
+        )
+        return _probe_record(request, table, findings, found_environment, start=start)
     training = TrainingJob(
         request=request,
         folder=folder,
         table=table,
         device=device,
-        environment=surroundings,
+        environment=found_environment,
         on_event=on_event,
         interrupted=interrupted,
     )
@@ -134,11 +152,11 @@ def _probe_record(
     request: JobRequest,
     table: PreparedTable,
     findings: Findings,
-    surroundings: Environment,
+    found_environment: Environment,
     *,
     start: float,
 ) -> ProbeRecord:
-    """The record of a measurement that began at `start` of the performance counter."""
+    """The record of a probe that began when `time.perf_counter()` was `start`."""
     return ProbeRecord(
         job_id=request.job.id,
         job=request.job,
@@ -148,23 +166,23 @@ def _probe_record(
         data_verified=table.manifest.verified,
         data_notes=table.manifest.notes,
         findings=findings,
-        environment=surroundings,
+        environment=found_environment,
         wall_s=time.perf_counter() - start,
     )
 
 
 def _table(path: str, *, fingerprint: str) -> PreparedTable:
-    """The table at `path`, opened once a process. Raises DataError where it is another one."""
+    """Open the table at `path`, once a process. Raises DataError if its fingerprint differs."""
     table = _opened(path)
     if table.manifest.fingerprint != fingerprint:
-        # It may have been prepared anew since it was opened.
+        # The table may have been prepared again since this process opened it.
         _opened.cache_clear()
         table = _opened(path)
     if table.manifest.fingerprint != fingerprint:
         raise DataError(
             f"{path}: the table has the fingerprint {table.manifest.fingerprint}, "
             f"the job wants {fingerprint}",
-            hint="the data were prepared anew since the plan was made: run the recipe again",
+            hint="the data were prepared again after the plan was made: run the recipe again",
         )
     return table
 
@@ -172,27 +190,21 @@ def _table(path: str, *, fingerprint: str) -> PreparedTable:
 @functools.lru_cache(maxsize=8)
 def _opened(path: str) -> PreparedTable:
     table = PreparedTable.open(Path(path))
-    # An id that was changed on the disk would train without a word, or fail far from its cause.
+    # An id that was changed on the disk would train without an error, or fail far from its cause.
     table.check_contents()
     return table
 
 
-@functools.cache
-def _default_threads() -> int:
-    """What torch chose when the process began."""
-    return torch.get_num_threads()
-
-
-class _Events:
-    """Writes events to what was stdout when the process began; prints go to stderr from then on."""
+class _EventStream:
+    """Writes events to the stdout of the process; whatever else is printed goes to stderr."""
 
     def __init__(self) -> None:
         self.descriptor = os.dup(sys.stdout.fileno())
         os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
 
-    def send(self, event: Event) -> None:
-        """Write one line. Nobody to read it: the parent is gone, and so are we."""
-        line = memoryview((json.dumps(event, allow_nan=False) + "\n").encode())
+    def send(self, event: WorkerEvent) -> None:
+        """Write one line. If nobody reads it, the parent is gone and the process ends."""
+        line = memoryview(write_event(event).encode())
         try:
             while line:
                 line = line[os.write(self.descriptor, line) :]
@@ -201,19 +213,19 @@ class _Events:
 
 
 def _end_with_parent(events: int, parent: int) -> None:
-    """Wait until the reader of our events or our parent is gone, then end without ceremony.
+    """Wait until nobody reads the events or the parent is gone, then end the process at once.
 
-    Being killed in the middle of a job is safe, so nothing needs to be unwound.
+    A worker may be killed in the middle of a job, so nothing has to be cleaned up.
     """
     pipe = select.poll()
-    pipe.register(events, 0)  # only the error that a pipe without a reader has
+    pipe.register(events, 0)  # reports only the error of a pipe that has no reader
     while not pipe.poll(_LOOK_AT_PARENT_EVERY_MS) and os.getppid() == parent:
         pass
     os._exit(0)
 
 
 class _Stop:
-    """SIGTERM: end at once where there is no job, else as soon as the job allows."""
+    """Handles SIGTERM: ends the process at once without a job, else when the job can stop."""
 
     def __init__(self) -> None:
         self.asked, self.at_work = False, False
@@ -225,35 +237,50 @@ class _Stop:
             os._exit(0)
 
 
-def _answer(line: str, events: _Events, *, interrupted: Callable[[], bool]) -> None:
+def _answer(line: str, events: _EventStream, *, interrupted: Callable[[], bool]) -> None:
     """Do the job of one line and send its last event."""
-    job_id: str | None = None
     try:
         request = JobRequest.parse(json.loads(line), where="request")
-        job_id = request.job.id
+    except Exception as error:  # noqa: BLE001  # A line may hold anything.
+        events.send(FailedEvent(job_id=None, error=one_line(error)))
+        return
+    job_id = request.job.id
+    try:
         record = run_job(request, events.send, interrupted=interrupted)
     except JobTaken:
-        events.send({"event": "skipped", "job_id": job_id})
+        events.send(SkippedEvent(job_id=job_id))
     except JobInterrupted:
-        events.send({"event": "interrupted", "job_id": job_id})
+        events.send(InterruptedEvent(job_id=job_id))
     except NoDevice as fault:
-        words = {"error": fault.message, "hint": fault.hint, "exit_code": fault.exit_code}
-        events.send({"event": "fault", "job_id": job_id, **words})
+        code = fault.exit_code
+        events.send(FaultEvent(job_id=job_id, error=fault.message, hint=fault.hint, exit_code=code))
         print(fault.message, file=sys.stderr, flush=True)
-        os._exit(fault.exit_code)
-    except Exception as error:  # noqa: BLE001  # A failed job is a status; the next one may do well.
+        os._exit(code)
+    except Exception as error:  # noqa: BLE001  # The next job may succeed.
         _end_if_device_is_lost(error)
-        events.send({"event": "failed", "job_id": job_id, "error": one_line(error)})
+        events.send(FailedEvent(job_id=job_id, error=one_line(error)))
     else:
-        result = record.result.plain() if isinstance(record, RunRecord) else {}
-        last: Event = {k: v for k, v in result.items() if k in ("valid", "test", "degenerate")}
-        events.send({"event": "done", "job_id": job_id, **last, "wall_s": record.wall_s})
+        events.send(_done(record))
+
+
+def _done(record: Record) -> DoneEvent:
+    """The last event of a job that now has a record."""
+    if isinstance(record, ProbeRecord):
+        return DoneEvent(job_id=record.job_id, wall_s=record.wall_s)
+    result = record.result
+    return DoneEvent(
+        job_id=record.job_id,
+        wall_s=record.wall_s,
+        valid=result.valid,
+        test=result.test,
+        degenerate=result.degenerate,
+    )
 
 
 def _end_if_device_is_lost(error: Exception) -> None:
-    """A fault of a CUDA kernel spoils its process: end it, so that the engine starts another.
+    """End the process if CUDA no longer works in it, so that the engine starts another.
 
-    No event then: the engine would hand the next job to a process that is about to die.
+    No event is sent: the engine would give the next job to a process that is about to end.
     """
     if not torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
         return
@@ -264,8 +291,8 @@ def _end_if_device_is_lost(error: Exception) -> None:
         os._exit(_EXIT_DEVICE)
 
 
-def _give_memory_back() -> None:
-    """What a job has left behind on the device, above all one that failed for want of memory."""
+def _free_memory() -> None:
+    """Free what the last job has left on the device, above all if it ran out of memory."""
     gc.collect()
     if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
         torch.cuda.empty_cache()
@@ -273,9 +300,9 @@ def _give_memory_back() -> None:
 
 def main() -> None:
     """Answer requests until stdin ends."""
-    # Ctrl-C in a terminal reaches the whole process group: end quietly, as by any other kill.
+    # Ctrl-C in a terminal reaches the whole process group: end without a traceback.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
-    events, stop = _Events(), _Stop()
+    events, stop = _EventStream(), _Stop()
     watch = threading.Thread(
         target=_end_with_parent, args=(events.descriptor, os.getppid()), daemon=True
     )
@@ -284,7 +311,7 @@ def main() -> None:
         stop.at_work = True
         if line.strip():
             _answer(line, events, interrupted=lambda: stop.asked)
-            _give_memory_back()
+            _free_memory()
         stop.at_work = False
         if stop.asked:
             break

@@ -120,7 +120,6 @@ def trained(split: Split, valid: Split, *, seed: int) -> ArmModel:
         penalty=Penalty(embedding=0.0, network=0.0),
         seed=seed,
         device=torch.device("cpu"),
-        on_event=lambda _: None,
     )
     return arm.eval().requires_grad_(False)
 

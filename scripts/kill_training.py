@@ -23,6 +23,15 @@ from typing import IO, Any
 
 import numpy as np
 
+from prime_bench.recipe.events import (
+    EpochEvent,
+    ProgressEvent,
+    ResumedEvent,
+    SkippedEvent,
+    WorkerEvent,
+    read_event,
+)
+
 RECIPE = """
 schema = 1
 title = "Killed in training"
@@ -111,29 +120,33 @@ def pipe(stream: IO[str] | None) -> IO[str]:
     return stream
 
 
-def answers(worker: subprocess.Popen[str]) -> list[dict[str, Any]]:
-    """All that the worker says, to its end."""
+def answers(worker: subprocess.Popen[str]) -> list[WorkerEvent]:
+    """All events of the worker, to its end."""
     out, _ = worker.communicate()
-    return [json.loads(line) for line in out.splitlines()]
+    return [event for line in out.splitlines() if (event := read_event(line)) is not None]
 
 
 def killed(wanted: Path, work: Path, *, after_s: float) -> str:
-    """When it was killed, counted from its first word, in words."""
+    """Kill a worker `after_s` seconds after its first event; returns when that was, as text."""
     worker = start(wanted, work)
     pipe(worker.stdout).readline()
     time.sleep(after_s)
     os.kill(worker.pid, signal.SIGKILL)
-    last = [event for event in answers(worker) if event["event"] != "done"][-1:]
-    state = f"in epoch {last[0]['epoch']}" if last and "epoch" in last[0] else "early"
+    epochs = [
+        event.progress.epoch if isinstance(event, ProgressEvent) else event.validation.epoch
+        for event in answers(worker)
+        if isinstance(event, ProgressEvent | EpochEvent)
+    ]
+    state = f"in epoch {epochs[-1]}" if epochs else "early"
     return f"at {after_s:.2f} s {state}"
 
 
-def began(events: list[dict[str, Any]]) -> str:
-    """Where the last worker began, in words."""
+def began(events: list[WorkerEvent]) -> str:
+    """Where the last worker began, as text."""
     first = events[0]
-    if first["event"] == "resumed":
-        return f"went on after epoch {first['epoch']}"
-    return "found it done" if first["event"] == "skipped" else "began with epoch 1"
+    if isinstance(first, ResumedEvent):
+        return f"continued after epoch {first.epoch}"
+    return "found it done" if isinstance(first, SkippedEvent) else "began with epoch 1"
 
 
 def differences(wanted: Path, found: Path) -> list[str]:

@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from prime_bench import worker
+from prime_bench.recipe.events import InterruptedEvent, ResumedEvent, read_event
 from prime_bench.store.runs import STATE, Runs
 from prime_bench.training import job as training_job
 from prime_bench.training import loop
@@ -74,7 +75,7 @@ def results_of(request):
 
 
 def names(events):
-    return [event["event"] for event in events if event["event"] != "progress"]
+    return [event.event for event in events if event.event != "progress"]
 
 
 # The first step of each epoch, and the middle and the end of epochs.
@@ -101,7 +102,7 @@ def test_killed_anywhere_it_ends_with_the_same_bits(
     run_job(request, events.append)
 
     done = (step - 1) // STEPS
-    first = [{"event": "resumed", "job_id": request.job.id, "epoch": done}] if done else []
+    first = [ResumedEvent(job_id=request.job.id, epoch=done)] if done else []
     assert events[: len(first)] == first
     assert names(events) == ["resumed"] * bool(done) + ["epoch"] * (4 - done)
     assert results_of(request) == results_of(whole)
@@ -124,7 +125,7 @@ def test_killed_while_states_are_written_in_the_background(
         run_job(request, lambda _: None)
     monkeypatch.undo()
     run_job(request, events.append)
-    assert events[0] == {"event": "resumed", "job_id": request.job.id, "epoch": 2}
+    assert events[0] == ResumedEvent(job_id=request.job.id, epoch=2)
     assert results_of(request) == results_of(whole)
 
 
@@ -229,13 +230,13 @@ class TestUnfit:
             run_job(request, lambda _: None, interrupted=lambda: next(asked))
         return request
 
-    def assert_afresh(self, request, make_elsewhere, *, why):
+    def assert_restarted(self, request, make_elsewhere, *, why):
         events = []
         run_job(request, events.append)
-        assert names(events) == ["afresh"] + ["epoch"] * 4
-        assert why in events[0]["why"]
+        assert names(events) == ["restarted"] + ["epoch"] * 4
+        assert why in events[0].reason
         log = (folder_of(request) / "log.txt").read_text()
-        assert f"from epoch 1 and not from the saved state: {events[0]['why']}" in log
+        assert f"from epoch 1 and not from the saved state: {events[0].reason}" in log
         whole = make_elsewhere("whole").model_copy(update={"threads": request.threads})
         run_job(whole, lambda _: None)
         assert results_of(request) == results_of(whole)
@@ -252,18 +253,18 @@ class TestUnfit:
     def test_cut_off(self, stopped, make_elsewhere, keep):
         file = folder_of(stopped) / STATE
         file.write_bytes(file.read_bytes()[:keep])
-        self.assert_afresh(stopped, make_elsewhere, why="resume.state is not whole")
+        self.assert_restarted(stopped, make_elsewhere, why="resume.state is not whole")
 
     def test_one_flipped_bit(self, stopped, make_elsewhere):
         file = folder_of(stopped) / STATE
         content = bytearray(file.read_bytes())
         content[len(content) // 2] ^= 1
         file.write_bytes(content)
-        self.assert_afresh(stopped, make_elsewhere, why="resume.state is not whole")
+        self.assert_restarted(stopped, make_elsewhere, why="resume.state is not whole")
 
     def test_another_number_of_threads(self, stopped, make_elsewhere):
         other = stopped.model_copy(update={"threads": 2})
-        self.assert_afresh(other, make_elsewhere, why="number of threads was 1, is 2")
+        self.assert_restarted(other, make_elsewhere, why="number of threads was 1, is 2")
 
     def test_another_version(self, stopped, monkeypatch):
         found = worker.environment
@@ -277,9 +278,9 @@ class TestUnfit:
             patch.setattr(worker, "environment", newer)
             events = []
             run_job(stopped, events.append)
-        assert names(events) == ["afresh"] + ["epoch"] * 4
-        assert f"torch was {torch.__version__}, is 99.0" in events[0]["why"]
-        assert "device was " in events[0]["why"]
+        assert names(events) == ["restarted"] + ["epoch"] * 4
+        assert f"torch was {torch.__version__}, is 99.0" in events[0].reason
+        assert "device was " in events[0].reason
 
     def test_a_state_of_other_weights(self, stopped, make_elsewhere):
         """Whole, and under the same conditions, but not what this version makes."""
@@ -290,7 +291,7 @@ class TestUnfit:
         save_state(file, state, conditions=conditions)
         events = []
         run_job(stopped, events.append)
-        assert names(events) == ["resumed", "afresh"] + ["epoch"] * 4
+        assert names(events) == ["resumed", "restarted"] + ["epoch"] * 4
         whole = make_elsewhere("whole")
         run_job(whole, lambda _: None)
         assert results_of(stopped) == results_of(whole)
@@ -325,8 +326,8 @@ class TestProcess:
         assert not (folder_of(request) / "record.json").exists()
         events = []
         run_job(request, events.append)
-        assert events[0]["event"] == "resumed"
-        assert events[0]["epoch"] >= 10
+        assert events[0].event == "resumed"
+        assert events[0].epoch >= 10
         assert results_of(request) == results_of(whole)
 
     def test_asked_to_stop_it_stops_after_the_epoch(self, make_elsewhere):
@@ -335,9 +336,9 @@ class TestProcess:
             while json.loads(child.stdout.readline())["event"] != "epoch":
                 pass
             child.send_signal(signal.SIGTERM)
-            events = [json.loads(line) for line in child.stdout]
+            events = [read_event(line) for line in child.stdout]
             assert child.wait(timeout=20) == 0
-        assert events[-1] == {"event": "interrupted", "job_id": request.job.id}
+        assert events[-1] == InterruptedEvent(job_id=request.job.id)
         epochs = 1 + names(events).count("epoch")
         history = (folder_of(request) / "history.jsonl").read_text().splitlines()
         assert len(history) == epochs

@@ -16,6 +16,7 @@ from prime_bench.assemble import build_arm
 from prime_bench.base.errors import DataError, EnvironmentFault, UsageError
 from prime_bench.catalog import PLUGINS
 from prime_bench.data.table import PreparedTable
+from prime_bench.recipe.events import EpochEvent
 from prime_bench.store.record import Environment
 from prime_bench.store.runs import Runs
 from prime_bench.training import job as training_job
@@ -63,10 +64,11 @@ class TestRunJob:
         assert Environment.parse(environment, where="") == record.environment
         test = json.loads((folder / "test.json").read_text())
         assert test == {"rows": 140, **record.result.test.plain()}
-        assert [e for e in events if e["event"] == "epoch"] == [
-            {"event": "epoch", "job_id": request.job.id, **line} for line in lines
+        assert [e for e in events if isinstance(e, EpochEvent)] == [
+            EpochEvent(job_id=request.job.id, validation=validation)
+            for validation in record.history
         ]
-        assert {e["event"] for e in events} == {"progress", "epoch"}
+        assert {e.event for e in events} == {"progress", "epoch"}
 
     def test_the_scores_are_those_of_the_checkpoint(self, make_request, table):
         request = make_request()
@@ -320,11 +322,21 @@ class TestProcess:
         assert ends[0]["valid"] == record.result.valid.plain()
         assert ends[0]["wall_s"] == record.wall_s
         assert "\n" not in ends[1]["error"]
-        epochs = [e["epoch"] for e in events if e["event"] == "epoch"]
+        epochs = [e["validation"]["epoch"] for e in events if e["event"] == "epoch"]
         assert epochs == [1, 2, 1]
         # The same job in this process gives the same bits: what ran before leaves no trace.
         here = good.model_copy(update={"runs": f"{good.runs}-here"})
         assert result_of(run_job(here, lambda _: None)) == result_of(record)
+
+    def test_a_job_without_threads_has_torchs_choice_whatever_ran_before(self, make_request):
+        first = make_request(max_epochs=1).model_copy(update={"threads": 2})
+        second = make_request("dense", max_epochs=1).model_copy(update={"threads": None})
+        _, code, stderr = ask(first, second)
+
+        assert code == 0, stderr
+        runs = Runs(Path(first.runs))
+        found = [runs.find(request.job.id).environment.threads for request in (first, second)]
+        assert found == [2, 1]
 
     def test_nothing_but_events_on_stdout(self, make_request):
         noise = (

@@ -8,7 +8,8 @@ from rich.progress import BarColumn, TaskID, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bars
 from rich.table import Column
 
-from prime_bench.schedule.engine import Event, Outcome
+from prime_bench.recipe.events import EpochEvent, ProgressEvent, WorkerEvent
+from prime_bench.schedule.engine import Outcome
 from prime_bench.schedule.plan import Plan
 
 _BAR_WIDTH = 10
@@ -37,23 +38,23 @@ class RunProgress:
         self._all = self._bars.add_task("jobs", total=self._n_jobs, note=f"0/{self._n_jobs}")
         self._at_work: dict[str, TaskID] = {}
 
-    def event(self, event: Event) -> None:
-        """Move the bar of the job that the event is about."""
-        job_id = str(event.get("job_id"))
-        if event["event"] == "progress":
+    def event(self, event: WorkerEvent) -> None:
+        """Update the bar of the event's job."""
+        if isinstance(event, ProgressEvent):
+            job_id, progress = event.job_id, event.progress
             if job_id not in self._at_work:
                 self._at_work[job_id] = self._bars.add_task("", total=None, note="")
             self._bars.update(
                 self._at_work[job_id],
-                description=f"epoch {event['epoch']}: {self._names.get(job_id, job_id)}",
-                completed=event["rows"],
-                total=event["rows_total"],
-                note=f"{event['rows_per_s']:,.0f} rows/s" if event.get("rows_per_s") else "",
+                description=f"epoch {progress.epoch}: {self._names.get(job_id, job_id)}",
+                completed=progress.rows,
+                total=progress.rows_total,
+                note=f"{progress.rows_per_s:,.0f} rows/s" if progress.rows_per_s else "",
             )
-        elif event["event"] == "epoch" and job_id in self._at_work:
-            auc = event["valid_auc"]
-            said = "not a number" if auc is None else f"{auc:.4f}"
-            self._bars.update(self._at_work[job_id], note=f"AUC {said}")
+        elif isinstance(event, EpochEvent) and event.job_id in self._at_work:
+            auc = event.validation.valid_auc
+            shown = "not a number" if auc is None else f"{auc:.4f}"
+            self._bars.update(self._at_work[event.job_id], note=f"AUC {shown}")
 
     def outcome(self, outcome: Outcome) -> None:
         """Count a finished job and leave a line for it above the bars."""

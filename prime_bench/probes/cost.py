@@ -7,7 +7,7 @@ does not depend on them. Rows are the table's own, shuffled, so that embeddings 
 training.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -18,14 +18,15 @@ from prime_bench.findings import ArmCost, CostFindings, Form, InferenceCost
 from prime_bench.probes.arms import Pool, Trainer, job_of, trainer_of
 from prime_bench.probes.forward import forms_on, forward_of
 from prime_bench.probes.memory import memory_label, peak_training_bytes
-from prime_bench.probes.progress import ProbeProgress, Tell
 from prime_bench.probes.timing import Step, clock_for, latencies_ms
 from prime_bench.recipe.budget import budget_of
+from prime_bench.recipe.events import EpochProgress
 from prime_bench.recipe.job import Job, JobRequest
 from prime_bench.settings.interface import TableShape
 from prime_bench.settings.probes import CostProbe
 from prime_bench.training.batches import Batch
 from prime_bench.training.device import device_name
+from prime_bench.training.progress import ProgressMeter
 
 # Enough for a median on a machine where single steps are disturbed.
 _FEWEST_STEPS = 5
@@ -47,7 +48,11 @@ Times = dict[Phase, list[list[float]]]
 
 
 def run(
-    request: JobRequest, table: PreparedTable, *, device: torch.device, on_event: Tell
+    request: JobRequest,
+    table: PreparedTable,
+    *,
+    device: torch.device,
+    on_progress: Callable[[EpochProgress], None],
 ) -> CostFindings:
     """Measure on `device`. Raises UsageError where the job names another device, or threads."""
     job = request.job
@@ -69,7 +74,7 @@ def run(
     times: Times = {phase: [] for phase in phases}
     for repetition in range(probe.repetitions):
         rows_total = sum(map(_rows, phases))
-        progress = ProbeProgress(on_event, job.id, rows_total=rows_total, epoch=repetition + 1)
+        progress = ProgressMeter(on_progress, rows_total=rows_total, epoch=repetition + 1)
         for phase in phases:
             times[phase].append(repeat(phase, trainers, pool=pool, device=device, turn=repetition))
             progress.add(_rows(phase))

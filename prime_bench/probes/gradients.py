@@ -5,6 +5,7 @@ All on validation rows, in evaluation mode, with the unregularised loss of the r
 """
 
 import hashlib
+from collections.abc import Callable
 
 import numpy as np
 import torch
@@ -22,15 +23,19 @@ from prime_bench.probes.groups import (
     no_such_field,
     null_grouping,
 )
-from prime_bench.probes.progress import Tell
 from prime_bench.probes.sharing import sharing_of
 from prime_bench.probes.trained import load_trained
+from prime_bench.recipe.events import EpochProgress
 from prime_bench.recipe.job import Job, JobRequest
 from prime_bench.settings.probes import NULL_FIELD, GradientsSettings
 
 
 def run(
-    request: JobRequest, table: PreparedTable, *, device: torch.device, on_event: Tell
+    request: JobRequest,
+    table: PreparedTable,
+    *,
+    device: torch.device,
+    on_progress: Callable[[EpochProgress], None],
 ) -> GradientFindings:
     """Measure every field. Raises DataError where none of them can be measured."""
     job = request.job
@@ -45,8 +50,7 @@ def run(
             fields.append(FieldGradients(field=name, groups=[], too_small=[], skipped=skipped))
         else:
             fields.append(_field(arm, table, grouping, settings=settings, job=job, digest=digest))
-        share = {"epoch": 1, "rows": number, "rows_total": len(names)}
-        on_event({"event": "progress", "job_id": job.id, **share})
+        on_progress(EpochProgress(epoch=1, rows=number, rows_total=len(names)))
     if all(field.skipped for field in fields):
         raise DataError("; ".join(f"{field.field}: {field.skipped}" for field in fields))
     return GradientFindings(fields=fields, rows=digest.hexdigest())

@@ -4,7 +4,7 @@ In evaluation mode. Shapes: N rows, B rows of a batch, G bags, M experts a bag, 
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
@@ -14,15 +14,20 @@ from prime_bench.data.table import PreparedTable
 from prime_bench.findings import BagRouting, FieldRouting, GroupRouting, GroupSize, RoutingFindings
 from prime_bench.plugins.attach import ArmModel
 from prime_bench.probes.groups import Grouping, choose, grouping_of, no_such_field
-from prime_bench.probes.progress import ProbeProgress, Tell
 from prime_bench.probes.trained import load_trained
+from prime_bench.recipe.events import EpochProgress
 from prime_bench.recipe.job import JobRequest
 from prime_bench.settings.probes import RoutingSettings
 from prime_bench.training.batches import Rows
+from prime_bench.training.progress import ProgressMeter
 
 
 def run(
-    request: JobRequest, table: PreparedTable, *, device: torch.device, on_event: Tell
+    request: JobRequest,
+    table: PreparedTable,
+    *,
+    device: torch.device,
+    on_progress: Callable[[EpochProgress], None],
 ) -> RoutingFindings:
     """Route every row of the split, once for all fields. Raises UsageError without routers."""
     job = request.job
@@ -30,7 +35,7 @@ def run(
     arm = load_trained(request, table.schema, device=device)
     split = table.split(settings.split)
     sums = Sums([grouping_of(table, split, name) for name in settings.fields])
-    progress = ProbeProgress(on_event, job.id, rows_total=len(split))
+    progress = ProgressMeter(on_progress, rows_total=len(split))
     for batch in Rows(split, device=device).in_order(batch_size=job.training.batch_size):
         weights = routing_of(arm, batch.ids, batch.numerics)
         sums.add(weights)

@@ -3,23 +3,30 @@
 Shapes: N rows of a split, n rows of a group.
 """
 
+from collections.abc import Callable
+
 import numpy as np
 import torch
 
 from prime_bench.data.table import PreparedTable
 from prime_bench.findings import FieldSubgroups, GroupSize, SubgroupFindings, SubgroupScore
 from prime_bench.probes.groups import choose, grouping_of, no_such_field
-from prime_bench.probes.progress import ProbeProgress, Tell
 from prime_bench.probes.trained import load_trained
+from prime_bench.recipe.events import EpochProgress
 from prime_bench.recipe.job import JobRequest
 from prime_bench.settings.probes import SubgroupsSettings
 from prime_bench.training.batches import Rows
 from prime_bench.training.evaluation import predict
 from prime_bench.training.metrics import auc, logloss
+from prime_bench.training.progress import ProgressMeter
 
 
 def run(
-    request: JobRequest, table: PreparedTable, *, device: torch.device, on_event: Tell
+    request: JobRequest,
+    table: PreparedTable,
+    *,
+    device: torch.device,
+    on_progress: Callable[[EpochProgress], None],
 ) -> SubgroupFindings:
     """Score every row of the split with the run's weights, and take the groups apart."""
     job = request.job
@@ -27,7 +34,7 @@ def run(
     arm = load_trained(request, table.schema, device=device)
     split = table.split(settings.split)
     rows = Rows(split, device=device)
-    progress = ProbeProgress(on_event, job.id, rows_total=len(split))
+    progress = ProgressMeter(on_progress, rows_total=len(split))
     predicted = predict(arm, rows, batch_size=job.training.batch_size, on_rows=progress.add)
     probabilities, labels = predicted.float().cpu().numpy(), rows.labels
     everything = GroupSize(name="all rows", rows=len(labels), positives=int(labels.sum()))

@@ -13,8 +13,17 @@ from types import TracebackType
 from typing import IO, Self
 
 from prime_bench.base.errors import EnvironmentFault
+from prime_bench.recipe.events import (
+    DoneEvent,
+    FailedEvent,
+    FaultEvent,
+    InterruptedEvent,
+    SkippedEvent,
+    WorkerEvent,
+    read_event,
+)
 from prime_bench.recipe.job import JobRequest
-from prime_bench.schedule.engine import Event, Outcome
+from prime_bench.schedule.engine import Outcome
 
 COMMAND = (sys.executable, "-m", "prime_bench.worker")
 _PATIENCE_S = 10
@@ -72,7 +81,7 @@ class Child:
         self,
         request: JobRequest,
         *,
-        on_event: Callable[[Event], None],
+        on_event: Callable[[WorkerEvent], None],
         timeout_s: float | None = None,
     ) -> Outcome:
         """Hand over one job and wait for its end, no longer than `timeout_s`.
@@ -90,7 +99,7 @@ class Child:
             why = f"not done after {timeout_s:g} s, and ended"
         return Outcome(request=request, state="failed", why=why)
 
-    def _do(self, request: JobRequest, on_event: Callable[[Event], None]) -> Outcome | None:
+    def _do(self, request: JobRequest, on_event: Callable[[WorkerEvent], None]) -> Outcome | None:
         """The job's end as the worker tells it; None where it ends without a word."""
         stdin, stdout = self._process.stdin, self._process.stdout
         if stdin is None or stdout is None:
@@ -99,16 +108,16 @@ class Child:
             stdin.write(json.dumps(request.plain()) + "\n")
             stdin.flush()
             for line in stdout:
-                event = _event(line)
+                event = read_event(line)
                 if event is None:
-                    # Nobody knows what such a worker says next, so it does no other job.
+                    # What such a worker will write next is unknown, so it gets no other job.
                     self._process.kill()
                     self._process.wait()
-                    said = line.strip()[:_QUOTED_CHARACTERS]
-                    why = f"the worker said no event, but: {said}"
+                    quoted = line.strip()[:_QUOTED_CHARACTERS]
+                    why = f"the worker wrote a line that is not an event: {quoted}"
                     return Outcome(request=request, state="failed", why=why)
-                if event["event"] == "fault":
-                    raise EnvironmentFault(str(event["error"]), hint=str(event["hint"]))
+                if isinstance(event, FaultEvent):
+                    raise EnvironmentFault(event.error, hint=event.hint)
                 on_event(event)
                 if (outcome := _end(request, event)) is not None:
                     return outcome
@@ -180,25 +189,15 @@ class Child:
         self._stderr.close()
 
 
-def _end(request: JobRequest, event: Event) -> Outcome | None:
-    """The outcome that an event is; None for one in the middle of a job."""
-    match event["event"]:
-        case "done":
+def _end(request: JobRequest, event: WorkerEvent) -> Outcome | None:
+    """The outcome that an event reports; None if the job goes on after it."""
+    match event:
+        case DoneEvent():
             return Outcome(request=request)
-        case "skipped":
+        case SkippedEvent():
             return Outcome(request=request, state="skipped", why="another process has it or did it")
-        case "interrupted":
+        case InterruptedEvent():
             return Outcome(request=request, state="interrupted", why="stopped at a checkpoint")
-        case "failed":
-            why = str(event.get("error", "no reason given"))
-            return Outcome(request=request, state="failed", why=why)
+        case FailedEvent():
+            return Outcome(request=request, state="failed", why=event.error)
     return None
-
-
-def _event(line: str) -> Event | None:
-    """The event in a line of a worker's output; None where the line is something else."""
-    try:
-        event = json.loads(line)
-    except ValueError:
-        return None
-    return event if isinstance(event, dict) and "event" in event else None

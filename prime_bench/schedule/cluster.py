@@ -24,10 +24,11 @@ from prime_bench.base.errors import DataError, EnvironmentFault, UsageError
 from prime_bench.base.files import write_whole
 from prime_bench.base.identity import NUMERICS
 from prime_bench.data.manifest import Manifest
+from prime_bench.recipe.events import WorkerEvent
 from prime_bench.recipe.job import JobRequest
 from prime_bench.schedule.child import Child
 from prime_bench.schedule.devices import check_devices
-from prime_bench.schedule.engine import End, Event, Outcome, Queue
+from prime_bench.schedule.engine import End, Outcome, Queue
 from prime_bench.settings.probes import PROBES
 from prime_bench.store.record import DeviceKind
 from prime_bench.store.runs import RECORD, Runs
@@ -87,7 +88,7 @@ class RayBackend:
         self._job_timeout_s = job_timeout_s
         self._stopping = False
 
-    def run(self, queue: Queue, *, on_event: Callable[[Event], None]) -> Iterator[Outcome]:
+    def run(self, queue: Queue, *, on_event: Callable[[WorkerEvent], None]) -> Iterator[Outcome]:
         """Yield each job's final outcome as its files have come; a lost node's jobs run again.
 
         The caller holds the claims. Raises DataError where a node lacks the data.
@@ -196,15 +197,15 @@ class _Mailbox:
     """Where tasks leave events, on the caller's node, and hear whether to stop."""
 
     def __init__(self) -> None:
-        self._events: list[Event] = []
+        self._events: list[WorkerEvent] = []
         self._stopping = False
 
-    def post(self, event: Event) -> bool:
+    def post(self, event: WorkerEvent) -> bool:
         """Leave an event; hear whether to stop."""
         self._events.append(event)
         return self._stopping
 
-    def take(self) -> list[Event]:
+    def take(self) -> list[WorkerEvent]:
         """What has come since the last time."""
         events, self._events = self._events, []
         return events
@@ -245,7 +246,7 @@ def _job(
         runs = Runs(Path(folder))
         _unpack(files, runs)
 
-        def post(event: Event) -> None:
+        def post(event: WorkerEvent) -> None:
             if ray.get(mailbox.post.remote(event)):
                 child.terminate()
 

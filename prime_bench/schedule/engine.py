@@ -4,15 +4,13 @@ import functools
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Literal, Protocol
 
+from prime_bench.recipe.events import WorkerEvent
 from prime_bench.recipe.job import JobRequest
 from prime_bench.store.runs import Runs
-
-Event = Mapping[str, Any]
-"""What a worker says of its job: {"event": "progress" | "epoch" | ..., "job_id": ...}."""
 
 End = Literal["done", "skipped", "failed", "interrupted", "not run"]
 """`skipped`: another process had or did the job meanwhile. `not run`: what it needs failed."""
@@ -31,7 +29,7 @@ class Outcome:
 class Backend(Protocol):
     """An engine. Only `cli.run` chooses one; nobody else asks which it is."""
 
-    def run(self, queue: "Queue", *, on_event: Callable[[Event], None]) -> Iterator[Outcome]:
+    def run(self, queue: "Queue", *, on_event: Callable[[WorkerEvent], None]) -> Iterator[Outcome]:
         """Yield each job's final outcome as it ends; never raise for a job that failed.
 
         Requests are taken from the queue and their outcomes settled with it; an engine adds the

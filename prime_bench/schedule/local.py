@@ -12,16 +12,24 @@ from types import TracebackType
 from typing import Self
 
 from prime_bench.base.errors import EnvironmentFault
+from prime_bench.recipe.events import RetryEvent, WorkerEvent
 from prime_bench.recipe.job import JobRequest
 from prime_bench.schedule.child import COMMAND, Child
 from prime_bench.schedule.devices import CPU, Device
-from prime_bench.schedule.engine import Event, Outcome, Queue
+from prime_bench.schedule.engine import Outcome, Queue
 from prime_bench.store.runs import Runs
 
 _LOOK_AGAIN_S = 0.1
 
-News = SimpleQueue[Event | Outcome | Exception | None]
-"""What the slots tell: events and outcomes of jobs, a fault of ours, None when a slot has ended."""
+
+class _StopRequest:
+    """Put into the messages by `stop`."""
+
+
+Messages = SimpleQueue[WorkerEvent | Outcome | Exception | _StopRequest | None]
+"""From the slots to the thread that runs the engine: events and outcomes of jobs, an error of the
+engine itself, None when a slot has ended.
+"""
 
 
 class Slot(threading.Thread):
@@ -33,14 +41,14 @@ class Slot(threading.Thread):
         *,
         device: Device,
         jobs: Queue,
-        news: News,
+        messages: Messages,
         job_timeout_s: float | None,
     ) -> None:
         super().__init__(daemon=True)
         self._command = command
         self._device = device
         self._jobs = jobs
-        self._news = news
+        self._messages = messages
         self._job_timeout_s = job_timeout_s
         self._child: Child | None = None
         self._stopped = False
@@ -53,13 +61,12 @@ class Slot(threading.Thread):
                     outcome = self._outcome(request, stack)
                     final = self._jobs.settle(outcome)
                     for item in final:
-                        self._news.put(item)
+                        self._messages.put(item)
                     if not final:
-                        again = {"event": "again", "job_id": request.job.id, "error": outcome.why}
-                        self._news.put(again)
+                        self._messages.put(RetryEvent(job_id=request.job.id, error=outcome.why))
         except Exception as error:  # noqa: BLE001  # a bug of ours: the caller's thread raises it
-            self._news.put(error)
-        self._news.put(None)
+            self._messages.put(error)
+        self._messages.put(None)
 
     def stop(self) -> None:
         """Let the running job end at its next checkpoint, and start no other."""
@@ -79,7 +86,7 @@ class Slot(threading.Thread):
             return Outcome(request=request, state="interrupted", why="not started")
         outcome = self._child.do(
             request.model_copy(update={"device": self._device.name}),
-            on_event=self._news.put,
+            on_event=self._messages.put,
             timeout_s=self._job_timeout_s,
         )
         outcome = replace(outcome, request=request)
@@ -112,9 +119,6 @@ class Slot(threading.Thread):
         self.join()
 
 
-_STOP: Event = {"event": "stop"}
-
-
 class LocalBackend:
     """Child processes that do many jobs each: imports and tables are paid for once."""
 
@@ -131,9 +135,9 @@ class LocalBackend:
         self._slots = [device for _ in range(slots) for device in devices]
         self._job_timeout_s = job_timeout_s
         self._command = command
-        self._news: News = SimpleQueue()
+        self._messages: Messages = SimpleQueue()
 
-    def run(self, queue: Queue, *, on_event: Callable[[Event], None]) -> Iterator[Outcome]:
+    def run(self, queue: Queue, *, on_event: Callable[[WorkerEvent], None]) -> Iterator[Outcome]:
         """Yield each job's outcome as it ends; events come in the caller's thread.
 
         The worker itself claims its job, so a claim lives exactly as long as whoever may write.
@@ -145,7 +149,7 @@ class LocalBackend:
                         self._command,
                         device=device,
                         jobs=queue,
-                        news=self._news,
+                        messages=self._messages,
                         job_timeout_s=self._job_timeout_s,
                     )
                 )
@@ -153,14 +157,14 @@ class LocalBackend:
             ]
             at_work = len(slots)
             while at_work:
-                item = self._news.get()
+                item = self._messages.get()
                 if item is None:
                     at_work -= 1
                 elif isinstance(item, Exception):
                     raise item
                 elif isinstance(item, Outcome):
                     yield item
-                elif item is _STOP:
+                elif isinstance(item, _StopRequest):
                     queue.stop()
                     for slot in slots:
                         slot.stop()
@@ -170,4 +174,4 @@ class LocalBackend:
     def stop(self) -> None:
         """Start nothing more and end the running jobs at their next checkpoint."""
         # The one thing that a signal handler may do here: this queue's `put` takes no lock.
-        self._news.put(_STOP)
+        self._messages.put(_StopRequest())

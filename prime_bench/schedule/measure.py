@@ -5,10 +5,10 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from prime_bench.recipe.events import ProgressEvent, WorkerEvent
 from prime_bench.recipe.job import JobRequest
 from prime_bench.schedule.child import COMMAND, Child
 from prime_bench.schedule.devices import Device
-from prime_bench.schedule.engine import Event
 from prime_bench.schedule.estimate import Likeness, Pace, budgets_of, cell_of, likeness_of
 from prime_bench.schedule.plan import Plan, Planned
 
@@ -17,7 +17,7 @@ SECONDS = 10.0
 
 @dataclass
 class _Stopwatch:
-    """Rows and times of a worker's progress, from its first word of it on."""
+    """Rows and times of a worker's progress, from its first report on."""
 
     end: Callable[[], None]
     """Called when enough was seen."""
@@ -26,11 +26,12 @@ class _Stopwatch:
     """When, and which row since the job's start."""
     rows_total: int = 0
 
-    def __call__(self, event: Event) -> None:
-        if event["event"] != "progress":
+    def __call__(self, event: WorkerEvent) -> None:
+        if not isinstance(event, ProgressEvent):
             return
-        self.rows_total = event["rows_total"]
-        rows = (event["epoch"] - 1) * self.rows_total + event["rows"]
+        progress = event.progress
+        self.rows_total = progress.rows_total
+        rows = (progress.epoch - 1) * self.rows_total + progress.rows
         self.seen.append((time.monotonic(), rows))
         if self.seen[-1][0] - self.seen[0][0] >= self.seconds:
             self.end()

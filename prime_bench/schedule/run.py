@@ -5,9 +5,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from prime_bench.base.files import making
+from prime_bench.recipe.events import WorkerEvent
 from prime_bench.recipe.file import origins
 from prime_bench.recipe.job import JobRequest
-from prime_bench.schedule.engine import Backend, Event, Limits, Outcome, Queue, Work
+from prime_bench.schedule.engine import Backend, Limits, Outcome, Queue, Work
 from prime_bench.schedule.plan import Plan, check_runnable
 from prime_bench.store.runs import Runs
 
@@ -48,7 +49,7 @@ def run_plan(
     threads: int,
     limits: Limits | None = None,
     keep_predictions: bool = False,
-    on_event: Callable[[Event], None],
+    on_event: Callable[[WorkerEvent], None],
     on_outcome: Callable[[Outcome], None],
 ) -> JobCounts:
     """Run every job of the plan that has no record; a failed job does not stop the others.

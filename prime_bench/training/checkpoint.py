@@ -23,7 +23,8 @@ from torch import Tensor
 
 from prime_bench.base.errors import DataError
 from prime_bench.base.files import PART_FILES, write_whole, writing
-from prime_bench.store.record import Validation
+from prime_bench.findings import Validation
+from prime_bench.recipe.events import EpochProgress
 from prime_bench.store.runs import (
     CHECKPOINT,
     CONFIG,
@@ -83,15 +84,15 @@ class JobFolder:
         with writing(self.state):
             self.state.unlink(missing_ok=True)
 
-    def note_progress(self, progress: Mapping[str, Any]) -> None:
-        """Leave word for `prime-bench status`, if the last one is some seconds old."""
+    def note_progress(self, progress: EpochProgress) -> None:
+        """Write progress.json for `prime-bench status`, at most once in five seconds."""
         now = time.monotonic()
         if now - self._progress_s >= _PROGRESS_EVERY_S:
             self._progress_s = now
-            self.write(PROGRESS, progress)
+            self.write(PROGRESS, progress.plain())
 
     def drop_progress(self) -> None:
-        """Take the last word of progress out: the epochs are over."""
+        """Delete progress.json: the epochs are over."""
         with writing(self.path):
             (self.path / PROGRESS).unlink(missing_ok=True)
 

@@ -12,8 +12,8 @@ from torch import Tensor
 
 from prime_bench.base.errors import DataError
 from prime_bench.base.files import write_whole
+from prime_bench.findings import Score
 from prime_bench.plugins.attach import ArmModel
-from prime_bench.store.record import Score
 from prime_bench.training.batches import Rows
 from prime_bench.training.metrics import auc, logloss
 

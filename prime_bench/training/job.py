@@ -11,9 +11,18 @@ import torch
 
 from prime_bench.assemble import Assembled, build_arm
 from prime_bench.data.table import PreparedTable
+from prime_bench.findings import Validation
 from prime_bench.recipe.budget import Budget, budget_of
+from prime_bench.recipe.events import (
+    EpochEvent,
+    EpochProgress,
+    ProgressEvent,
+    RestartedEvent,
+    ResumedEvent,
+    WorkerEvent,
+)
 from prime_bench.recipe.job import Job, JobRequest
-from prime_bench.store.record import Environment, Pairing, Result, RunRecord, Validation
+from prime_bench.store.record import Environment, Pairing, Result, RunRecord
 from prime_bench.store.runs import CHECKPOINT, PREDICTIONS
 from prime_bench.training.batches import Rows, joins_last_row
 from prime_bench.training.checkpoint import (
@@ -33,11 +42,9 @@ from prime_bench.training.evaluation import (
     save_predictions,
     score,
 )
-from prime_bench.training.loop import EpochProgress, StateMisfit, TrainingSplits, TrainResult, train
+from prime_bench.training.loop import StateMisfit, TrainingSplits, TrainResult, train
 from prime_bench.training.memory import device_bytes, is_out_of_memory, need_of
 from prime_bench.training.optimizer import Penalty
-
-Event = dict[str, Any]
 
 
 class JobInterrupted(Exception):
@@ -53,7 +60,7 @@ class TrainingJob:
     table: PreparedTable
     device: torch.device
     environment: Environment
-    on_event: Callable[[Event], None]
+    on_event: Callable[[WorkerEvent], None]
     interrupted: Callable[[], bool]
     """Asked before the first epoch and after each: whether to stop there."""
 
@@ -107,13 +114,14 @@ class TrainingJob:
             conditions=self._conditions,
             background=self.device.type == "cuda",
         )
+        job_id = self._job.id
         with file:
             try:
                 state = load_state(self.folder.state, conditions=self._conditions)
                 return self._train(budget, state, file)
             except (StateUnfit, StateMisfit) as unfit:
-                text = f"from epoch 1 and not from the saved state: {unfit}"
-                self._say("afresh", text, why=str(unfit))
+                self.folder.log(f"from epoch 1 and not from the saved state: {unfit}")
+                self.on_event(RestartedEvent(job_id=job_id, reason=str(unfit)))
                 self.folder.drop_state()
             return self._train(budget, None, file)
 
@@ -125,7 +133,8 @@ class TrainingJob:
         _check_budget(job, budget, assembled)
         if state is not None:
             done = len(state["history"])
-            self._say("resumed", f"from the state after epoch {done}", epoch=done)
+            self.folder.log(f"from the state after epoch {done}")
+            self.on_event(ResumedEvent(job_id=job.id, epoch=done))
         self.folder.write_history(state["history"] if state else [])
         self._stop_if_asked()
 
@@ -143,29 +152,26 @@ class TrainingJob:
             ),
             seed=job.seed,
             device=self.device,
-            on_event=self._tell,
+            on_progress=self._report_progress,
+            on_validation=self._report_validation,
             state=state,
             checkpoint=keep,
         )
         return assembled, trained
 
-    def _tell(self, event: EpochProgress | Validation) -> None:
-        if isinstance(event, EpochProgress):
-            self.folder.note_progress(vars(event))
-            self.on_event({"event": "progress", "job_id": self._job.id, **vars(event)})
-        else:
-            self.folder.add_validation(event)
-            self.folder.log(f"epoch {event.epoch}: {event}")
-            self.on_event({"event": "epoch", "job_id": self._job.id, **event.plain()})
+    def _report_progress(self, progress: EpochProgress) -> None:
+        self.folder.note_progress(progress)
+        self.on_event(ProgressEvent(job_id=self._job.id, progress=progress))
+
+    def _report_validation(self, validation: Validation) -> None:
+        self.folder.add_validation(validation)
+        self.folder.log(f"epoch {validation.epoch}: {validation}")
+        self.on_event(EpochEvent(job_id=self._job.id, validation=validation))
 
     def _stop_if_asked(self) -> None:
         if self.interrupted():
             self.folder.log("stopped as asked")
             raise JobInterrupted(self._job.id)
-
-    def _say(self, event: str, text: str, **more: object) -> None:
-        self.folder.log(text)
-        self.on_event({"event": event, "job_id": self._job.id, **more})
 
     def _evaluated(self, assembled: Assembled, trained: TrainResult) -> Result:
         """Score the validation and, this once, the test split with the best weights."""

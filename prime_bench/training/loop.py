@@ -16,15 +16,15 @@ from torch import Tensor
 from prime_bench.base.errors import UsageError
 from prime_bench.base.streams import derive
 from prime_bench.data.table import Split
+from prime_bench.findings import Routing, Validation
 from prime_bench.plugins.attach import ArmModel
+from prime_bench.recipe.events import EpochProgress
 from prime_bench.settings.training import TrainSpec
-from prime_bench.store.record import Routing, Validation
 from prime_bench.training.batches import Batch, Rows, row_order, row_order_digest
 from prime_bench.training.evaluation import check_labels, predict, score
 from prime_bench.training.optimizer import Optimizer, Penalty
+from prime_bench.training.progress import ProgressMeter
 from prime_bench.training.stopping import StopRule
-
-_PROGRESS_EVERY_S = 0.5
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,18 +33,6 @@ class TrainingSplits:
 
     train: Split
     valid: Split
-
-
-@dataclass(frozen=True, kw_only=True)
-class EpochProgress:
-    """How far an epoch is; at most two a second."""
-
-    epoch: int
-    rows: int
-    """Training rows of the epoch that were handed to the device."""
-    rows_total: int
-    rows_per_s: float
-    """Over the epoch so far."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,7 +63,8 @@ def train(
     penalty: Penalty,
     seed: int,
     device: torch.device,
-    on_event: Callable[[EpochProgress | Validation], None],
+    on_progress: Callable[[EpochProgress], None] = lambda _: None,
+    on_validation: Callable[[Validation], None] = lambda _: None,
     state: Mapping[str, Any] | None = None,
     checkpoint: Callable[[dict[str, Any]], None] = lambda _: None,
 ) -> TrainResult:
@@ -90,12 +79,12 @@ def train(
     check_labels("train", splits.train.labels)
     check_labels("valid", splits.valid.labels)
     training = Training(
-        model, splits, spec, penalty=penalty, seed=seed, device=device, on_event=on_event
+        model, splits, spec, penalty=penalty, seed=seed, device=device, on_progress=on_progress
     )
     if state is not None:
         training.load_state_dict(state)
     while not training.over:
-        on_event(training.run_epoch())
+        on_validation(training.run_epoch())
         checkpoint(training.state_dict())
     return training.finish()
 
@@ -114,14 +103,15 @@ class Training:
         penalty: Penalty,
         seed: int,
         device: torch.device,
-        on_event: Callable[[EpochProgress | Validation], None],
+        on_progress: Callable[[EpochProgress], None],
     ) -> None:
         self._model = model.to(device).train()
         self._train, self._valid = (
             Rows(split, device=device) for split in (splits.train, splits.valid)
         )
         self._rule, self._optimizer = StopRule(spec), Optimizer(model, spec, penalty=penalty)
-        self._spec, self._seed, self._device, self._on_event = spec, seed, device, on_event
+        self._spec, self._seed, self._device = spec, seed, device
+        self._on_progress = on_progress
         self._history: list[Validation] = []
         self._best: dict[str, Tensor] | None = None
         self._row_order = ""
@@ -144,7 +134,7 @@ class Training:
             self._optimizer,
             self._train.shuffled(order, batch_size=self._spec.batch_size),
             device=self._device,
-            meter=_Meter(epoch, rows_total=len(self._train), on_event=self._on_event),
+            meter=ProgressMeter(self._on_progress, rows_total=len(self._train), epoch=epoch),
         )
         probabilities = predict(self._model, self._valid, batch_size=self._spec.batch_size)
         found = score(self._valid.labels, probabilities)
@@ -221,33 +211,8 @@ class Training:
             raise StateMisfit(f"{type(error).__name__}: {error}".splitlines()[0]) from error
 
 
-class _Meter:
-    """Counts an epoch's rows and reports them, without a look at the device."""
-
-    def __init__(
-        self, epoch: int, *, rows_total: int, on_event: Callable[[EpochProgress | Validation], None]
-    ) -> None:
-        self._epoch, self._rows_total, self._on_event = epoch, rows_total, on_event
-        self._rows = 0
-        self._start = self._reported = time.perf_counter()
-
-    def add(self, n_rows: int) -> None:
-        self._rows += n_rows
-        now = time.perf_counter()
-        if now - self._reported >= _PROGRESS_EVERY_S or self._rows == self._rows_total:
-            self._reported = now
-            self._on_event(
-                EpochProgress(
-                    epoch=self._epoch,
-                    rows=self._rows,
-                    rows_total=self._rows_total,
-                    rows_per_s=self._rows / (now - self._start),
-                )
-            )
-
-
 def _train_batches(
-    optimizer: Optimizer, batches: Iterator[Batch], *, device: torch.device, meter: _Meter
+    optimizer: Optimizer, batches: Iterator[Batch], *, device: torch.device, meter: ProgressMeter
 ) -> float | None:
     """Mean of the batches' losses, None if not finite; the device is waited for at the end."""
     total, n_batches = torch.zeros((), dtype=torch.float64, device=device), 0

@@ -7,6 +7,7 @@ import pytest
 
 from prime_bench.cli.main import exit_code
 from prime_bench.findings import ArmCost, CostFindings, InferenceCost
+from prime_bench.recipe.events import EpochProgress, ProgressEvent
 from prime_bench.schedule import devices
 from prime_bench.schedule.devices import CPU, cores
 from prime_bench.schedule.engine import Outcome
@@ -122,8 +123,8 @@ def engine(monkeypatch):
             def run(self, queue, *, on_event):
                 while (request := queue.take(wait=False)) is not None:
                     requests.append(request)
-                    rows = {"epoch": 1, "rows": 1, "rows_total": 2, "rows_per_s": 3.0}
-                    on_event({"event": "progress", "job_id": request.job.id, **rows})
+                    progress = EpochProgress(epoch=1, rows=1, rows_total=2, rows_per_s=3.0)
+                    on_event(ProgressEvent(job_id=request.job.id, progress=progress))
                     if request.job.backbone in fails:
                         outcome = Outcome(request=request, state="failed", why="out of luck")
                     else:

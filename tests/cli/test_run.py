@@ -7,6 +7,8 @@ import signal
 import pytest
 
 from prime_bench.cli.main import exit_code
+from prime_bench.findings import Validation
+from prime_bench.recipe.events import EpochEvent, EpochProgress, ProgressEvent
 from prime_bench.schedule.devices import CPU
 from prime_bench.schedule.engine import Outcome
 
@@ -33,6 +35,19 @@ def prepared(capsys):
     capsys.readouterr()
 
 
+def _validation(auc):
+    return Validation(
+        epoch=1,
+        step=1,
+        learning_rate=0.1,
+        train_loss=0.5,
+        valid_auc=auc,
+        valid_logloss=0.5,
+        improved=True,
+        wall_s=1.0,
+    )
+
+
 @pytest.fixture
 def engine(monkeypatch):
     """Ends the jobs of an engine with these errors; None for done, `skipped` for skipped, a signal
@@ -53,18 +68,11 @@ def engine(monkeypatch):
                 for error in errors:
                     request = queue.take()
                     given["requests"].append(request)
-                    event = {"job_id": request.job.id, "epoch": 1}
-                    on_event(
-                        {
-                            "event": "progress",
-                            "rows": 1,
-                            "rows_total": 2,
-                            "rows_per_s": 3.0,
-                            **event,
-                        }
-                    )
-                    on_event({"event": "epoch", "valid_auc": None, **event})
-                    on_event({"event": "epoch", "valid_auc": 0.5, **event})
+                    job_id = request.job.id
+                    progress = EpochProgress(epoch=1, rows=1, rows_total=2, rows_per_s=3.0)
+                    on_event(ProgressEvent(job_id=job_id, progress=progress))
+                    on_event(EpochEvent(job_id=job_id, validation=_validation(None)))
+                    on_event(EpochEvent(job_id=job_id, validation=_validation(0.5)))
                     if error == "interrupt":
                         raise KeyboardInterrupt
                     if isinstance(error, signal.Signals):

@@ -148,8 +148,9 @@ def measure(request_for):
         probing = job.model_copy(update={"kind": kind, "probe": settings})
         events = []
         record = run_job(request_for(probing), events.append)
-        assert {event["event"] for event in events} <= {"progress"}
-        assert events[-1]["rows"] == events[-1]["rows_total"]
+        assert {event.event for event in events} <= {"progress"}
+        last = events[-1].progress
+        assert last.rows == last.rows_total
         return record
 
     return measure

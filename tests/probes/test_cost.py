@@ -92,16 +92,16 @@ def test_a_record_of_all_arms_comes_back_as_it_was(make_request, tmp_path):
         assert min([*arm.training_ms, *arm.inference_ms(batch_size=1)]) > 0
         with pytest.raises(KeyError):
             arm.inference_ms(batch_size=2)
-    assert {event["event"] for event in events} == {"progress"}
-    last = events[-1]
-    assert (last["epoch"], last["rows"]) == (2, last["rows_total"])
+    assert {event.event for event in events} == {"progress"}
+    last = events[-1].progress
+    assert (last.epoch, last.rows) == (2, last.rows_total)
 
 
 @pytest.mark.usefixtures("_no_child")
 def test_without_other_batch_sizes_the_protocol_alone_is_timed(make_request, table):
     request = make_request(other_batch_sizes=[], arms=[])
 
-    (dense,) = cost.run(request, table, device=CPU, on_event=lambda _: None).arms
+    (dense,) = cost.run(request, table, device=CPU, on_progress=lambda _: None).arms
     assert [(cost.form, cost.batch_size) for cost in dense.inference] == [("eager", 32)]
 
 
@@ -109,7 +109,7 @@ def test_without_other_batch_sizes_the_protocol_alone_is_timed(make_request, tab
 def test_parameters_and_products_are_those_of_the_model_that_was_timed(make_request, table):
     request = make_request()
 
-    findings = cost.run(request, table, device=CPU, on_event=lambda _: None)
+    findings = cost.run(request, table, device=CPU, on_progress=lambda _: None)
     rows = table.split("train")
     for own, arm in zip(
         [request.job, job_of(request.job, CostProbe.parse(request.job.probe, where="").arms[0])],
@@ -136,7 +136,7 @@ def test_arms_are_timed_in_turn_in_the_modes_of_their_phases(make_request, table
         return [1.0 + place for place in range(len(arms))]
 
     monkeypatch.setattr(cost, "latencies_ms", spy)
-    findings = cost.run(make_request(), table, device=CPU, on_event=lambda _: None)
+    findings = cost.run(make_request(), table, device=CPU, on_progress=lambda _: None)
     # The protocol's forward passes and training steps, then the sizes 1 and 64, twice.
     each = [(12, 2, True), (5, 2, False), (12, 2, True), (6, 2, True)]
     assert journal == [(2, n, w, turn, mode) for turn in (0, 1) for n, w, mode in each]
@@ -199,7 +199,7 @@ def test_forms_of_a_device():
 def test_another_place_than_the_jobs_is_refused(make_request, table, other):
     torch.set_num_threads(1)
     with pytest.raises(UsageError, match="is to be measured on") as caught:
-        cost.run(make_request(**other), table, device=CPU, on_event=lambda _: None)
+        cost.run(make_request(**other), table, device=CPU, on_progress=lambda _: None)
     assert "prime-bench profile" in caught.value.hint
 
 

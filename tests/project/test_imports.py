@@ -17,7 +17,7 @@ BUILT_ON = {
     "settings": {"base"},
     "findings": {"base", "settings"},
     "catalog": {"base", "settings"},
-    "recipe": {"base", "settings", "catalog"},
+    "recipe": {"base", "settings", "findings", "catalog"},
     "data": {"base", "settings"},
     "store": {"base", "settings", "findings", "recipe"},
     "schedule": {"base", "settings", "catalog", "recipe", "store", "data"},
@@ -26,7 +26,8 @@ BUILT_ON = {
     "plugins": {"base", "settings", "backbones"},
     "assemble": {"base", "settings", "catalog", "recipe", "data", "backbones", "plugins"},
     "training": {
-        *("base", "settings", "recipe", "store", "data", "assemble", "backbones", "plugins"),
+        *("base", "settings", "findings", "recipe", "store", "data", "assemble", "backbones"),
+        "plugins",
     },
     "probes": {
         *("base", "settings", "recipe", "store", "data", "assemble", "backbones", "plugins"),

@@ -6,6 +6,7 @@ from statistics import mean
 import pytest
 
 from prime_bench.base.identity import digest
+from prime_bench.findings import Routing
 from prime_bench.recipe.expand import Trial
 from prime_bench.recipe.file import load_recipe
 from prime_bench.recipe.schema import TableName
@@ -13,7 +14,7 @@ from prime_bench.report.document import BUILDERS, make_report
 from prime_bench.report.quantities.records import RecipeCells, gather
 from prime_bench.report.tables.definition import KINDS, load_definition, shipped_tables
 from prime_bench.report.tables.model import Cell, Table
-from prime_bench.store.record import Routing, RunRecord
+from prime_bench.store.record import RunRecord
 
 MakeRecord = Callable[..., RunRecord]
 Scores = Callable[[Trial], tuple[float, float]]

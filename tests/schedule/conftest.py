@@ -47,19 +47,23 @@ for line in sys.stdin:
     if part == "killed once":
         part = "done" if (folder / "failure.json").exists() else "killed"
 
-    def say(event, **keys):
+    def send(event, **keys):
         print(json.dumps({"event": event, "job_id": job_id, **keys}), flush=True)
 
-    say("progress", epoch=1, rows=1, rows_total=2, rows_per_s=1.0, pid=os.getpid())
-    if part == "place":
-        say("place", device=request["device"], visible=os.environ.get("CUDA_VISIBLE_DEVICES"))
-    if part in ("done", "place"):
+    if part == "gentle":  # before its first event, on which a test may stop it
+        signal.signal(signal.SIGTERM, lambda *_: (send("interrupted"), os._exit(0)))
+    # An event with free text, in which the tests read where the job runs.
+    place = [str(os.getpid()), request["device"], os.environ.get("CUDA_VISIBLE_DEVICES", "")]
+    send("restarted", reason=" ".join(place))
+    if part == "done":
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "record.json").touch()
-        say("epoch", epoch=1, valid_auc=None)
-        say("done")
+        scores = {"train_loss": None, "valid_auc": None, "valid_logloss": None}
+        rest = {"step": 1, "learning_rate": 0.1, "improved": False, "wall_s": 1.0}
+        send("epoch", validation={"epoch": 1, **scores, **rest})
+        send("done", wall_s=1.0)
     elif part == "failed":
-        say("failed", error="RuntimeError: out of luck")
+        send("failed", error="RuntimeError: out of luck")
     elif part == "killed":
         print("last words", file=sys.stderr, flush=True)
         os.kill(os.getpid(), signal.SIGKILL)
@@ -67,19 +71,18 @@ for line in sys.stdin:
         print("Traceback\\nSystemError: gone", file=sys.stderr, flush=True)
         os._exit(3)
     elif part == "fault":
-        say("fault", error="no device", hint="buy one", exit_code=4)
+        send("fault", error="no device", hint="buy one", exit_code=4)
         os._exit(4)
     elif part == "gentle":
-        signal.signal(signal.SIGTERM, lambda *_: (say("interrupted"), os._exit(0)))
         while True:
             time.sleep(0.05)
-            say("progress", epoch=1, rows=1, rows_total=2)
+            send("progress", progress={"epoch": 1, "rows": 1, "rows_total": 2})
     elif part == "endless":
         while True:
             time.sleep(0.05)
-            say("progress", epoch=1, rows=1, rows_total=2)
+            send("progress", progress={"epoch": 1, "rows": 1, "rows_total": 2})
     elif part in ("skipped", "empty"):
-        say("skipped" if part == "skipped" else "done")
+        send("skipped") if part == "skipped" else send("done", wall_s=1.0)
     else:
         sys.stdout.buffer.write(bytes.fromhex(part) + b"\\n")
         sys.stdout.flush()

@@ -32,7 +32,8 @@ for line in sys.stdin:
             os.write(log, f"{job_id}\\n".encode())
             os.close(log)
             end = "done"
-    print(json.dumps({"event": end, "job_id": job_id}), flush=True)
+    keys = {"wall_s": 1.0} if end == "done" else {}
+    print(json.dumps({"event": end, "job_id": job_id, **keys}), flush=True)
 """
 PARENT = """
 import json, sys

@@ -11,12 +11,28 @@ from pathlib import Path
 import pytest
 
 from prime_bench.base.errors import EnvironmentFault
+from prime_bench.recipe.events import RestartedEvent, RetryEvent
 from prime_bench.schedule.devices import Device
 from prime_bench.schedule.local import LocalBackend
 
 
 def _ignore(_event):
-    """Of no interest."""
+    """Take no note of an event."""
+
+
+def _place(event):
+    """Process, device and visible devices of the worker; None for events that do not name them."""
+    return event.reason.split(" ") if isinstance(event, RestartedEvent) else None
+
+
+def _note_pid(pids):
+    """A function that adds the process of each event that names one."""
+
+    def note(event):
+        if place := _place(event):
+            pids.append(int(place[0]))
+
+    return note
 
 
 STATE = 0  # the first field of /proc/<pid>/stat after the command's name
@@ -47,7 +63,7 @@ def play(worker, request_of, queue_of):
         outcomes = list(
             LocalBackend(command=command).run(
                 queue_of(*requests),
-                on_event=lambda event: "pid" in event and pids.append(event["pid"]),
+                on_event=_note_pid(pids),
             )
         )
         assert [outcome.request for outcome in outcomes] == requests
@@ -101,15 +117,19 @@ def test_a_job_is_done_only_with_a_record(play):
 
 @pytest.mark.parametrize(
     "line",
-    [b"Loading data ...", b"\xff\xfe", b"", b"3", b"[]", b"null", b'{"job_id": "x"}', b'{"event":'],
+    [
+        *(b"Loading data ...", b"\xff\xfe", b"", b"3", b"[]", b"null"),
+        *(b'{"job_id": "x"}', b'{"event":', b'{"event": "over", "job_id": "x"}'),
+        *(b'{"event": "done", "job_id": "x"}', b'{"event": "done", "job_id": 3, "wall_s": 1}'),
+    ],
     ids=repr,
 )
 def test_garbage_ends_the_job_and_its_worker(play, line):
     outcomes, pids = play(line.hex(), "done")
 
-    said = line.decode("utf-8", "replace")
+    quoted = line.decode("utf-8", "replace")
     assert [outcome.why for outcome in outcomes] == [
-        f"the worker said no event, but: {said}",
+        f"the worker wrote a line that is not an event: {quoted}",
         "",
     ]
     assert pids[0] != pids[1]
@@ -167,8 +187,7 @@ def _started(worker, request_of, queue_of, pids):
     backend = LocalBackend(command=worker(**{"1": "done", "2": "endless"}))
 
     def note(event):
-        if "pid" in event:
-            pids.append(event["pid"])
+        _note_pid(pids)(event)
         if len(pids) == 2:
             raise KeyboardInterrupt
 
@@ -204,7 +223,7 @@ def test_slots_share_the_jobs(worker, request_of, queue_of):
     outcomes = list(
         backend.run(
             queue_of(*(request_of(number) for number in numbers)),
-            on_event=lambda event: "pid" in event and pids.append(event["pid"]),
+            on_event=_note_pid(pids),
         )
     )
 
@@ -217,11 +236,11 @@ def test_slots_share_the_jobs(worker, request_of, queue_of):
 
 def test_slots_work_at_the_same_time_and_an_interrupt_ends_them_all(worker, request_of, queue_of):
     backend = LocalBackend(slots=2, command=worker(**{"1": "endless", "2": "endless"}))
-    pids = set()
+    pids = []
 
     def note(event):
-        pids.update([event["pid"]] if "pid" in event else [])
-        if len(pids) == 2:
+        _note_pid(pids)(event)
+        if len(set(pids)) == 2:
             raise KeyboardInterrupt
 
     start = time.monotonic()
@@ -247,7 +266,7 @@ def test_a_job_that_hangs_is_ended_and_its_worker_replaced(worker, request_of, q
     outcomes = list(
         backend.run(
             queue_of(*(request_of(number) for number in (1, 2, 3))),
-            on_event=lambda event: "pid" in event and pids.append(event["pid"]),
+            on_event=_note_pid(pids),
         )
     )
 
@@ -281,9 +300,9 @@ def test_a_retry_makes_good_what_a_dead_worker_left(worker, request_of, queue_of
 
     assert [outcome.request.job.seed for outcome in outcomes] == [2, 1], "the retry comes last"
     assert {outcome.state for outcome in outcomes} == {"done"}
-    (again,) = [event for event in events if event["event"] == "again"]
-    assert again["job_id"] == request_of(1).job.id
-    assert "SIGKILL" in again["error"]
+    (retry,) = [event for event in events if isinstance(event, RetryEvent)]
+    assert retry.job_id == request_of(1).job.id
+    assert "SIGKILL" in retry.error
 
 
 def test_a_failure_that_nobody_else_could_tell_is_written_down(play, runs):
@@ -300,7 +319,7 @@ def test_a_stop_asks_the_workers_and_ends_with_what_they_answer(worker, request_
     queue, at_work = queue_of(*(request_of(number) for number in numbers)), set()
 
     def note(event):
-        at_work.add(event["job_id"])
+        at_work.add(event.job_id)
         if len(at_work) == 2:
             backend.stop()
 
@@ -331,15 +350,14 @@ def test_every_device_has_its_slots_and_its_jobs_run_there(worker, request_of, q
     numbers = range(1, 9)
     devices = [Device(name="cuda:0", variables={"CUDA_VISIBLE_DEVICES": number}) for number in "57"]
     backend = LocalBackend(
-        devices=devices, slots=2, command=worker(**{str(number): "place" for number in numbers})
+        devices=devices, slots=2, command=worker(**{str(number): "done" for number in numbers})
     )
     places, pids = set(), set()
 
     def note(event):
-        if event["event"] == "place":
-            places.add((event["device"], event["visible"]))
-        elif "pid" in event:
-            pids.add(event["pid"])
+        if place := _place(event):
+            pids.add(place[0])
+            places.add(tuple(place[1:]))
 
     outcomes = list(
         backend.run(queue_of(*(request_of(number) for number in numbers)), on_event=note)
@@ -369,8 +387,11 @@ from prime_bench.store.runs import Runs
 
 request = JobRequest.parse(json.loads(sys.argv[1]), where="")
 queue = Queue([Work(request=request)], runs=Runs(Path(request.runs)))
-events = lambda event: "pid" in event and print(event["pid"], flush=True)
-list(LocalBackend(command=json.loads(sys.argv[2])).run(queue, on_event=events))
+def note(event):
+    if event.event == "restarted":
+        print(event.reason.split()[0], flush=True)
+
+list(LocalBackend(command=json.loads(sys.argv[2])).run(queue, on_event=note))
 """
 
 

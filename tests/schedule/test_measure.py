@@ -15,14 +15,14 @@ STEADY = """
 import json, sys, time
 for line in sys.stdin:
     for i in range(10_000):
-        print(json.dumps({"event": "progress", "epoch": 1 + i // 10, "rows": 80 * (1 + i % 10),
-                          "rows_total": 800}), flush=True)
+        progress = {"epoch": 1 + i // 10, "rows": 80 * (1 + i % 10), "rows_total": 800}
+        print(json.dumps({"event": "progress", "job_id": "j", "progress": progress}), flush=True)
         time.sleep(0.01)
 """
 FAILING = """
 import json, sys
 for line in sys.stdin:
-    print(json.dumps({"event": "failed", "error": "out of luck"}), flush=True)
+    print(json.dumps({"event": "failed", "job_id": None, "error": "out of luck"}), flush=True)
 """
 
 

@@ -4,6 +4,7 @@ import pytest
 
 from prime_bench.base.errors import DataError, EnvironmentFault
 from prime_bench.data.manifest import resolve
+from prime_bench.recipe.events import EpochProgress, ProgressEvent
 from prime_bench.schedule.engine import Outcome
 from prime_bench.schedule.plan import make_plan
 from prime_bench.schedule.run import run_plan
@@ -22,7 +23,8 @@ class _Engine:
         for error in self.errors:
             request = queue.take()
             self.requests.append(request)
-            on_event({"event": "progress", "job_id": request.job.id})
+            progress = EpochProgress(epoch=1, rows=1, rows_total=2)
+            on_event(ProgressEvent(job_id=request.job.id, progress=progress))
             state = {None: "done", "skipped": "skipped"}.get(error, "failed")
             yield from queue.settle(Outcome(request=request, state=state, why=error or ""))
         assert queue.take(wait=False) is None

@@ -9,11 +9,12 @@ import torch
 
 from prime_bench.assemble import build_arm
 from prime_bench.base.errors import DataError
-from prime_bench.store.record import Validation
+from prime_bench.findings import Validation
+from prime_bench.recipe.events import EpochProgress
 from prime_bench.training import loop
 from prime_bench.training.batches import Rows, row_order, row_order_digest
 from prime_bench.training.evaluation import check_labels, degeneracy, predict, score
-from prime_bench.training.loop import EpochProgress, TrainingSplits, train
+from prime_bench.training.loop import TrainingSplits, train
 from prime_bench.training.optimizer import Penalty
 
 CPU = torch.device("cpu")
@@ -39,7 +40,8 @@ def run(schema, make_job, splits):
             penalty=NO_PENALTY,
             seed=job.seed,
             device=CPU,
-            on_event=events.append,
+            on_progress=events.append,
+            on_validation=events.append,
         )
         return arm, result, events
 
@@ -65,8 +67,8 @@ def test_the_loop_has_no_way_to_the_test_split():
     assert {field.name for field in dataclasses.fields(TrainingSplits)} == {"train", "valid"}
     names = set(inspect.signature(train).parameters)
     assert names == {
-        *("model", "splits", "spec", "penalty", "seed", "device", "on_event"),
-        *("state", "checkpoint"),
+        *("model", "splits", "spec", "penalty", "seed", "device"),
+        *("on_progress", "on_validation", "state", "checkpoint"),
     }
 
 

@@ -55,7 +55,6 @@ def paired_runs(schema, make_split, make_job, monkeypatch):
             penalty=Penalty(embedding=1e-3, network=0.0),
             seed=seed,
             device=CPU,
-            on_event=lambda _: None,
         )
         monkeypatch.undo()
         return found

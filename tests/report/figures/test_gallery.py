@@ -15,8 +15,10 @@ from prime_bench.findings import (
     GradientFindings,
     GroupSize,
     Measure,
+    Routing,
     SubgroupFindings,
     SubgroupScore,
+    Validation,
 )
 from prime_bench.report.figures.differences import cost_points, median_row, subgroup_rows
 from prime_bench.report.figures.gallery import figures_of, leading_arm
@@ -24,7 +26,7 @@ from prime_bench.report.figures.gradients import gap_findings
 from prime_bench.report.figures.pairs import paired_scores
 from prime_bench.report.figures.save import figure_bytes, write_figures
 from prime_bench.report.quantities.records import gather
-from prime_bench.store.record import ProbeRecord, Routing, RunRecord, Validation
+from prime_bench.store.record import ProbeRecord, RunRecord
 
 MakeRecord = Callable[..., RunRecord]
 

@@ -16,11 +16,12 @@ from typing import Any
 
 import pytest
 
+from prime_bench.findings import Validation
 from prime_bench.report.document import make_report
 from prime_bench.report.formats.render import render
 from prime_bench.report.quantities.records import gather
 from prime_bench.report.tables.definition import load_definition
-from prime_bench.store.record import RunRecord, Validation
+from prime_bench.store.record import RunRecord
 
 PATIENCE_S = 60.0
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")

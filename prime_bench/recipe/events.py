@@ -1,0 +1,143 @@
+"""Events: what a worker reports while it does a job, and how they are written and read.
+
+A worker writes one event a line on its stdout, as JSON; `event` names the type. The last event of a
+job is `done`, `skipped`, `failed`, `interrupted` or `fault`; the others may come before it.
+"""
+
+from typing import Annotated, Literal
+
+import pydantic
+
+from prime_bench.base.frozen import Frozen
+from prime_bench.findings import Score, Validation
+
+
+class EpochProgress(Frozen):
+    """How far an epoch is. A probe reports its own work in the same way."""
+
+    epoch: int = pydantic.Field(ge=1)
+    """From 1; a repetition for the probe `cost`, always 1 for the other probes."""
+    rows: int = pydantic.Field(ge=1)
+    """Rows so far. The probe `gradients` counts fields instead."""
+    rows_total: int = pydantic.Field(ge=1)
+    rows_per_s: float | None = pydantic.Field(default=None, gt=0)
+    """Mean over the epoch so far; None for the probe `gradients`."""
+
+
+class JobEvent(Frozen):
+    """Base of the events of one job."""
+
+    job_id: str
+
+
+class ResumedEvent(JobEvent):
+    """Training continues from the state that an earlier process has saved."""
+
+    event: Literal["resumed"] = "resumed"
+    epoch: int
+    """The last epoch that the earlier process finished."""
+
+
+class RestartedEvent(JobEvent):
+    """Training starts from epoch 1, because the saved state cannot be used."""
+
+    event: Literal["restarted"] = "restarted"
+    reason: str
+    """Why the saved state cannot be used."""
+
+
+class ProgressEvent(JobEvent):
+    """The running epoch has advanced; sent at most twice a second."""
+
+    event: Literal["progress"] = "progress"
+    progress: EpochProgress
+
+
+class EpochEvent(JobEvent):
+    """An epoch has ended and the validation split was scored."""
+
+    event: Literal["epoch"] = "epoch"
+    validation: Validation
+
+
+class DoneEvent(JobEvent):
+    """The job's record is written."""
+
+    event: Literal["done"] = "done"
+    wall_s: float
+    """Seconds of the whole job."""
+    valid: Score | None = None
+    """Scores of the best weights; None, as `test`, for a probe."""
+    test: Score | None = None
+    degenerate: str | None = None
+    """Why the run is degenerate; None if it is not, and for a probe."""
+
+
+class SkippedEvent(JobEvent):
+    """Another process has the job or has done it."""
+
+    event: Literal["skipped"] = "skipped"
+
+
+class FailedEvent(Frozen):
+    """The job has failed; its failure.json has the traceback."""
+
+    event: Literal["failed"] = "failed"
+    job_id: str | None
+    """None if the worker could not read the request."""
+    error: str
+    """One line."""
+
+
+class InterruptedEvent(JobEvent):
+    """Training has stopped at a checkpoint, as asked; its state is saved."""
+
+    event: Literal["interrupted"] = "interrupted"
+
+
+class FaultEvent(JobEvent):
+    """The worker can do no job at all, because its device is missing. It ends with `exit_code`."""
+
+    event: Literal["fault"] = "fault"
+    error: str
+    hint: str
+    exit_code: int
+
+
+class RetryEvent(JobEvent):
+    """The job has failed and will be tried again. Sent by the local engine, not by a worker."""
+
+    event: Literal["retry"] = "retry"
+    error: str
+    """One line."""
+
+
+WorkerEvent = Annotated[
+    ResumedEvent
+    | RestartedEvent
+    | ProgressEvent
+    | EpochEvent
+    | DoneEvent
+    | SkippedEvent
+    | FailedEvent
+    | InterruptedEvent
+    | FaultEvent
+    | RetryEvent,
+    pydantic.Field(discriminator="event"),
+]
+"""Any event; `event` tells which."""
+
+_ADAPTER: pydantic.TypeAdapter[WorkerEvent] = pydantic.TypeAdapter(WorkerEvent)
+
+
+def write_event(event: WorkerEvent) -> str:
+    """Return the event as one line of JSON, with its newline."""
+    return event.model_dump_json() + "\n"
+
+
+def read_event(line: str) -> WorkerEvent | None:
+    """Parse a line of a worker's output; None if it is not an event."""
+    try:
+        return _ADAPTER.validate_json(line)
+    except pydantic.ValidationError:
+        return None
