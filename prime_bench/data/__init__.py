@@ -1,1 +1,1 @@
-"""A raw click log becomes a prepared table: ids, numerics, labels, schema, manifest last."""
+"""Data sets: cards, the preparation of tables from raw or synthetic logs, and prepared tables."""

@@ -1,4 +1,4 @@
-"""Dataset cards: what a log looks like, where it can be had, how it is prepared by default."""
+"""Cards: the columns of a data set, where its files can be had, and its default settings."""
 
 import functools
 import tomllib
@@ -19,36 +19,36 @@ SETTINGS: dict[str, type[DataSettings]] = {
 
 
 class CardColumn(Frozen):
-    """One column of the file, in the order of its header."""
+    """A column of a raw file."""
 
     name: str
     role: Literal["label", "categorical", "numeric", "hour", "dropped"]
     """`hour` holds YYMMDDHH and becomes a categorical field, the hour of day, placed last."""
     semantic: str | None = None
-    """What the column means; None where nobody knows."""
+    """What the column means; None if unknown."""
     train_values: int | None = None
-    """Distinct values with `train_values_min_count` or more of the published training rows."""
+    """Number of distinct values in `train_values_min_count` or more published train rows."""
 
 
 class CardFile(Frozen):
-    """A published file, and what it must hold."""
+    """Published facts about the file of one split, by which it is verified."""
 
     md5: str = pydantic.Field(pattern="^[0-9a-f]{32}$")
-    """Of the uncompressed csv."""
+    """MD5 of the uncompressed csv."""
     rows: int
     positives: int
 
 
 class CardArchive(Frozen):
-    """Where an archive with all files can be had; either `repository` or `url` is given."""
+    """A download that contains all files; either `repository` or `url` is given."""
 
     repository: str | None = None
-    """Of the Hugging Face hub, a data set."""
+    """A data set repository of the Hugging Face hub."""
     url: str | None = None
     file: str
-    """Name in the repository, and here."""
+    """File name in the repository, and on disk after the download."""
     size: int
-    """Bytes; an estimate, for the check of free disk where the server does not say."""
+    """Estimated bytes, for the check of free disk space if the server gives no size."""
 
     @pydantic.model_validator(mode="after")
     def _has_one_address(self) -> Self:
@@ -58,27 +58,29 @@ class CardArchive(Frozen):
 
 
 class DatasetCard(Frozen):
-    """One file in `datasets/`."""
+    """The description of a data set: one TOML file in `datasets/`."""
 
     name: str
     title: str
     kind: Literal["splits", "log", "generated"]
-    """splits: train, valid and test csv as published; log: one csv, split here; generated: none."""
+    """`splits`: train, valid and test csv as published; `log`: one csv, which `prepare` splits;
+    `generated`: a synthetic log without files."""
     licence: str
     homepage: str
     archives: list[CardArchive] = []
     """Where the files can be downloaded, tried in this order; empty where one has to print in."""
     raw_form: Literal["libsvm", "kaggle"] | None = None
-    """What else can be read: AFN's libsvm files, or Kaggle's log of Criteo, split here."""
+    """Another format that can be read: AFN's libsvm files, or Kaggle's log of Criteo."""
     notes: list[str] = []
-    """What every report on this data has to print."""
+    """Sentences that every report on this data has to print."""
     columns: list[CardColumn] = []
-    """Empty for generated data, whose columns depend on its settings."""
+    """Columns in the order of the file; empty for a synthetic log, where the settings decide."""
     files: dict[Literal["train", "valid", "test"], CardFile] = {}
-    """Empty where no digests are published."""
+    """Split -> its published facts; empty if none are published."""
     train_values_min_count: int = 1
+    """Minimum number of train rows of a value that `CardColumn.train_values` counts."""
     defaults: dict[str, Any] = {}
-    """Settings that differ from the settings class's own defaults."""
+    """Data settings whose default for this card differs from that of the settings class."""
 
     @pydantic.model_validator(mode="after")
     def _fits_its_kind(self) -> Self:
@@ -92,29 +94,29 @@ class DatasetCard(Frozen):
 
     @property
     def settings_class(self) -> type[DataSettings]:
-        """The settings that this kind of data set has."""
+        """The class of the data settings of this kind of data set."""
         return SETTINGS[self.kind]
 
     @property
     def header(self) -> list[str]:
-        """Names of all columns, in the order of the file."""
+        """The names of all columns, in the order of the file."""
         return [column.name for column in self.columns]
 
     @property
     def fields(self) -> list[CardColumn]:
-        """The columns that become fields, in schema order: as in the file, the hour last."""
+        """The columns that become fields, in schema order: as in the file, but the hour last."""
         kept = [column for column in self.columns if column.role in ("categorical", "numeric")]
         return kept + [column for column in self.columns if column.role == "hour"]
 
 
 def card_names() -> list[str]:
-    """Names of all bundled cards, sorted."""
+    """The names of all bundled cards, sorted."""
     return sorted(path.stem.replace("_", "-") for path in bundled_folder("datasets").glob("*.toml"))
 
 
 @functools.cache
 def load_card(name: str) -> DatasetCard:
-    """The card of that name. Raises UsageError with the nearest name where there is none."""
+    """Load the card `name`. Raises UsageError, with the nearest known name, if there is none."""
     known = card_names()
     if name not in known:
         raise UsageError(

@@ -1,4 +1,4 @@
-"""What a prepared table holds: sizes, values without an id, and how the click rate drifts."""
+"""Statistics of a prepared table: sizes, click rates, out-of-vocabulary and missing values."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,48 +15,48 @@ _ROWS_AT_ONCE = 1 << 17
 
 @dataclass(frozen=True, kw_only=True)
 class SplitFacts:
-    """One split."""
+    """Statistics of one split."""
 
     rows: int
     positives: int
     click_rate: float
     difference: float
-    """Click rate minus that of the training rows."""
+    """Click rate minus the click rate of the train split."""
     standard_error: float
-    """Of the difference, had rows been split at random; 0 for the training rows themselves."""
+    """Standard error of `difference` under a random split of the rows; 0 for train."""
     click_rates: list[float]
-    """Of `N_PIECES` pieces of equal length in file order, or of each row where there are fewer."""
+    """Click rates of `N_PIECES` equal pieces in file order; of each row if there are fewer rows."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class FieldFacts:
-    """One field."""
+    """Statistics of one field."""
 
     name: str
     kind: str
-    """categorical or numeric."""
+    """`categorical` or `numeric`."""
     semantic: str | None
     vocabulary_size: int | None
-    """PAD and out-of-vocabulary included; None for a numeric field."""
+    """Number of ids, PAD and out-of-vocabulary included; None for a numeric field."""
     out_of_vocabulary: dict[str, float] | None
-    """By split, the share of rows whose value has no id of its own, missing values among them; None
-    for a numeric field."""
+    """Split -> share of rows whose value has no id of its own, missing values included; None for a
+    numeric field."""
     untrained: dict[str, float] | None
-    """By split, the share of rows whose id no training row has; None for a numeric field."""
+    """Split -> share of rows whose id occurs in no train row; None for a numeric field."""
     missing: dict[str, float] | None
-    """By split, the share of rows without a value; None where `prepare` did not count them."""
+    """Split -> share of rows without a value; None for tables whose manifest has no counts."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class TableFacts:
-    """One table; reads all of its ids and labels, in bounded memory."""
+    """Statistics of a prepared table."""
 
     splits: dict[str, SplitFacts]
     fields: list[FieldFacts]
 
 
 def describe(table: PreparedTable) -> TableFacts:
-    """The facts about `table`."""
+    """Compute the statistics of `table`, reading all ids and labels in bounded memory."""
     splits = {name: table.split(name) for name in SPLIT_NAMES}
     sizes = table.schema.shape.vocabulary_sizes
     seen = [np.zeros(size, dtype=bool) for size in sizes]
@@ -84,10 +84,10 @@ def describe(table: PreparedTable) -> TableFacts:
 
 
 class _ShareOf:
-    """How many rows of each split have one of some ids."""
+    """The share of rows of each split whose id is among chosen ones, for each field."""
 
     def __init__(self, chosen: Sequence[np.ndarray], splits: Mapping[str, Split]) -> None:
-        """`chosen` has a (V,) bool array for each categorical field."""
+        """`chosen` has a bool array (V,) for each categorical field."""
         self._shares: dict[str, np.ndarray] = {}
         for name, split in splits.items():
             counts = np.zeros(len(chosen), dtype=np.int64)
@@ -98,7 +98,7 @@ class _ShareOf:
             self._shares[name] = counts / len(split)
 
     def of(self, field: int | None) -> dict[str, float] | None:
-        """Shares by split of a categorical field, by its position; None for a numeric one."""
+        """Split -> share for the categorical field at position `field`; None if `field` is None."""
         if field is None:
             return None
         return {name: float(shares[field]) for name, shares in self._shares.items()}

@@ -1,8 +1,8 @@
-"""A prepared table as the files that FuxiCTR 2.3.10 reads: the same ids under its names.
+"""Export a prepared table as the files that FuxiCTR 2.3.10 reads, with the same ids.
 
-`feature_map.json` is what its `FeatureMap` loads, `feature_vocab.json` the values of the ids, and
-`<split>.parquet` what its `ParquetDataLoader` opens. The folder's name is the `dataset_id`, the
-folder it lies in `data_root`.
+`feature_map.json` is loaded by FuxiCTR's `FeatureMap`, `feature_vocab.json` has the values of the
+ids, and `<split>.parquet` is opened by its `ParquetDataLoader`. The name of the folder is FuxiCTR's
+`dataset_id`, its parent `data_root`.
 """
 
 import functools
@@ -30,10 +30,10 @@ LABEL = "label"
 def export_table(
     table: PreparedTable, folder: Path, *, log: Callable[[str], None] = no_log
 ) -> None:
-    """Write the files into the new or empty `folder`, which gets all of them or none.
+    """Write all files into the new or empty `folder`, or none after an error, in bounded memory.
 
-    In bounded memory. Raises UsageError for a folder in use or a field that is named as the label,
-    DataError for a table that is not whole, EnvironmentFault where it cannot write.
+    Raises UsageError if the folder is not empty or a field is named as the label, DataError if the
+    table is incomplete, EnvironmentFault if the files cannot be written.
     """
     if folder.is_file() or (folder.is_dir() and any(folder.iterdir())):
         raise UsageError(f"{folder}: is in use", hint="name a new or an empty folder")
@@ -53,7 +53,7 @@ def export_table(
 
 
 def feature_map(schema: Schema, *, dataset_id: str) -> dict[str, Any]:
-    """The content of `feature_map.json`."""
+    """The content of `feature_map.json`, as JSON values."""
     shape = schema.shape
     return {
         "dataset_id": dataset_id,
@@ -78,15 +78,15 @@ def feature_map(schema: Schema, *, dataset_id: str) -> dict[str, Any]:
 
 
 def _vocabulary(table: PreparedTable, field: Field) -> dict[str, int]:
-    """FuxiCTR's: each value's id, with its names for the first and the last."""
+    """Value -> id, where the first and the last id have FuxiCTR's names."""
     _, *values, _ = table.values(field)
     ids = {value: i for i, value in enumerate(values, start=1)}
-    # A value of such a name loses it, as in FuxiCTR.
+    # A value with one of these two names is overwritten, as in FuxiCTR.
     return {"__PAD__": 0} | ids | {"__PAD__": 0, "__OOV__": len(values) + 1}
 
 
 def _write_split(split: Split, schema: Schema, path: Path) -> None:
-    """One row group after another; ids, numbers and labels of the types that FuxiCTR writes."""
+    """Write a parquet file in row groups, with the column types that FuxiCTR itself writes."""
     types: dict[str, pl.DataType] = {LABEL: pl.Float64()}
     for field in schema.fields:
         types[field.name] = pl.Float64() if field.kind == "numeric" else pl.Int64()

@@ -1,4 +1,4 @@
-"""From a raw click log, or a seed, to a prepared table: the verb `prepare`."""
+"""Prepare a table from raw files, a download, or the seed of a synthetic log."""
 
 import contextlib
 import importlib.metadata
@@ -52,48 +52,60 @@ def prepare(
     on_progress: OnProgress = no_progress,
     log: Callable[[str], None] = no_log,
 ) -> Manifest:
-    """Make the spec's table below `data_dir`, or find that it is there; its manifest.
+    """Prepare the table of `spec` below `data_dir` unless it exists; returns its manifest.
 
-    `source` is what `--from` names; None for generated data, to take a table that is there, or to
-    download the card's archive, which goes when the table is verified, unless it is to be kept.
-    `log` gets messages for the user. Raises DataError for unfit files, EnvironmentFault where none
-    can be had or the disk fails. After an error, or killed at any moment, there is no new table,
-    and the old one stays if there was one.
+    The new folder appears only when it is complete. After an error, or if the process is killed,
+    there is no new table, and an existing one is unchanged.
+
+    Args:
+        spec: Card and data settings of the table.
+        data_dir: The folder below which tables lie.
+        source: The raw file, folder or archive. None for a synthetic log, to accept an existing
+            table whatever its source, or to download the files.
+        allow_unverified: Accept files whose digests are not the published ones; the manifest and
+            all reports say so.
+        keep_download: Keep the downloaded archive. Otherwise it is deleted once the table is
+            verified.
+        on_progress: Called with the progress of each stage.
+        log: Called with one-line messages for the user.
+
+    Raises DataError if the files are not as they must be, EnvironmentFault if there are no files,
+    a download fails or the disk is full.
     """
     sources = find_sources(spec.card, source) if source is not None else []
     folder = spec.folder(data_dir)
-    # Without the lock, so that a table in a folder that others own can be used.
+    # Checked before the lock is taken, so that a table in a read-only folder can be used.
     found = _whole_table(folder, spec, log=no_log)
     if found is not None and _unchanged(found.inputs, sources) and is_quiet(folder):
         return _accepted(found, spec, sources, allow_unverified=allow_unverified)
     if found is None:
-        _refuse_nothing(spec, sources)
+        _refuse_no_source(spec, sources)
     with sole_writer(folder, log=log):
         found = _whole_table(folder, spec, log=log)
         if found is not None and _same_inputs(found.inputs, sources):
             return _accepted(found, spec, sources, allow_unverified=allow_unverified)
-        _refuse_nothing(spec, sources)
+        _refuse_no_source(spec, sources)
         if found is not None:
-            log(f"{folder}: was made from other files, and is made anew")
-        make = _Maker(spec, folder, allow_unverified, on_progress, log)
+            log(f"{folder}: was prepared from other files; preparing it again")
+        preparer = _Preparer(spec, folder, allow_unverified, on_progress, log)
         if isinstance(spec.settings, SyntheticSettings):
-            return make.generated(spec.settings)
+            return preparer.generate(spec.settings)
         if sources:
-            return make.read(sources)
+            return preparer.read(sources)
         with downloaded(
             spec, data_dir, keep=keep_download, log=log, on_progress=on_progress
         ) as archive:
-            manifest = make.read(find_sources(spec.card, archive))
+            manifest = preparer.read(find_sources(spec.card, archive))
             if manifest.verified and not keep_download:
                 shutil.rmtree(archive.parent)
             else:
-                log(f"{archive}: is kept")
+                log(f"kept the download {archive}")
     return manifest
 
 
 @dataclass
-class _Maker:
-    """Makes the spec's table; the right to write `folder` is held."""
+class _Preparer:
+    """Writes the table of `spec` into `folder`, which the caller has locked."""
 
     spec: TableSpec
     folder: Path
@@ -101,9 +113,9 @@ class _Maker:
     on_progress: OnProgress
     log: Callable[[str], None]
 
-    def generated(self, settings: SyntheticSettings) -> Manifest:
-        """From a seed."""
-        # Nothing is said of what fits: most generated tables are small.
+    def generate(self, settings: SyntheticSettings) -> Manifest:
+        """Prepare the table of a synthetic log."""
+        # Most synthetic tables are small, so the space they need is not worth a message.
         parts = table_bytes(rows=settings.rows, n_fields=len(columns(settings)))
         check_space(self.folder.parent, parts, log=no_log)
         with replacing(self.folder) as hidden:
@@ -112,7 +124,7 @@ class _Maker:
         return manifest
 
     def read(self, sources: Sequence[SourceFile]) -> Manifest:
-        """From files."""
+        """Prepare the table from raw files."""
         spec = self.spec
         with replacing(self.folder) as hidden, self._split(sources, hidden / "folds") as files:
             reader = Reader(spec.card, spec.settings, files, on_progress=self.on_progress)
@@ -123,7 +135,7 @@ class _Maker:
     def _split(
         self, sources: Sequence[SourceFile], folder: Path
     ) -> contextlib.AbstractContextManager[Sequence[SourceFile]]:
-        """The files of each split; a log is split first, in `folder`."""
+        """The file of each split; for Kaggle's log of Criteo these are written below `folder`."""
         (first, *_) = sources
         if not isinstance(first, KaggleFile):
             return contextlib.nullcontext(sources)
@@ -174,7 +186,7 @@ def _read(
 
     def published() -> Iterator[Chunk]:
         yield from reader.chunks()
-        # Before the rows are counted and written, which would be work for nothing.
+        # Checked as soon as all files are read, before the rows are counted and written.
         if not allow_unverified:
             _refuse_unpublished(spec, reader.inputs, reader.positives)
 
@@ -191,8 +203,8 @@ def _read(
     unlike = cardinality_differences(card, encoded.train_values)
     if verified and unlike:
         raise DataError(
-            "\n".join([f"{card.name}: the table does not fit its card", *unlike]),
-            hint="the files are the published ones, so this is a fault of ours: please report it",
+            "\n".join([f"{card.name}: the table does not match its card", *unlike]),
+            hint="the files are the published ones, so this is a fault of prime-bench",
         )
     return _manifest(spec, encoded, verified=verified, inputs=reader.inputs)
 
@@ -238,17 +250,18 @@ _WRITERS = ("prime-bench", "numpy", "polars")
 
 
 def _whole_table(folder: Path, spec: TableSpec, *, log: Callable[[str], None]) -> Manifest | None:
-    """The manifest of the table in `folder` if all its files are there and of the right size."""
+    """The manifest of the table in `folder`; None if the table is absent, incomplete or damaged."""
     if not folder.exists():
         return None
     try:
         manifest = PreparedTable.open(folder).manifest
     except DataError as error:
-        log(f"{error.message}; the table is made anew")
+        log(f"{error.message}; preparing the table again")
         return None
     missing = [name for name in manifest.outputs if not (folder / name).is_file()]
     if missing or manifest.variant != spec.digest:
-        log(f"{folder}: {missing[0] if missing else 'the manifest'} is amiss; made anew")
+        fault = f"{missing[0]} is missing" if missing else "the manifest is of other settings"
+        log(f"{folder}: {fault}; preparing the table again")
         return None
     return manifest
 
@@ -260,7 +273,7 @@ def _accepted(
     *,
     allow_unverified: bool,
 ) -> Manifest:
-    """A table that is there; files that would be refused if read now are refused as well."""
+    """The manifest of an existing table. Refuses unpublished files as reading them would."""
     if sources and not allow_unverified:
         positives = [getattr(manifest.positives, split) for split in SPLIT_NAMES]
         _refuse_unpublished(spec, manifest.inputs, positives)
@@ -268,8 +281,8 @@ def _accepted(
 
 
 def _unchanged(inputs: Sequence[InputFile], sources: Sequence[SourceFile]) -> bool:
-    """Whether a table was made from these very files, or no files are named."""
-    # A log that was split here is the one source of three inputs.
+    """Whether path, size and time of the `sources` are those in the manifest, or none are given."""
+    # The three inputs of a log that `prepare` split are one source.
     read = dict.fromkeys((file.path, file.size, file.mtime_ns) for file in inputs)
     return not sources or list(read) == [
         (source.name, source.size, source.mtime_ns) for source in sources
@@ -277,7 +290,7 @@ def _unchanged(inputs: Sequence[InputFile], sources: Sequence[SourceFile]) -> bo
 
 
 def _same_inputs(inputs: Sequence[InputFile], sources: Sequence[SourceFile]) -> bool:
-    """Whether a table was made from the contents of `sources`; reads them only where it must."""
+    """Whether a table was made from the contents of `sources`, which are read only if necessary."""
     if _unchanged(inputs, sources):
         return True
     if isinstance(sources[0], KaggleFile):
@@ -293,7 +306,7 @@ def _same_inputs(inputs: Sequence[InputFile], sources: Sequence[SourceFile]) -> 
 def _refuse_unpublished(
     spec: TableSpec, inputs: Sequence[InputFile], positives: Sequence[int]
 ) -> None:
-    """Raise DataError where the card has digests and the files have others."""
+    """Raise DataError if the card has digests and the files have others."""
     card = spec.card
     lines = differences(card, inputs, positives) if card.files else []
     if lines:
@@ -306,7 +319,7 @@ def _refuse_unpublished(
 
 
 def _refuse_one_class(spec: TableSpec, encoded: Encoded) -> None:
-    """Raise DataError where all rows of a split have one label: nothing can be ranked there."""
+    """Raise DataError if all rows of a split have the same label, since it has no AUC then."""
     faults = [
         f"all {getattr(encoded.rows, split):,} rows of {split} have label {int(positives > 0)}"
         for split in SPLIT_NAMES
@@ -320,8 +333,8 @@ def _refuse_one_class(spec: TableSpec, encoded: Encoded) -> None:
         )
 
 
-def _refuse_nothing(spec: TableSpec, sources: Sequence[SourceFile]) -> None:
-    """Raise EnvironmentFault where files are needed and none were named nor can be downloaded."""
+def _refuse_no_source(spec: TableSpec, sources: Sequence[SourceFile]) -> None:
+    """Raise EnvironmentFault if files are needed, none were given and none can be downloaded."""
     card = spec.card
     if sources or card.kind == "generated" or card.archives:
         return

@@ -1,4 +1,8 @@
-"""A folder of data that is whole or absent, and the disk space that it needs."""
+"""Write a folder so that it is complete or absent, by one process at a time, and check disk space.
+
+with sole_writer(folder, log=log), replacing(folder) as hidden:
+    ...  # write files into `hidden`
+"""
 
 import contextlib
 import shutil
@@ -12,18 +16,18 @@ from prime_bench.base.files import making, nearest_folder, sync_folder, writing
 
 
 def table_bytes(*, rows: int, n_fields: int) -> dict[str, int]:
-    """Bytes of a prepared table and of the rows that wait on disk while it is made.
+    """Estimate the bytes of a prepared table and of the encoder's spool.
 
-    A field has 4 bytes in both, a row 1 more in the table and 9 more while it waits; vocabularies
-    are small beside it.
+    Both have 4 bytes per field and row; a row of the table has 1 more byte, a row of the spool 9.
+    Vocabularies are small in comparison and not counted.
     """
     return {"table": rows * (4 * n_fields + 1), "working files": rows * (4 * n_fields + 9)}
 
 
 def check_space(folder: Path, parts: Mapping[str, int], *, log: Callable[[str], None]) -> None:
-    """Say how many bytes are needed below `folder`, which need not exist, and how many are free.
+    """Check that the bytes in `parts` are free on the disk of `folder`, which need not exist.
 
-    Raises EnvironmentFault where these are too few.
+    Logs what is needed and what is free. Raises EnvironmentFault if too little is free.
     """
     there = nearest_folder(folder)
     with writing(there):
@@ -39,7 +43,7 @@ def check_space(folder: Path, parts: Mapping[str, int], *, log: Callable[[str], 
 
 
 def gigabytes(n_bytes: int) -> str:
-    """For people: 1.23 GB."""
+    """Format a number of bytes, such as `1.23 GB`."""
     return f"{n_bytes / 1e9:.2f} GB"
 
 
@@ -47,16 +51,17 @@ _PREPARING, _REPLACED, _LOCK = ".preparing-", ".replaced-", ".lock-"
 
 
 def is_quiet(folder: Path) -> bool:
-    """Whether nobody writes `folder`, and no killed run left anything beside it."""
+    """Whether no process writes `folder` and no killed process left files beside it."""
     traces = (folder.with_name(prefix + folder.name) for prefix in (_PREPARING, _REPLACED, _LOCK))
     return not any(path.exists() for path in traces)
 
 
 @contextlib.contextmanager
 def sole_writer(folder: Path, *, log: Callable[[str], None]) -> Iterator[None]:
-    """Hold the right to write `folder`; wait, and log so, while another process has it.
+    """Lock `folder` for writing; wait, after a message to `log`, while another process has it.
 
-    What killed runs left beside it goes. After an error nothing is left that was not there.
+    Files that killed processes left beside the folder are deleted. After an error, parent folders
+    that were created for it are removed again.
     """
     parent = folder.parent
     made = [path for path in (parent, *parent.parents) if not path.exists()]
@@ -76,9 +81,10 @@ def sole_writer(folder: Path, *, log: Callable[[str], None]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def replacing(folder: Path) -> Iterator[Path]:
-    """A hidden new folder beside `folder`, which takes its place, or vanishes after an error.
+    """A new hidden folder beside `folder` that replaces it when the block ends.
 
-    To be used by the sole writer.
+    After an error the hidden folder is deleted and `folder` stays as it was. The caller must hold
+    `sole_writer(folder)`.
     """
     preparing = folder.with_name(_PREPARING + folder.name)
     try:
@@ -96,7 +102,7 @@ def _publish(preparing: Path, folder: Path) -> None:
             sync_folder(path)
     replaced = folder.with_name(_REPLACED + folder.name)
     if folder.exists():
-        # A run that has the old table open keeps its maps: the files live until they are closed.
+        # A process that has mapped the old files can go on reading them until it closes them.
         folder.rename(replaced)
     preparing.rename(folder)
     sync_folder(folder.parent)
@@ -106,7 +112,7 @@ def _publish(preparing: Path, folder: Path) -> None:
 @contextlib.contextmanager
 def _locked(folder: Path, *, log: Callable[[str], None]) -> Iterator[None]:
     path = folder.with_name(_LOCK + folder.name)
-    # Where no file can be made, this says so; the lock would wait for it without end.
+    # FileLock would wait for ever if the file cannot be created; this raises an error.
     with making(folder):
         path.touch()
     lock = filelock.FileLock(path)
@@ -118,13 +124,13 @@ def _locked(folder: Path, *, log: Callable[[str], None]) -> Iterator[None]:
     try:
         yield
     finally:
-        # While it is held: whoever waits for it sees that the file is gone, and makes a new one.
+        # Unlinked while locked: a waiting process sees that its file is gone and creates another.
         path.unlink(missing_ok=True)
         lock.release()
 
 
 def _sweep(parent: Path, *, ours: str) -> None:
-    """Delete what killed runs left: ours, and that of other variants at which nobody works."""
+    """Delete what killed processes left, of `ours` and of other folders that nobody writes now."""
     left = [path for path in parent.iterdir() if path.name.startswith((_PREPARING, _REPLACED))]
     for path in left:
         name = path.name.removeprefix(_PREPARING).removeprefix(_REPLACED)

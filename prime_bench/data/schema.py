@@ -1,4 +1,4 @@
-"""The fields of a prepared table: names, kinds, vocabulary sizes, meanings."""
+"""The fields of a prepared table: names, kinds, vocabulary sizes and meanings."""
 
 import json
 from pathlib import Path
@@ -12,14 +12,14 @@ from prime_bench.settings.interface import TableShape
 
 
 class Field(Frozen):
-    """One column of the table."""
+    """A column of a prepared table that models read."""
 
     name: str
     kind: Literal["categorical", "numeric"]
     vocabulary_size: int | None = None
-    """Ids 0 (PAD) to vocabulary_size - 1 (out-of-vocabulary); None for a numeric field."""
+    """Number of ids, from 0 (PAD) to vocabulary_size - 1 (out of vocabulary); None if numeric."""
     semantic: str | None = None
-    """What the column means (`site_category`, `hour`, ...), from the card; None: nobody knows."""
+    """What the column means (`site_category`, `hour`, ...), from the card; None if unknown."""
 
     @pydantic.model_validator(mode="after")
     def _only_categories_have_a_vocabulary(self) -> Self:
@@ -33,17 +33,17 @@ class Field(Frozen):
 
 
 class Schema(Frozen):
-    """All fields, in the order in which a model concatenates their embeddings."""
+    """All fields of a table, in the order in which models concatenate their embeddings."""
 
     fields: list[Field]
 
     @classmethod
     def read(cls, path: Path) -> Self:
-        """The schema in a file. Raises DataError where it is missing or unfit."""
+        """Read the schema file at `path`. Raises DataError if it is missing or invalid."""
         try:
             table = json.loads(path.read_text(encoding="utf-8"))
             if not isinstance(table, dict):
-                raise UsageError("no JSON object")
+                raise UsageError("not a JSON object")
             return cls.parse(table, where="")
         except (OSError, ValueError, RecursionError, UsageError) as error:
             advice = "prepare the table again, which replaces it"
@@ -61,7 +61,7 @@ class Schema(Frozen):
 
     @property
     def shape(self) -> TableShape:
-        """The sizes that parameter and cost formulas need."""
+        """The sizes on which the formulas of parameters and MACs depend."""
         return TableShape(
             vocabulary_sizes=tuple(field.vocabulary_size or 0 for field in self.categorical),
             n_numeric=len(self.numeric),

@@ -1,4 +1,4 @@
-"""Which split a row belongs to: by a hash of its bytes, by time, or by stratified folds."""
+"""Assign rows to splits: by a hash of their bytes, by time, or by stratified folds."""
 
 from collections.abc import Mapping, Sequence
 
@@ -8,12 +8,15 @@ from prime_bench.base.errors import DataError, UsageError
 from prime_bench.base.streams import derive
 
 _PIECE_BYTES = 1 << 18
-_MOST_FOLDS = 127  # that int8 can number
+_MOST_FOLDS = 127  # the largest number in int8
 _EVEN = np.uint64(0x9E3779B97F4A7C15)
 
 
 def mix(words: np.ndarray) -> np.ndarray:
-    """The finaliser of SplitMix64 over (n,) uint64: a bijection that moves every output bit."""
+    """The finaliser of SplitMix64 on (n,) uint64, a bijection.
+
+    Each input bit changes each output bit with probability about 1/2.
+    """
     mixed: np.ndarray = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     mixed ^= mixed >> np.uint64(31)
@@ -21,7 +24,10 @@ def mix(words: np.ndarray) -> np.ndarray:
 
 
 class RowHash:
-    """A seeded 64-bit hash of a line's bytes, ours, so that no library's version can move a row."""
+    """A seeded 64-bit hash of lines.
+
+    It is defined here so that no version of a library can move a row to another split.
+    """
 
     def __init__(self, seed: int) -> None:
         self._start = np.uint64(derive(seed, "split"))
@@ -31,16 +37,16 @@ class RowHash:
         return mix(self._start + np.arange(1, n_positions + 1, dtype=np.uint64) * _EVEN)
 
     def __call__(self, text: np.ndarray, starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
-        """Hashes (n,) uint64 of neighbouring lines, text[starts[i]:ends[i] + 1], of (bytes,) uint8.
+        """Hash n adjacent lines text[starts[i] : ends[i] + 1] of `text` (bytes,) uint8.
 
-        The sum over a line's bytes, its line feed included, of byte times a random multiplier of
-        its position, mixed.
+        Returns (n,) uint64. The hash of a line is mix(sum of byte_j * multiplier_j) over its bytes,
+        line feed included, where multiplier_j is random and depends on the position j alone.
         """
         longest = int((ends - starts).max(initial=0)) + 1
         if longest > len(self._multipliers):
             self._multipliers = self._first_multipliers(2 * longest)
         hashes = np.empty(len(starts), dtype=np.uint64)
-        # In pieces that stay in the cache; a line is never cut.
+        # In pieces of whole lines that fit into the cache.
         first = 0
         while first < len(starts):
             last = int(np.searchsorted(starts, starts[first] + _PIECE_BYTES, side="right"))
@@ -58,7 +64,11 @@ class RowHash:
 
 
 def split_by_hash(hashes: np.ndarray, fractions: Sequence[float]) -> np.ndarray:
-    """Splits (n,) uint8 of (n,) uint64 hashes, as numbers in [0, 1) between summed fractions."""
+    """The split (n,) uint8 of rows with (n,) uint64 hashes.
+
+    The upper 53 bits of a hash are read as a number in [0, 1) and compared with the cumulated
+    `fractions` of train, valid and test.
+    """
     train, valid, _ = fractions
     cuts = [int(train * 2**53), int((train + valid) * 2**53)]
     return np.searchsorted(
@@ -67,9 +77,11 @@ def split_by_hash(hashes: np.ndarray, fractions: Sequence[float]) -> np.ndarray:
 
 
 def split_by_time(rows_at: Mapping[int, int], fractions: Sequence[float]) -> dict[int, int]:
-    """The split of each time: earliest first, cut where the rows before are nearest to their share.
+    """Assign each time to a split: train first, then valid, then test.
 
-    `rows_at` has the rows of each time. Raises DataError where the times are too few.
+    `rows_at` is time -> number of rows. The cuts are where the number of earlier rows is nearest to
+    the cumulated `fractions`; each split gets at least one time. Raises DataError for fewer than 3
+    times.
     """
     times = sorted(rows_at)
     if len(times) < 3:
@@ -86,14 +98,16 @@ def split_by_time(rows_at: Mapping[int, int], fractions: Sequence[float]) -> dic
 
 
 def stratified_folds(labels: np.ndarray, *, n_folds: int, seed: int) -> np.ndarray:
-    """The fold (N,) int8 of each of (N,) integer labels, each fold with its share of each class.
+    """Assign rows with (N,) integer labels to folds (N,) int8 that have the classes in proportion.
 
-    As scikit-learn 0.19.1's `StratifiedKFold(n_folds, shuffle=True, random_state=seed)` drew its
-    test folds (fidelity 31), whatever is installed: of a class with n rows the positions 0..n-1 are
-    shuffled by a `RandomState(seed)` of their own and cut into folds, the first n mod n_folds of
-    them one longer. NumPy keeps the draws of that generator as they are for good (NEP 19). Raises
-    UsageError for fewer than 2 or more than 127 folds, DataError where a class has fewer rows than
-    there are folds.
+    The folds are the test folds of scikit-learn 0.19.1's `StratifiedKFold(n_folds, shuffle=True,
+    random_state=seed)` (fidelity 31), which later versions draw differently: the positions 0..n-1
+    of the n rows of a class are shuffled by a fresh `RandomState(seed)` and cut into folds, of
+    which the first n mod n_folds are one row longer. NumPy guarantees that generator's draws to
+    stay the same (NEP 19).
+
+    Raises UsageError for fewer than 2 or more than 127 folds, DataError if a class has fewer rows
+    than there are folds.
     """
     if not 2 <= n_folds <= _MOST_FOLDS:
         raise UsageError(f"n_folds must be between 2 and {_MOST_FOLDS}, got {n_folds}")
@@ -102,7 +116,7 @@ def stratified_folds(labels: np.ndarray, *, n_folds: int, seed: int) -> np.ndarr
         rows = np.flatnonzero(labels == label)
         if len(rows) < n_folds:
             raise DataError(f"label {label} has {len(rows)} rows, too few for {n_folds} folds")
-        # The draws depend on the length alone, so rows can stand for their positions.
+        # A shuffle depends on the length alone, so that rows can be shuffled in place of positions.
         np.random.RandomState(seed).shuffle(rows)
         sizes = np.full(n_folds, len(rows) // n_folds)
         sizes[: len(rows) % n_folds] += 1

@@ -1,4 +1,4 @@
-"""A prepared table, opened by path and memory-mapped: a worker needs no more than numpy."""
+"""Open a prepared table by its path. Arrays are memory-mapped; nothing but numpy is needed."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,12 +13,12 @@ from prime_bench.data.schema import Field, Schema
 
 @dataclass(frozen=True, kw_only=True)
 class Split:
-    """N rows in file order; read-only memory maps."""
+    """N rows in file order, as read-only memory maps."""
 
     ids: np.ndarray
-    """(N, C) int32, a categorical field a column: PAD 0, last id (out-of-vocabulary) V - 1."""
+    """(N, C) int32, a column for each categorical field: 0 is PAD, V - 1 is out of vocabulary."""
     numerics: np.ndarray
-    """(N, K) float32, a column a numeric field."""
+    """(N, K) float32, a column for each numeric field."""
     labels: np.ndarray
     """(N,) uint8, 0 or 1."""
 
@@ -28,7 +28,7 @@ class Split:
 
 @dataclass(frozen=True, kw_only=True)
 class PreparedTable:
-    """Schema, manifest and three splits."""
+    """A prepared table: its schema, its manifest and three splits."""
 
     path: Path
     schema: Schema
@@ -36,9 +36,9 @@ class PreparedTable:
 
     @classmethod
     def open(cls, path: Path | str) -> "PreparedTable":
-        """Open the table in folder `path`.
+        """Open the table in the folder `path`.
 
-        Raises DataError, with the command to run, where it is missing or unfit.
+        Raises DataError, with the command that prepares it, if it is missing or incomplete.
         """
         folder = Path(path)
         try:
@@ -52,7 +52,7 @@ class PreparedTable:
         return table
 
     def split(self, name: str) -> Split:
-        """The split `train`, `valid` or `test`."""
+        """Map the split `train`, `valid` or `test`. Raises DataError if a file does not fit."""
         n_rows = getattr(self.manifest.rows, name)
         shape = self.schema.shape
         return Split(
@@ -62,7 +62,11 @@ class PreparedTable:
         )
 
     def values(self, field: Field) -> list[str]:
-        """What each id of a categorical field stands for, (V,). Raises DataError."""
+        """The value of each id of a categorical field, (V,).
+
+        PAD and out-of-vocabulary are `(padding)` and `(out of vocabulary)`. Raises DataError if the
+        vocabulary file is missing or has another length than the schema says.
+        """
         path = self.path / VOCABULARY_FOLDER / f"{field.name}.txt"
         try:
             lines = path.read_bytes().decode("utf-8", "replace").split("\n")
@@ -79,9 +83,9 @@ class PreparedTable:
         return values
 
     def check_contents(self) -> None:
-        """Read every file and compare it with the digest in the manifest: seconds a gigabyte.
+        """Compare the SHA-256 of every file with the manifest, which takes seconds per gigabyte.
 
-        Raises DataError for the first one that was changed since it was prepared.
+        Raises DataError for the first file that has changed since the table was prepared.
         """
         for name, digest in self.manifest.outputs.items():
             path = self.path / name
@@ -118,12 +122,12 @@ class PreparedTable:
 
 
 def _how_to_prepare(folder: Path) -> str:
-    """The command that makes the table in `folder`, as far as the folder's name tells."""
+    """A hint with the command that prepares the table in `folder`, derived from its name."""
     name = folder.name.rpartition("-")[0]
     try:
         spec = resolve(name, {})
     except UserError:
-        return "make it with `prime-bench prepare`"
+        return "prepare it with `prime-bench prepare`"
     if spec.folder(folder.parent) == folder:
-        return f"make it with `{spec.prepare_command()}`"
-    return f"make it with `prime-bench prepare {name}` and the settings of your recipe"
+        return f"prepare it with `{spec.prepare_command()}`"
+    return f"prepare it with `prime-bench prepare {name}` and the settings of your recipe"

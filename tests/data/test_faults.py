@@ -265,7 +265,7 @@ UNREADABLE = {
     dangling: "there is no such file or folder",
     below_a_file: "cannot be read: not a directory",
     long_name: "cannot be read: file name too long",
-    pipe: "is no regular file",
+    pipe: "is not a regular file",
 }
 
 

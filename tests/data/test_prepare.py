@@ -264,7 +264,7 @@ def test_a_rebuilt_table_has_the_same_bytes(tmp_path, criteo_folder, tree):
     assert tree(tmp_path / "data") == before
 
 
-def test_other_inputs_make_the_table_anew_and_say_so(tmp_path, avazu_folder, names_in):
+def test_other_inputs_replace_the_table_and_say_so(tmp_path, avazu_folder, names_in):
     variant = resolve("avazu", {})
     arguments = {"data_dir": tmp_path / "data", "source": avazu_folder, "allow_unverified": True}
     first = prepare(variant, **arguments)
@@ -275,13 +275,13 @@ def test_other_inputs_make_the_table_anew_and_say_so(tmp_path, avazu_folder, nam
     second = prepare(variant, **arguments, log=said.append)
     assert second.fingerprint != first.fingerprint
     assert said == [
-        f"{variant.folder(tmp_path / 'data')}: was made from other files, and is made anew"
+        f"{variant.folder(tmp_path / 'data')}: was prepared from other files; preparing it again"
     ]
     assert names_in(tmp_path / "data") == [variant.folder(tmp_path / "data").name]
 
 
 @pytest.mark.parametrize("damage", ["array", "vocabulary", "manifest"])
-def test_a_damaged_table_is_made_anew(tmp_path, avazu_folder, damage, tree):
+def test_a_damaged_table_is_prepared_again(tmp_path, avazu_folder, damage, tree):
     variant = resolve("avazu", {})
     folder = variant.folder(tmp_path / "data")
     arguments = {"data_dir": tmp_path / "data", "source": avazu_folder, "allow_unverified": True}
@@ -296,7 +296,7 @@ def test_a_damaged_table_is_made_anew(tmp_path, avazu_folder, damage, tree):
     said = []
     prepare(variant, **arguments, log=said.append)
     assert tree(tmp_path / "data") == before
-    assert "anew" in said[0]
+    assert "preparing the table again" in said[0]
 
 
 def test_after_an_error_the_old_table_stays(tmp_path, avazu_folder, tree):

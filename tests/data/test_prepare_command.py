@@ -170,7 +170,7 @@ def test_messages_go_to_stderr(tmp_path, avazu_folder):
     path = avazu_folder / "test.csv"
     path.write_text(path.read_text().replace(",1,", ",2,", 1))
     result = runner.invoke(cli, ["prepare", "avazu", *flags, "--json"])
-    assert "made anew" in result.stderr
+    assert "preparing it again" in result.stderr
     assert json.loads(result.stdout)["dataset"] == "avazu"
 
 

@@ -1,1 +1,1 @@
-"""From raw values to the arrays of a prepared table, in bounded memory."""
+"""Encode raw values as the arrays of a prepared table, in bounded memory."""

@@ -1,10 +1,11 @@
-"""Chunks of raw rows become the arrays of a prepared table, in bounded memory.
+"""Encode chunks of raw rows as the arrays of a prepared table, in bounded memory.
 
-Three passes: rows are coded while they are read, and wait on disk; codes are counted; ids are
-written. Codes come in any order (polars hands them out in threads), and nothing in the table
-depends on it: ids follow from the vocabulary, which is sorted by count and text.
+There are three passes. The first gives each value a provisional code and writes the coded rows to a
+temporary spool on disk; the second counts the codes, from which the vocabularies follow; the third
+replaces codes by ids and writes the arrays. The order of codes may vary between runs (polars gives
+them in threads). The table does not depend on it: ids follow the vocabulary, which is sorted.
 
-Shapes: n rows of a block, C categorical fields, K numeric fields, V values of a field.
+Shapes: n rows of a block, C categorical fields, K numeric fields, V codes of a field.
 """
 
 import contextlib
@@ -42,17 +43,17 @@ _TRAIN = 0
 
 @dataclass(frozen=True, kw_only=True)
 class Encoded:
-    """What was written."""
+    """What `encode` wrote, and what it counted."""
 
     schema: Schema
     rows: SplitCounts
     positives: SplitCounts
     train_values: dict[str, int]
-    """Of each text field: values with `train_values_min_count` training rows or more."""
+    """For each text field the values with `train_values_min_count` or more train rows."""
     missing: dict[str, SplitCounts]
-    """Of each field: rows without a value."""
+    """For each field the rows without a value."""
     outputs: dict[str, str]
-    """SHA-256 of each file, by its name in the folder."""
+    """Name of each written file in the folder -> SHA-256."""
 
 
 def encode(
@@ -64,10 +65,10 @@ def encode(
     train_values_min_count: int = 1,
     on_progress: OnProgress = no_progress,
 ) -> Encoded:
-    """Write arrays, vocabularies and schema of the rows of `chunks` into the empty folder `folder`.
+    """Write arrays, vocabularies and schema of all rows in `chunks` into the empty `folder`.
 
-    `fields` are the columns in schema order, roles categorical, hour or numeric. Raises DataError
-    where a split is left without rows.
+    `fields` are the card's columns with the roles categorical, hour and numeric, in schema order.
+    Raises DataError if a split has no rows.
     """
     coders = _coders(fields, settings)
     numeric = [column for column in fields if column.name not in coders]
@@ -82,11 +83,11 @@ def encode(
         for coder in coders.values():
             coder.finish()
         counted = _count(spool, splits, list(coders.values()), on_progress)
-        made = _make_vocabularies(
+        written = _write_vocabularies(
             coders, counted, settings, folder, train_values_min_count=train_values_min_count
         )
-        outputs = {path: digest for one in made for path, digest in one.outputs.items()}
-        vocabularies = {name: one.vocabulary for name, one in zip(coders, made, strict=True)}
+        outputs = {path: digest for one in written for path, digest in one.outputs.items()}
+        vocabularies = {name: one.vocabulary for name, one in zip(coders, written, strict=True)}
         schema = _schema(fields, vocabularies)
         write_whole(folder / SCHEMA_NAME, json.dumps(schema.plain(), indent=1, ensure_ascii=False))
         outputs[SCHEMA_NAME] = sha256_of(folder / SCHEMA_NAME)
@@ -98,7 +99,7 @@ def encode(
         positives=_split_counts(counted.positives),
         train_values={
             name: one.train_values
-            for name, one in zip(coders, made, strict=True)
+            for name, one in zip(coders, written, strict=True)
             if one.train_values is not None
         },
         missing={
@@ -112,7 +113,7 @@ def encode(
 
 
 def _coders(fields: Sequence[CardColumn], settings: DataSettings) -> dict[str, FieldCodes]:
-    """A coder for each field that has ids, in schema order."""
+    """Name of each field that gets ids -> its coder, in schema order."""
     coders: dict[str, FieldCodes] = {}
     numeric = [column.name for column in fields if column.role == "numeric"]
     for column in fields:
@@ -126,10 +127,10 @@ def _coders(fields: Sequence[CardColumn], settings: DataSettings) -> dict[str, F
 
 
 class _Splits:
-    """The split of each row of the spool, once all rows are there."""
+    """The split of each row of the spool. A split by time is known only after the last row."""
 
     missing: np.ndarray
-    """(3, C + K) int64 rows without a value, of the coded fields and then of the numeric ones."""
+    """(3, C + K) int64: rows without a value, of the coded fields and then of the numeric ones."""
 
     def __init__(
         self,
@@ -185,16 +186,16 @@ def _spool_rows(
 @dataclass(frozen=True, kw_only=True)
 class _Counted:
     codes: list[np.ndarray]
-    """A (2, V) uint32 array a coded field: rows of each code in training, and elsewhere."""
+    """For each coded field (2, V) uint32: rows of each code in train, and in the other splits."""
     rows: np.ndarray
-    """(3,) int64 rows of each split."""
+    """(3,) int64: rows of each split."""
     positives: np.ndarray
-    """(3,) int64 rows with label 1."""
+    """(3,) int64: rows with label 1."""
     ranges: Ranges
-    """Of the numeric fields over the training rows; used by minmax alone."""
+    """Ranges of the numeric fields over the train rows; only minmax uses them."""
 
-    def of_scope(self, field: int, settings: DataSettings) -> np.ndarray:
-        """(V,) rows of each code among those that the vocabulary is made from."""
+    def vocabulary_counts(self, field: int, settings: DataSettings) -> np.ndarray:
+        """(V,): the rows of each code in the splits from which the vocabulary is made."""
         train, rest = self.codes[field]
         counts: np.ndarray = train if settings.vocabulary == "train" else train + rest
         return counts
@@ -217,7 +218,7 @@ def _count(
                 for count, values in zip(counts, chosen, strict=True):
                     np.add.at(count[part], values, np.uint32(1))
             if spool.numeric_dtype == np.float64:
-                ranges.see(block.numerics()[split == _TRAIN])
+                ranges.update(block.numerics()[split == _TRAIN])
             done = int(rows.sum())
             on_progress(StageProgress(stage="counting", done=done, total=spool.rows, rows=done))
     empty = [name for name, count in zip(SPLIT_NAMES, rows, strict=True) if count == 0]
@@ -230,28 +231,28 @@ def _count(
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Made:
-    """Of one field."""
+class _WrittenVocabulary:
+    """The vocabulary of one field, and its file."""
 
     vocabulary: Vocabulary
     train_values: int | None
-    """Of a text field: values with enough training rows."""
+    """Values with enough train rows; None for a numeric field."""
     outputs: dict[str, str]
 
 
-def _make_vocabularies(
+def _write_vocabularies(
     coders: Mapping[str, FieldCodes],
     counted: _Counted,
     settings: DataSettings,
     folder: Path,
     *,
     train_values_min_count: int,
-) -> list[_Made]:
-    """The vocabulary of each coder, written below `folder`."""
+) -> list[_WrittenVocabulary]:
+    """Make the vocabulary of each coder and write it below `folder`."""
 
-    def make(position: int, name: str, coder: FieldCodes) -> _Made:
+    def write(position: int, name: str, coder: FieldCodes) -> _WrittenVocabulary:
         vocabulary = coder.vocabulary(
-            counted.of_scope(position, settings), min_count=settings.min_count
+            counted.vocabulary_counts(position, settings), min_count=settings.min_count
         )
         train_values = None
         if isinstance(coder, TextCodes):
@@ -259,11 +260,11 @@ def _make_vocabularies(
                 counted.codes[position][_TRAIN], min_count=train_values_min_count
             )
         outputs = vocabulary.write(folder, name)
-        return _Made(vocabulary=vocabulary, train_values=train_values, outputs=outputs)
+        return _WrittenVocabulary(vocabulary=vocabulary, train_values=train_values, outputs=outputs)
 
-    # Sorting one field's values and waiting for the disk with another's go well together.
+    # Sorting the values of one field overlaps with waiting for the disk for another.
     with ThreadPoolExecutor(max_workers=2) as pool:
-        return list(pool.map(make, itertools.count(), coders, coders.values()))
+        return list(pool.map(write, itertools.count(), coders, coders.values()))
 
 
 def _schema(fields: Sequence[CardColumn], vocabularies: dict[str, Vocabulary]) -> Schema:
@@ -283,7 +284,7 @@ def _schema(fields: Sequence[CardColumn], vocabularies: dict[str, Vocabulary]) -
 
 
 class _Writer:
-    """The last pass: codes to ids, rows to the files of their split."""
+    """The third pass: replaces codes by ids and writes each row to the files of its split."""
 
     def __init__(
         self,
@@ -298,7 +299,7 @@ class _Writer:
         self._on_progress = on_progress
 
     def write(self, spool: Spool, folder: Path, *, rows: np.ndarray) -> dict[str, str]:
-        """Write the nine arrays; the SHA-256 of each."""
+        """Write the nine arrays; returns file name -> SHA-256."""
         files: dict[str, ArrayFile] = {}
         with contextlib.ExitStack() as stack:
             for split, n_rows in zip(SPLIT_NAMES, rows.tolist(), strict=True):
@@ -315,7 +316,7 @@ class _Writer:
                 for index, name in enumerate(SPLIT_NAMES):
                     chosen = split_of == index
                     for kind, array in arrays.items():
-                        # Most blocks lie in one split, and need no copy.
+                        # Most blocks lie in one split and need no copy.
                         rows = array if chosen.all() else array[chosen]
                         files[f"{name}.{kind}.npy"].append(rows)
                 done += len(split_of)
@@ -325,7 +326,7 @@ class _Writer:
             return {name: file.finish() for name, file in files.items()}
 
     def _arrays(self, block: SpoolBlock) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-        """The split (n,) of each row, and what is written of it."""
+        """The split (n,) of each row, and the three arrays of the block by kind."""
         numerics = block.numerics()
         if numerics.dtype == np.float64:
             numerics = self._ranges.scale(numerics)
@@ -333,12 +334,12 @@ class _Writer:
         return self._splits.of(block), arrays
 
     def _ids(self, block: SpoolBlock) -> np.ndarray:
-        """(n, C) int32."""
+        """The ids (n, C) int32 of a block."""
         ids = np.empty((len(self._vocabularies), block.rows), dtype=np.int32)
         for field, (codes, vocabulary) in enumerate(
             zip(block.codes(), self._vocabularies, strict=True)
         ):
-            # Codes are in range; to be told so saves a buffer.
+            # Codes are always in range, and mode="clip" saves numpy a buffer.
             vocabulary.ids.take(codes, out=ids[field], mode="clip")
         return np.ascontiguousarray(ids.T)
 

@@ -1,4 +1,7 @@
-"""Rows on disk between the passes of the encoder, and the arrays that become the table."""
+"""Files of the encoder: coded rows between its passes, and the arrays of the table.
+
+Shapes: n rows of a block, C categorical fields, K numeric fields.
+"""
 
 import hashlib
 import io
@@ -12,36 +15,36 @@ from numpy.lib import format as npy
 
 @dataclass(frozen=True, kw_only=True)
 class SpoolBlock:
-    """n rows of the spool."""
+    """n consecutive rows of a spool, read from disk on demand."""
 
     spool: "Spool"
     start: int
-    """Rows before it."""
+    """The number of rows before the block."""
     rows: int
 
     def codes(self) -> np.ndarray:
-        """(C, n) int32."""
+        """The codes (C, n) int32."""
         width = self.spool.n_codes
         flat = self.spool.load("codes", np.int32, first=self.start * width, count=self.rows * width)
         return flat.reshape(width, self.rows)
 
     def numerics(self) -> np.ndarray:
-        """(n, K) float32 or float64."""
+        """The numeric values (n, K), of the dtype of the spool."""
         width, dtype = self.spool.n_numerics, self.spool.numeric_dtype
         flat = self.spool.load("numerics", dtype, first=self.start * width, count=self.rows * width)
         return flat.reshape(self.rows, width)
 
     def labels(self) -> np.ndarray:
-        """(n,) uint8."""
+        """The labels (n,) uint8."""
         return self.spool.load("labels", np.uint8, first=self.start, count=self.rows)
 
     def split(self) -> np.ndarray:
-        """(n,) int64: splits, or the keys that they will be made from."""
+        """(n,) int64: the split of each row, or its hour, for a split by time."""
         return self.spool.load("split", np.int64, first=self.start, count=self.rows)
 
 
 class Spool:
-    """Blocks of coded rows in a folder of their own; plain reads and writes, not mapped memory."""
+    """Coded rows in a temporary folder, appended and read block by block."""
 
     def __init__(
         self, folder: Path, *, n_codes: int, n_numerics: int, numeric_dtype: type[np.floating]
@@ -75,19 +78,19 @@ class Spool:
         self.rows += n_rows
 
     def load(self, name: str, dtype: type, *, first: int, count: int) -> np.ndarray:
-        """`count` items of one of the files, from item `first` on."""
+        """Read `count` items of the file `name`, from item `first` on."""
         if count == 0:
             return np.empty(0, dtype=dtype)
         offset = first * np.dtype(dtype).itemsize
         return np.fromfile(self.folder / name, dtype=dtype, count=count, offset=offset)
 
     def finish(self) -> None:
-        """No more rows will come."""
+        """Close the files for writing. To be called after the last `append`."""
         for file in self._files.values():
             file.close()
 
     def close(self) -> None:
-        """Delete the files."""
+        """Delete the folder."""
         self.finish()
         for name in self._files:
             (self.folder / name).unlink(missing_ok=True)
@@ -95,7 +98,7 @@ class Spool:
 
 
 class ArrayFile:
-    """A .npy file of known shape, written in order and hashed on the way."""
+    """A .npy file of known shape, written row by row and hashed on the way."""
 
     def __init__(self, path: Path, *, dtype: type, shape: tuple[int, ...]) -> None:
         self.path = path
@@ -111,7 +114,7 @@ class ArrayFile:
         self._hash.update(start.getvalue())
 
     def append(self, rows: np.ndarray) -> None:
-        """Add rows, shaped (n, *shape[1:])."""
+        """Append rows of shape (n, *shape[1:])."""
         assert rows.dtype == self._dtype, rows.dtype  # noqa: S101
         assert rows.shape[1:] == self._shape[1:], rows.shape  # noqa: S101
         if rows.size:
@@ -121,7 +124,7 @@ class ArrayFile:
         self._rows += len(rows)
 
     def finish(self) -> str:
-        """Bring it to the disk; the SHA-256 of the file."""
+        """Sync the file to disk and return its SHA-256. All rows must have been appended."""
         assert self._rows == self._shape[0], (self._rows, self._shape)  # noqa: S101
         self._file.flush()
         os.fsync(self._file.fileno())
@@ -129,5 +132,5 @@ class ArrayFile:
         return self._hash.hexdigest()
 
     def close(self) -> None:
-        """Close it, whatever happened."""
+        """Close the file, also after an error."""
         self._file.close()

@@ -1,1 +1,1 @@
-"""Raw click logs: finding, downloading and reading them."""
+"""Find, download and read raw click logs."""

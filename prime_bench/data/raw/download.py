@@ -1,9 +1,9 @@
-"""Archives of raw files from the Hugging Face hub or a mirror, resumed where they broke off.
+"""Download archives of raw files from the Hugging Face hub or a mirror; broken downloads resume.
 
-`huggingface_hub` asks for size and digest and has the connection, with the user's proxy and its
-variables (HF_ENDPOINT names another hub, HF_HUB_OFFLINE=1 forbids to ask); the bytes come over
-plain HTTP. Its `hf_hub_download` is not used: since version 2 it deletes what it has when it is
-interrupted, and files of gigabytes have to be resumed.
+`huggingface_hub` looks up size and digest and provides the HTTP session, which honours the user's
+proxy and the variables of the hub (HF_ENDPOINT names another hub, HF_HUB_OFFLINE=1 forbids
+requests). Its `hf_hub_download` is not used: since version 2 it deletes a partial file when it is
+interrupted, and downloads of gigabytes must be able to resume.
 """
 
 import contextlib
@@ -25,7 +25,7 @@ from prime_bench.data.publish import check_space, gigabytes, sole_writer, table_
 from prime_bench.data.stages import OnProgress, StageProgress, no_log, no_progress
 
 WAITS_S = (1, 2, 4, 8, 16)
-"""Before each further try of a server that is busy or broken."""
+"""Seconds to wait before each further attempt if a server is busy or the connection breaks."""
 _DIGEST = re.compile("[0-9a-f]{64}")
 _NO_HEAD = (405, 501)
 _WHOLE, _NO_SUCH_RANGE = 200, 416
@@ -41,15 +41,17 @@ def downloaded(
     log: Callable[[str], None] = no_log,
     on_progress: OnProgress = no_progress,
 ) -> Iterator[Path]:
-    """The first archive of the card that can be had, below `data_dir`; others wait meanwhile.
+    """Download the first available archive of the card below `data_dir`, and yield its path.
 
-    What is there already is used, a part is resumed, and both stay after an error or a kill. Only
-    where the block finds that the content is not what it must be (DataError), the archive goes,
-    unless it is to be kept. Raises EnvironmentFault where no archive can be had or the disk is too
-    small, DataError where a server sent something else than it said.
+    An archive that is there already is used, a partial one is resumed; both stay after an error or
+    a kill. If the block raises DataError, because the content is wrong, the archive is deleted
+    unless `keep`. Other processes wait until the block ends.
+
+    Raises EnvironmentFault if no archive is available or the disk is too small, DataError if a
+    server sent other bytes than it announced.
     """
     folder = data_dir / ".downloads" / spec.name
-    with _leaving_no_empty(folder), sole_writer(folder, log=log):
+    with _removing_empty(folder), sole_writer(folder, log=log):
         folder.mkdir(exist_ok=True)
         path = _Fetcher(spec, folder, log=log, on_progress=on_progress).fetch()
         try:
@@ -58,13 +60,15 @@ def downloaded(
             if keep:
                 raise
             shutil.rmtree(folder)
-            told = "the download was deleted, and the next run makes it anew (or --keep-download)"
-            hint = f"{error.hint}\n{told}" if error.hint else told
+            deleted = (
+                "the download was deleted; the next run downloads again (--keep-download keeps it)"
+            )
+            hint = f"{error.hint}\n{deleted}" if error.hint else deleted
             raise DataError(error.message, hint=hint) from error
 
 
 def files_needed(spec: TableSpec) -> list[str]:
-    """A line for each raw file of the spec's card: name, digest, rows."""
+    """Lines for a message that list the raw files of the card: name, MD5, rows."""
     card = spec.card
     if card.kind == "log":
         return [f"  a csv (or .csv.gz) file with header {','.join(card.header)}"]
@@ -75,13 +79,13 @@ def files_needed(spec: TableSpec) -> list[str]:
 
 
 def how_to_get(spec: TableSpec) -> str:
-    """A hint for who has to fetch the raw files by hand."""
+    """A hint that says where to get the raw files by hand and what to run then."""
     where = ", ".join([spec.card.homepage, *(address(a) for a in spec.card.archives)])
     return f"get it from {where} and run `{spec.prepare_command(source='PATH')}`"
 
 
 def address(archive: CardArchive) -> str:
-    """Where an archive is, by HF_ENDPOINT for those of the hub."""
+    """The URL of an archive; HF_ENDPOINT names another host of the hub."""
     if archive.url is not None:
         return archive.url
     hub = os.environ.get("HF_ENDPOINT") or "https://huggingface.co"
@@ -89,7 +93,7 @@ def address(archive: CardArchive) -> str:
 
 
 @contextlib.contextmanager
-def _leaving_no_empty(folder: Path) -> Iterator[None]:
+def _removing_empty(folder: Path) -> Iterator[None]:
     try:
         yield
     finally:
@@ -100,22 +104,22 @@ def _leaving_no_empty(folder: Path) -> Iterator[None]:
 
 @dataclass(frozen=True, kw_only=True)
 class _Remote:
-    """What a server says of a file."""
+    """Size and digest of a file, as the server announces them."""
 
     etag: str = ""
     size: int | None = None
 
 
 class _Wrong(Exception):
-    """A server sent something else than it said."""
+    """A server sent other bytes than it announced."""
 
 
 class _Unavailable(Exception):
-    """A server does not give the file."""
+    """The file cannot be had from a server."""
 
 
 class _BrokenOff(OSError):
-    """Fewer or more bytes came than the server has."""
+    """Fewer or more bytes arrived than the server announced."""
 
 
 @dataclass
@@ -125,14 +129,14 @@ class _Fetcher:
     log: Callable[[str], None] = field(kw_only=True)
     on_progress: OnProgress = field(kw_only=True)
     checked: set[str] = field(default_factory=set)
-    """Archives for which there is room."""
+    """Archives for which the free disk space was checked."""
 
     def fetch(self) -> Path:
-        """An archive of the card, whole."""
+        """The path of the first archive of the card that can be downloaded completely."""
         archives = self.spec.card.archives
         for archive in archives:
             if (self.folder / archive.file).is_file():
-                self.log(f"{self.folder / archive.file}: was downloaded before")
+                self.log(f"using the earlier download {self.folder / archive.file}")
                 return self.folder / archive.file
         faults: list[str] = []
         wrong = False
@@ -156,7 +160,7 @@ class _Fetcher:
         raise kind(message, hint=how_to_get(self.spec))
 
     def _try(self, archive: CardArchive) -> Path:
-        """Fetch one archive, with patience. Raises _Unavailable or _Wrong."""
+        """Download one archive, with several attempts. Raises _Unavailable or _Wrong."""
         from httpx2 import HTTPError
 
         waits_s = iter(WAITS_S)
@@ -170,16 +174,16 @@ class _Fetcher:
                 if self._bytes_there() > before:
                     waits_s = iter(WAITS_S)
                 wait_s = next(waits_s, None)
-                if wait_s is None or not _may_pass(error):
+                if wait_s is None or not _is_transient(error):
                     raise _Unavailable(_reason(error)) from error
-                self.log(f"{address(archive)}: {_reason(error)}; again in {wait_s} s")
+                self.log(f"{address(archive)}: {_reason(error)}; next attempt in {wait_s} s")
                 time.sleep(wait_s)
 
     def _bytes_there(self) -> int:
         return sum(part.stat().st_size for part in self.folder.glob(f"*{_PART}"))
 
     def _fetch(self, archive: CardArchive) -> Path:
-        """One try. Raises HTTPError, OSError or _Wrong."""
+        """One attempt. Raises HTTPError, OSError or _Wrong."""
         url = address(archive)
         remote = _look_at(url)
         part = self._part_of(archive, remote)
@@ -205,11 +209,11 @@ class _Fetcher:
         return self.folder / archive.file
 
     def _receive(self, url: str, file: IO[bytes], *, total: int) -> None:
-        """Append the rest of the content to the file, which starts anew if the server does."""
+        """Append the rest of the content; start over if the server cannot resume."""
         from huggingface_hub import constants, get_session
 
         there = file.tell()
-        # A packed answer would have other bytes to resume at.
+        # The offsets of a compressed response would not be those of the file.
         headers = {"Accept-Encoding": "identity"}
         if there:
             headers["Range"] = f"bytes={there}-"
@@ -221,12 +225,12 @@ class _Fetcher:
             for piece in answer.iter_raw():
                 file.write(piece)
                 done = file.tell()
-                # Estimates can be too small.
+                # The card's estimate can be too small.
                 now = StageProgress(stage="downloading", done=done, total=max(done, total), rows=0)
                 self.on_progress(now)
 
     def _part_of(self, archive: CardArchive, remote: _Remote) -> Path:
-        """Where the bytes go: another name for another content, so that the two never meet."""
+        """The partial file. Its name depends on size and digest, so that contents never mix."""
         content = hashlib.sha256(f"{remote.etag} {remote.size}".encode()).hexdigest()[:8]
         part = self.folder / f"{archive.file}.{content}{_PART}"
         for other in self.folder.glob(f"{archive.file}.*{_PART}"):
@@ -245,7 +249,7 @@ class _Fetcher:
 
 
 def _look_at(url: str) -> _Remote:
-    """Size and digest of a file, where the server says them."""
+    """Ask the server for the size and the digest of a file."""
     from huggingface_hub import get_hf_file_metadata
 
     try:
@@ -258,13 +262,13 @@ def _look_at(url: str) -> _Remote:
 
 
 def _status(error: BaseException) -> int | None:
-    """Of the answer, where there was one."""
+    """The HTTP status of an error; None if there was no response."""
     status = getattr(getattr(error, "response", None), "status_code", None)
     return status if isinstance(status, int) else None
 
 
-def _may_pass(error: Exception) -> bool:
-    """Whether another try makes sense: not for what is missing, nor without a network."""
+def _is_transient(error: Exception) -> bool:
+    """Whether another attempt may succeed: not if the file is missing or there is no network."""
     from httpx2 import ConnectError, ConnectTimeout
     from huggingface_hub.errors import OfflineModeIsEnabled
 

@@ -1,4 +1,4 @@
-"""Whether files are the published ones, and why they may not be."""
+"""Find the raw files of a card, and compare them with the published ones."""
 
 import fnmatch
 import zipfile
@@ -13,70 +13,8 @@ from prime_bench.data.raw.kaggle_criteo import KaggleFile
 from prime_bench.data.raw.libsvm import LibsvmFile
 from prime_bench.data.raw.source import SourceFile, reading
 
-
-def differences(
-    card: DatasetCard, inputs: Sequence[InputFile], positives: Sequence[int]
-) -> list[str]:
-    """A line for each digest or number of rows that is not the card's; in the order of
-    SPLIT_NAMES.
-    """
-    lines = []
-    for (split, expected), file, positive in zip(
-        card.files.items(), inputs, positives, strict=True
-    ):
-        for what, wanted, found in (
-            ("md5", expected.md5, file.md5),
-            ("rows", f"{expected.rows:,}", f"{file.rows:,}"),
-            ("positives", f"{expected.positives:,}", f"{positive:,}"),
-        ):
-            if wanted != found:
-                lines.append(f"{split}.csv: expected {what} {wanted}, found {found}")
-    return lines
-
-
-def likely_cause(card: DatasetCard, inputs: Sequence[InputFile], positives: Sequence[int]) -> str:
-    """Why the files differ from the published ones."""
-    expected = list(card.files.values())
-    known = {file.md5: split for split, file in card.files.items()}
-    moved = [
-        f"{split}.csv holds the published {known[file.md5]}.csv"
-        for split, file in zip(card.files, inputs, strict=True)
-        if known.get(file.md5, split) != split
-    ]
-    if moved:
-        return f"{'; '.join(moved)}: the files were renamed"
-    rows = [file.rows for file in inputs]
-    wanted_rows = [file.rows for file in expected]
-    if rows == wanted_rows:
-        if list(positives) == [file.positives for file in expected]:
-            return "the same rows, written otherwise (number format, order, or line ends)"
-        return "another split of the same log, such as one drawn again by another library version"
-    if sum(rows) == sum(wanted_rows):
-        return "the same log, split otherwise"
-    more = [
-        f"{split}.csv"
-        for split, found, wanted in zip(card.files, rows, wanted_rows, strict=True)
-        if found == wanted + 1
-    ]
-    if len(more) == 1 and sum(rows) == sum(wanted_rows) + 1:
-        return f"one row too many in {more[0]}, such as one that another program added at its end"
-    if all(found <= wanted for found, wanted in zip(rows, wanted_rows, strict=True)):
-        return "a part of the data: a sample, or a download that broke off"
-    return "files of another data set or version"
-
-
-def cardinality_differences(card: DatasetCard, found: Mapping[str, int]) -> list[str]:
-    """A line for each field whose number of training values is not the card's."""
-    return [
-        f"{column.name}: expected {column.train_values:,} training values, found"
-        f" {found[column.name]:,}"
-        for column in card.fields
-        if column.train_values is not None and column.train_values != found[column.name]
-    ]
-
-
 _SUFFIXES = (".csv", ".csv.gz")
-# AFN's own program finds its files by these names.
+# Name patterns by which AFN's own program finds its files.
 _LIBSVM = {"train": "tr*.libsvm", "valid": "va*.libsvm", "test": "te*.libsvm"}
 _KAGGLE = ("train.txt", "train.txt.gz", "dac.tar.gz")
 _KAGGLE_MEMBER = "train.txt"
@@ -87,10 +25,10 @@ _ALSO = {
 
 
 def find_sources(card: DatasetCard, path: Path) -> Sequence[SourceFile]:
-    """The files of `card` at `path`: one for a log, three in SPLIT_NAMES' order for splits.
+    """Find the files of `card` at `path`, which is a file, a folder or an archive.
 
-    `path` is a file, or else a folder or .zip. Kaggle's log of Criteo, whose rows have yet to be
-    split, is one KaggleFile. Raises DataError where the files are not there.
+    Returns one file for a log, one KaggleFile for Kaggle's log of Criteo, and otherwise three files
+    in the order of SPLIT_NAMES. Raises DataError if files are missing or ambiguous.
     """
     with reading(path):
         path.stat()
@@ -125,7 +63,7 @@ def _listed(splits: Sequence[str]) -> str:
 
 
 class _Stored(NamedTuple):
-    """A file as it lies on the disk."""
+    """Facts about a file on disk."""
 
     path: Path
     size: int
@@ -136,7 +74,7 @@ def _stored(path: Path) -> _Stored:
     with reading(path):
         status = path.stat()
         if not path.is_file():
-            raise DataError(f"{path}: is no regular file")
+            raise DataError(f"{path}: is not a regular file")
     return _Stored(path.absolute(), status.st_size, status.st_mtime_ns)
 
 
@@ -192,7 +130,7 @@ def _libsvm(card: DatasetCard, folder: Path) -> list[LibsvmFile]:
 
 def _in_zip(card: DatasetCard, path: Path) -> Sequence[SourceFile]:
     with reading(path), zipfile.ZipFile(path) as archive:
-        # Archives made on a Mac carry a shadow of each file.
+        # Archives made on macOS have a second entry with metadata for each file.
         sizes = {
             member.filename: member.file_size
             for member in archive.infolist()
@@ -224,7 +162,10 @@ def _in_zip(card: DatasetCard, path: Path) -> Sequence[SourceFile]:
 def _three(
     where: Path, names: Sequence[str], patterns: dict[str, str], *, base: Callable[[str], str]
 ) -> list[str]:
-    """The one name a split whose last part fits its pattern. Raises DataError."""
+    """For each pattern the one name whose `base` matches it.
+
+    Raises DataError if there is none or more than one.
+    """
     chosen = []
     for pattern in patterns.values():
         fitting = [name for name in names if fnmatch.fnmatch(base(name), pattern)]
@@ -235,3 +176,65 @@ def _three(
             )
         chosen += fitting
     return chosen
+
+
+def differences(
+    card: DatasetCard, inputs: Sequence[InputFile], positives: Sequence[int]
+) -> list[str]:
+    """Lines for a message: each MD5, row count or count of positives that differs from the card.
+
+    `inputs` and `positives` are in the order of SPLIT_NAMES.
+    """
+    lines = []
+    for (split, expected), file, positive in zip(
+        card.files.items(), inputs, positives, strict=True
+    ):
+        for what, wanted, found in (
+            ("md5", expected.md5, file.md5),
+            ("rows", f"{expected.rows:,}", f"{file.rows:,}"),
+            ("positives", f"{expected.positives:,}", f"{positive:,}"),
+        ):
+            if wanted != found:
+                lines.append(f"{split}.csv: expected {what} {wanted}, found {found}")
+    return lines
+
+
+def likely_cause(card: DatasetCard, inputs: Sequence[InputFile], positives: Sequence[int]) -> str:
+    """A guess, for a message, why the files differ from the published ones."""
+    expected = list(card.files.values())
+    known = {file.md5: split for split, file in card.files.items()}
+    moved = [
+        f"{split}.csv holds the published {known[file.md5]}.csv"
+        for split, file in zip(card.files, inputs, strict=True)
+        if known.get(file.md5, split) != split
+    ]
+    if moved:
+        return f"{'; '.join(moved)}: the files were renamed"
+    rows = [file.rows for file in inputs]
+    wanted_rows = [file.rows for file in expected]
+    if rows == wanted_rows:
+        if list(positives) == [file.positives for file in expected]:
+            return "the same rows, written differently (number format, order, or line ends)"
+        return "another split of the same log, such as one drawn again by another library version"
+    if sum(rows) == sum(wanted_rows):
+        return "the same log, split differently"
+    more = [
+        f"{split}.csv"
+        for split, found, wanted in zip(card.files, rows, wanted_rows, strict=True)
+        if found == wanted + 1
+    ]
+    if len(more) == 1 and sum(rows) == sum(wanted_rows) + 1:
+        return f"one row too many in {more[0]}, such as one that another program added at its end"
+    if all(found <= wanted for found, wanted in zip(rows, wanted_rows, strict=True)):
+        return "a part of the data: a sample, or a download that broke off"
+    return "files of another data set or version"
+
+
+def cardinality_differences(card: DatasetCard, found: Mapping[str, int]) -> list[str]:
+    """Lines for a message: each field whose number of train values differs from the card."""
+    return [
+        f"{column.name}: expected {column.train_values:,} train values, found"
+        f" {found[column.name]:,}"
+        for column in card.fields
+        if column.train_values is not None and column.train_values != found[column.name]
+    ]

@@ -1,8 +1,8 @@
-"""Kaggle's Criteo log, one file without header, split into the three csv files of Criteo_x4.
+"""Split Kaggle's Criteo log, one file without a header, into the three csv files of Criteo_x4.
 
-Two passes: the first checks every line and keeps the labels, from which the folds are drawn; the
-second writes each row into the file of its fold. In memory are one byte a row and the draw of the
-larger class, 8 bytes a row; on disk is one copy of the log.
+There are two passes. The first checks every line and keeps the labels, from which the folds are
+drawn; the second writes each row to the file of its fold. Memory: one byte for each row, and 8
+bytes for each row of the larger class while folds are drawn. Disk: one copy of the log.
 """
 
 import contextlib
@@ -22,7 +22,7 @@ from prime_bench.data.raw.source import SourceFile, Stream, open_source
 from prime_bench.data.split import stratified_folds
 from prime_bench.data.stages import OnProgress, StageProgress, no_progress
 
-# Fidelity 31: what the published split was drawn with, and which folds are which split.
+# How the published split was drawn, and which folds make up which split (fidelity 31).
 N_FOLDS, SEED = 10, 2018
 FOLDS = {"train": tuple(range(2, N_FOLDS)), "valid": (1,), "test": (0,)}
 _TO_CSV = bytes.maketrans(b"\t", b",")
@@ -30,25 +30,27 @@ _TO_CSV = bytes.maketrans(b"\t", b",")
 
 @dataclass(frozen=True, kw_only=True)
 class KaggleFile(SourceFile):
-    """Kaggle's train.txt: label and 39 fields between tabs, all splits in it."""
+    """Kaggle's train.txt: label and 39 fields, tab-separated, the rows of all splits."""
 
     @property
     def compressed(self) -> bool:
-        """Its size is not that of any csv."""
+        """True, since the csv has another size than the file."""
         return True
 
 
 @dataclass(frozen=True, kw_only=True)
 class FoldsFile(SourceFile):
-    """One split of the log as csv, in files of one fold each; read once, and gone then."""
+    """A split of the log as csv, stored as a file for each fold. It can be read once: each file is
+    deleted after it was read.
+    """
 
     header: bytes
     parts: tuple[Path, ...]
     folds: np.ndarray
-    """(N,) int8 of the log's rows."""
+    """The fold (N,) int8 of each row of the log."""
 
     def place(self, line: int) -> str:
-        """The line of the log."""
+        """The place in the log of a line of the csv."""
         before = line - 2
         for fold in FOLDS[SPLIT_NAMES[self.split or 0]]:
             rows = np.flatnonzero(self.folds == fold)
@@ -58,14 +60,14 @@ class FoldsFile(SourceFile):
         raise AssertionError(f"the split has no line {line}")
 
     def open(self, stack: contextlib.ExitStack) -> tuple[IO[bytes], IO[bytes]]:
-        """The csv's bytes, which tell how far they are."""
+        """Open the file; returns (stored, content), which are the same object here."""
         content = cast(IO[bytes], _Parts(self.header, self.parts))
         stack.callback(content.close)
         return content, content
 
 
 class _Parts:
-    """Files one behind the other, each deleted when it is read, so that the disk gets room."""
+    """A file object that reads files one after another and deletes each to free disk space."""
 
     def __init__(self, header: bytes, parts: tuple[Path, ...]) -> None:
         self._next = header
@@ -80,18 +82,18 @@ class _Parts:
             part.unlink()
 
     def read(self, _n_bytes: int) -> bytes:
-        """The next piece, of BLOCK_BYTES or less; none at the end."""
+        """The next piece of at most BLOCK_BYTES; empty at the end."""
         piece, self._next = self._next, b""
         piece = piece or next(self._pieces, b"")
         self._done += len(piece)
         return piece
 
     def tell(self) -> int:
-        """Bytes read."""
+        """The number of bytes read so far."""
         return self._done
 
     def close(self) -> None:
-        """Close the file at which it is."""
+        """Close the file that is open."""
         self._pieces.close()
 
 
@@ -106,8 +108,8 @@ def split_log(
 ) -> Iterator[list[FoldsFile]]:
     """The log's three splits in the order of SPLIT_NAMES, written below the new `folder`.
 
-    Before that is written, `check_space` gets the bytes and rows of the log. Raises DataError, with
-    file and line, for the first line that is not as it must be.
+    Before the files are written, `check_space` is called with the bytes and the rows of the log.
+    Raises DataError, with file and line, for the first invalid line.
     """
     first = _Pass(log, on_progress, stage="checking")
     with contextlib.closing(first.lines(width=len(card.header))) as checked_lines:
@@ -147,7 +149,7 @@ def split_log(
 
 
 class _Pass:
-    """One reading of the whole log."""
+    """One pass over the whole log."""
 
     stream: Stream
 
@@ -157,7 +159,7 @@ class _Pass:
         self._stage = stage
 
     def blocks(self) -> Generator[bytes, None, None]:
-        """Whole lines. To be closed: an error of whoever reads them leaves the log open."""
+        """Yield blocks of whole lines. The caller must close the generator to close the log."""
         rows = 0
         with open_source(self._log) as self.stream:
             for block in blocks(self.stream.read, where=self._log.name):
@@ -173,7 +175,7 @@ class _Pass:
                 )
 
     def lines(self, *, width: int) -> Generator[Lines, None, None]:
-        """Checked lines. To be closed, as `blocks`."""
+        """Yield checked lines. The caller must close the generator, as that of `blocks`."""
         with contextlib.closing(self.blocks()) as content:
             yield from self._checked(content, width=width)
 
@@ -188,7 +190,7 @@ class _Pass:
             if b"," in block:
                 row = block[: block.index(b",")].count(b"\n")
                 raise DataError(
-                    f"{self._log.name}: line {first_line + row}: has a comma, which no field has"
+                    f"{self._log.name}: line {first_line + row}: has a comma; no field may have one"
                 )
             yield lines
             first_line += len(lines.ends)
@@ -205,7 +207,7 @@ def _check_start(line: bytes, *, where: str, width: int) -> None:
 
 
 def _labels(lines: Lines, log: KaggleFile) -> np.ndarray:
-    """(n,) uint8 of the first fields."""
+    """The labels (n,) uint8, which are the first fields."""
     digit = lines.text[lines.starts(0)]
     good = ((digit == ord("0")) | (digit == ord("1"))) & (lines.ends[:, 0] == lines.starts(0) + 1)
     if not good.all():

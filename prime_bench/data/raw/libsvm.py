@@ -1,4 +1,4 @@
-"""AFN's libsvm files of Avazu, `label id:1 id:1 ...`, read as the csv that was made of them."""
+"""Read AFN's libsvm files of Avazu (`label id:1 id:1 ...`) as the published csv made from them."""
 
 import contextlib
 import re
@@ -15,28 +15,28 @@ _LINE = re.compile(rb"[^ :,]+( [^ :,]+:1)+")
 
 @dataclass(frozen=True, kw_only=True)
 class LibsvmFile(SourceFile):
-    """One split as libsvm; what is read of it is csv: header, then label and ids."""
+    """A split in libsvm format, which is read as csv: a header, then label and ids."""
 
     header: tuple[str, ...]
     """Names of the csv's columns."""
 
     @property
     def compressed(self) -> bool:
-        """The csv has another size."""
+        """True, since the csv has another size than the file."""
         return True
 
     def place(self, line: int) -> str:
-        """The csv's header is no line of the file."""
+        """The place of a line of the csv. The csv has a header that the file lacks."""
         return super().place(line - 1)
 
     def open(self, stack: contextlib.ExitStack) -> tuple[IO[bytes], IO[bytes]]:
-        """The csv's bytes, and what tells how far they are in the file."""
+        """Open the file; returns (stored, content) as `SourceFile.open` does."""
         stored, content = super().open(stack)
         return stored, cast(IO[bytes], _Csv(content, source=self))
 
 
 class _Csv:
-    """What a Stream needs of a file: `read`."""
+    """A file object with `read` alone, which is all that a Stream needs."""
 
     def __init__(self, content: IO[bytes], *, source: LibsvmFile) -> None:
         self._pieces = _converted(content, source=source)
@@ -56,7 +56,7 @@ def _converted(content: IO[bytes], *, source: LibsvmFile) -> Iterator[bytes]:
         if first_line == 1:
             check_first_line(block.partition(b"\n")[0], where=source.name)
             yield ",".join(source.header).encode() + b"\n"
-        text = block.replace(b" \n", b"\n")  # some writers end a line with a blank
+        text = block.replace(b" \n", b"\n")  # some programs end a line with a blank
         lines = checked(text, where=source.name, first_line=first_line, width=width, separator=" ")
         csv = text.replace(b":1 ", b",").replace(b":1\n", b"\n").replace(b" ", b",")
         removed = 2 * (width - 1) * len(lines.ends)
@@ -73,4 +73,4 @@ def _first_fault(text: bytes, *, source: LibsvmFile, first_line: int) -> DataErr
                 f"{source.name}: line {number}: expected `label id:1 id:1 ...`,"
                 f" found `{line.decode()[:80]}`"
             )
-    raise AssertionError("the block was found faulty, and no line is")
+    raise AssertionError("no line of the invalid block is invalid")

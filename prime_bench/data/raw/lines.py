@@ -1,4 +1,4 @@
-"""Raw bytes to blocks of checked lines: the right number of fields in each, and plain UTF-8 text.
+"""Split raw bytes into blocks of lines, checked for their number of fields and for plain UTF-8.
 
 Shapes: n lines of W fields.
 """
@@ -13,7 +13,7 @@ from prime_bench.base.errors import DataError
 from prime_bench.data.prefetch import prefetch
 from prime_bench.data.raw.packed import pack
 
-BLOCK_BYTES = 1 << 21  # few enough for what is made of a block to stay in the cache
+BLOCK_BYTES = 1 << 21  # so small that the arrays made from a block fit into the cache
 _LONGEST_LINE = 1 << 26
 _LINE_FEED = ord("\n")
 _SEPARATORS = {",": "comma", "\t": "tab", ";": "semicolon", "|": "bar", " ": "space"}
@@ -24,14 +24,14 @@ _UNIX = "convert the file to Unix line ends, for example with `dos2unix`"
 
 @dataclass(frozen=True, kw_only=True)
 class Lines:
-    """n checked lines."""
+    """n checked lines of W fields."""
 
     content: bytes
-    """Each line ends in a line feed."""
+    """The bytes of the lines; each line ends in a line feed."""
     first_line: int
     """Number of the first line in its file, from 1."""
     ends: np.ndarray
-    """(n, W) int64: position of the separator behind each field."""
+    """(n, W) int64: position of the separator or line feed after each field."""
 
     @property
     def text(self) -> np.ndarray:
@@ -39,32 +39,32 @@ class Lines:
         return np.frombuffer(self.content, dtype=np.uint8)
 
     def starts(self, column: int) -> np.ndarray:
-        """(n,) positions of the first byte of a column's fields."""
+        """Positions (n,) of the first bytes of a column's fields."""
         starts: np.ndarray = self._starts[:, column]
         return starts
 
     @functools.cached_property
     def lengths(self) -> np.ndarray:
-        """(n, W) int64: bytes of each field."""
+        """(n, W) int64: number of bytes of each field."""
         lengths: np.ndarray = self.ends - self._starts
         return lengths
 
     @functools.cached_property
     def packed(self) -> np.ndarray:
-        """(W, n) uint64: the fields as `packed` has them, of longer ones the first 8 bytes."""
+        """(W, n) uint64: the fields as `packed.pack` codes them, longer ones cut to 8 bytes."""
         packed = pack(self.content, self._starts.ravel(), self.lengths.ravel())
-        # A column's fields lie together, since what follows goes column by column.
+        # A column is contiguous, since callers work column by column.
         return np.ascontiguousarray(packed.reshape(self.ends.shape).T)
 
     @functools.cached_property
     def _starts(self) -> np.ndarray:
-        """(n, W) int64."""
+        """(n, W) int64: position of the first byte of each field."""
         starts = np.zeros(self.ends.size, dtype=np.int64)
         np.add(self.ends.ravel()[:-1], 1, out=starts[1:])
         return starts.reshape(self.ends.shape)
 
     def field(self, row: int, column: int) -> str:
-        """One field's text."""
+        """The text of one field."""
         start, end = self.starts(column)[row], self.ends[row, column]
         return self.content[start:end].decode()
 
@@ -76,9 +76,10 @@ def read_lines(
     header: Sequence[str],
     block_bytes: int = BLOCK_BYTES,
 ) -> Iterator[Lines]:
-    """Checked lines behind the header, in blocks; `read` is a stream's, `where` the file's name.
+    """Check the header and yield blocks of the checked lines after it.
 
-    Raises DataError, with file and line, for the first line that is not as it must be.
+    `read(n)` returns up to n bytes, none at the end; `where` is the file's name in messages. Raises
+    DataError, with file and line, for the first invalid line.
     """
     next_line = 0
     for content in blocks(read, where=where, block_bytes=block_bytes):
@@ -99,7 +100,10 @@ def read_lines(
 def blocks(
     read: Callable[[int], bytes], *, where: str, block_bytes: int = BLOCK_BYTES
 ) -> Iterator[bytes]:
-    """Bytes that end at a line end, read ahead in a thread; the last line feed may be missing."""
+    """Yield blocks of whole lines, read in advance in a thread.
+
+    A missing line feed at the end of the file is added. Raises DataError if a line is too long.
+    """
     rest = b""
     with prefetch(iter(functools.partial(read, block_bytes), b"")) as pieces:
         for piece in pieces:
@@ -124,13 +128,14 @@ def _check_line_ends(unfinished: bytes, *, where: str) -> None:
 def checked(
     content: bytes, *, where: str, first_line: int, width: int, separator: str = ","
 ) -> Lines:
-    """The lines of a block, each of `width` fields of UTF-8 text, no quotation marks or returns.
+    """Check that each line of a block has `width` fields of plain UTF-8 text.
 
-    Raises DataError, with file and line, for the first one that is not so.
+    Quotation marks, carriage returns and NUL bytes are not allowed. Raises DataError, with file and
+    line, for the first invalid line.
     """
     text = np.frombuffer(content, dtype=np.uint8)
-    # Separators, line feeds and what may not be there are the comma or below it, and in most blocks
-    # nothing else is: one pass over the bytes finds them.
+    # Separators (comma, tab or space), line feeds and forbidden bytes have ASCII codes up to the
+    # comma's, and in most files few other bytes do: one pass over the bytes finds them.
     ends = np.flatnonzero(text <= ord(","))
     kinds = text.take(ends)
     wanted = (kinds == ord(separator)) | (kinds == _LINE_FEED)
@@ -172,13 +177,13 @@ def _first_fault(
             return DataError(
                 f"{where}: {counts}, line {number} has {found}{_likeness(line.decode(), found)}"
             )
-    raise AssertionError("the block was found faulty, and no line is")
+    raise AssertionError("no line of the invalid block is invalid")
 
 
 def _character_fault(line: bytes) -> tuple[str, str] | None:
-    """What is wrong with the bytes of a line, and what to do."""
+    """A message and a hint if a line has forbidden bytes, else None."""
     if b"\0" in line:
-        return "has a NUL byte; this is no text file", ""
+        return "has a NUL byte; this is not a text file", ""
     if line.endswith(b"\r"):
         return "ends in carriage return and line feed (Windows line ends)", _UNIX
     if b"\r" in line:
@@ -193,9 +198,9 @@ def _character_fault(line: bytes) -> tuple[str, str] | None:
 
 
 def check_first_line(line: bytes, *, where: str) -> None:
-    """Raise DataError where a file's first line, without its line feed, shows that it is no text.
+    """Raise DataError if the first line, without its line feed, shows that the file is not text.
 
-    It may end in a carriage return, which is reported with its line as any other.
+    A carriage return at its end is allowed here, since `checked` reports it.
     """
     if line.startswith((b"\x1f\x8b", b"PK\x03\x04")):
         raise DataError(
@@ -210,7 +215,7 @@ def check_first_line(line: bytes, *, where: str) -> None:
 
 
 def check_header(line: bytes, *, where: str, expected: Sequence[str]) -> None:
-    """Raise DataError unless `line`, without its line feed, is the header."""
+    """Raise DataError unless `line`, without its line feed, is the expected header."""
     check_first_line(line, where=where)
     fault = _character_fault(line)
     if fault is not None:
@@ -222,7 +227,7 @@ def check_header(line: bytes, *, where: str, expected: Sequence[str]) -> None:
 
 
 def _likeness(line: str, found: int) -> str:
-    """What a line of one field may be instead."""
+    """For a line of one field, the separator that it seems to have; else empty."""
     names = [name for separator, name in _SEPARATORS.items() if separator in line]
     return f"; it looks {names[0]}-separated" if found == 1 and names else ""
 
@@ -239,7 +244,7 @@ def _header_fault(line: str, found: list[str], expected: list[str]) -> tuple[str
     if looks := _likeness(line, len(found)):
         return f"{counts}{looks}", ""
     if found[1:] == expected and not found[0]:
-        return f"{counts}; the first column has no name", "cut the first column off"
+        return f"{counts}; the first column has no name", "remove the first column"
     missing = [name for name in expected if name not in found]
     extra = [name for name in found if name not in expected]
     if len(missing) == len(expected):

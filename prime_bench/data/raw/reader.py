@@ -1,4 +1,4 @@
-"""Raw files of the three published formats become chunks; values stay the text that they are.
+"""Read csv files as chunks of rows; values of categorical fields stay the texts that they are.
 
 Shapes: n rows of a block, C categorical and K numeric fields, W columns of the file.
 """
@@ -24,7 +24,7 @@ _FLOAT32_MAX = float(np.finfo(np.float32).max)
 
 
 class Reader:
-    """Reads the sources of one card; `inputs` and `positives` get an entry as each file ends."""
+    """Reads the files of one card. Each file that was read adds to `inputs` and `positives`."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class Reader:
         self._parser = _Parser(card, settings)
 
     def chunks(self) -> Iterator[Chunk]:
-        """All rows in file order. Raises DataError, with file and line, for the first fault."""
+        """Yield all rows in file order. Raises DataError, with file and line, for invalid ones."""
         total = sum(source.stored_bytes for source in self._sources)
         before, rows = 0, 0
         for source in self._sources:
@@ -82,7 +82,7 @@ class Reader:
 
 
 class _Parser:
-    """Lines to chunks."""
+    """Turns checked lines into chunks."""
 
     def __init__(self, card: DatasetCard, settings: DataSettings) -> None:
         positions = {column.name: i for i, column in enumerate(card.columns)}
@@ -91,7 +91,7 @@ class _Parser:
         self._hours = [positions[c.name] for c in card.fields if c.role == "hour"]
         self._numeric = [positions[c.name] for c in card.fields if c.role == "numeric"]
         self._categorical = [positions[c.name] for c in card.fields if c.role != "numeric"]
-        # One Categories a field, so that a text has the same code in all blocks of all files.
+        # One Categories per field, so that a text has the same code in all blocks of all files.
         self._types: list[pl.DataType] = [
             pl.Float64() if column.role == "numeric" else pl.Categorical(pl.Categories.random())
             for column in card.columns
@@ -121,7 +121,7 @@ class _Parser:
         )
 
     def _parsed(self, lines: Lines, positions: list[int]) -> dict[int, pl.Series]:
-        """Columns of longer texts, and of numbers that are not whole."""
+        """Parse columns with polars: texts over 8 bytes, and numbers that are not whole."""
         if not positions:
             return {}
         frame = pl.read_csv(
@@ -133,7 +133,7 @@ class _Parser:
             },
             columns=sorted(positions),
             quote_char=None,
-            # Numbers that are none become null and are reported below, with their line.
+            # Invalid numbers become null; `_numerics` reports them with their line.
             ignore_errors=True,
         )
         assert frame.height == len(lines.ends), (frame.height, len(lines.ends))  # noqa: S101
@@ -144,7 +144,7 @@ class _Parser:
         }
 
     def _labels(self, lines: Lines, source: SourceFile) -> np.ndarray:
-        """(n,) uint8. A label is `0` or `1`; some tools write `0.0` and `1.0` instead."""
+        """The labels (n,) uint8, written as `0` and `1`, or `0.0` and `1.0` as some tools do."""
         packed = lines.packed[self._label]
         labels = np.full(len(packed), 255, dtype=np.uint8)
         for text, label in _LABELS.items():
@@ -156,14 +156,14 @@ class _Parser:
     def _numerics(
         self, columns: Mapping[int, np.ndarray | pl.Series | None], lines: Lines, source: SourceFile
     ) -> np.ndarray:
-        """(n, K) float64, NaN where the field is empty."""
+        """The numeric values (n, K) float64, NaN where the field is empty."""
         numerics = np.empty((len(lines.ends), len(self._numeric)), dtype=np.float64, order="F")
         bad: list[tuple[int, int]] = []
         for k, position in enumerate(self._numeric):
             column = columns[position]
             if isinstance(column, pl.Series):
                 numerics[:, k] = column.to_numpy()
-                # `raw` stores float32, so what is finite only in float64 is refused as well.
+                # The table has float32, so values that are finite only in float64 are refused too.
                 faulty = ~(np.abs(numerics[:, k]) <= _FLOAT32_MAX)
                 faulty &= lines.lengths[:, position] > 0
                 if faulty.any():
@@ -191,7 +191,7 @@ class _Parser:
 
 
 def _hours(lines: Lines, source: SourceFile, position: int) -> np.ndarray:
-    """(n,) int64 YYMMDDHH. Raises DataError for anything else."""
+    """Times (n,) int64 as numbers YYMMDDHH. Raises DataError for anything else."""
     start = lines.starts(position)
     good = lines.lengths[:, position] == 8
     if good.all():

@@ -1,4 +1,4 @@
-"""One raw file: plain, .gz, or in a .zip or .tar.gz; read as one kind of stream, with digests."""
+"""A raw file, plain, .gz, or inside a .zip or .tar.gz, read as a stream with digests."""
 
 import contextlib
 import gzip
@@ -17,37 +17,41 @@ from prime_bench.base.errors import DataError
 
 @dataclass(frozen=True, kw_only=True)
 class SourceFile:
-    """One csv, as it is stored."""
+    """A csv file, and how it is stored."""
 
     path: Path
     member: str | None = None
-    """Name inside the archive `path`; in a .tar.gz without its folders."""
+    """Name inside the archive `path`, without folders in a .tar.gz; None for a file of its own."""
     split: int | None = None
-    """Index into SPLIT_NAMES of all its rows; None where the rows are split here."""
+    """Index into SPLIT_NAMES of all rows; None if `prepare` splits the rows."""
     size: int
     """Bytes of `path`."""
     mtime_ns: int
     stored_bytes: int
-    """Bytes to go through: of the file as stored, or of a .zip's member as it unpacks."""
+    """Bytes to read, for progress: of the file as stored, or of a .zip member uncompressed."""
     made_from: str | None = None
-    """SHA-256 of the log that it was made from; None for a file as it was found."""
+    """SHA-256 of the log that `prepare` split into this file; None for other files."""
 
     @property
     def name(self) -> str:
-        """For messages and the manifest."""
+        """The name in messages and in the manifest."""
         return str(self.path) if self.member is None else f"{self.path}/{self.member}"
 
     @property
     def compressed(self) -> bool:
-        """Whether `size` is not the size of the csv."""
+        """Whether `size` differs from the size of the csv."""
         return self.member is not None or self.path.suffix == ".gz"
 
     def place(self, line: int) -> str:
-        """File and line, for messages, of line `line` of the csv, from 1."""
+        """The place of a line of the csv, counted from 1, for a message."""
         return f"{self.name}: line {line}"
 
     def open(self, stack: contextlib.ExitStack) -> tuple[IO[bytes], IO[bytes]]:
-        """The csv's bytes, behind what tells how far of `stored_bytes` they are; `stack` closes."""
+        """Open the file; returns (stored, content), which `stack` closes.
+
+        `content` gives the bytes of the csv, and `stored.tell()` how many of `stored_bytes` were
+        read.
+        """
         stored: IO[bytes] = stack.enter_context(self.path.open("rb"))
         if self.member is not None and self.path.suffix == ".zip":
             archive = stack.enter_context(zipfile.ZipFile(stored))
@@ -60,7 +64,7 @@ class SourceFile:
         return stored, unpacked if self.member is None else self._in_tar(unpacked, stack)
 
     def _in_tar(self, unpacked: IO[bytes], stack: contextlib.ExitStack) -> IO[bytes]:
-        # As a stream, since seeking in compressed data means to unpack it again.
+        # As a stream: to seek in compressed data means to decompress it again.
         archive = tarfile.open(fileobj=unpacked, mode="r|")  # noqa: SIM115
         stack.enter_context(archive)
         for entry in archive:
@@ -72,7 +76,7 @@ class SourceFile:
 
 
 class Stream:
-    """The bytes of one csv, unpacked, with their digests."""
+    """The bytes of a csv, decompressed, with the digests of what was read."""
 
     def __init__(self, source: SourceFile, stored: IO[bytes], content: IO[bytes]) -> None:
         self.source = source
@@ -83,7 +87,7 @@ class Stream:
         self._sha256 = hashlib.sha256()
 
     def read(self, n_bytes: int) -> bytes:
-        """Up to `n_bytes`, none at the end. Raises DataError for a file that cannot be unpacked."""
+        """Up to `n_bytes`, none at the end. Raises DataError if the file cannot be decompressed."""
         with reading(Path(self.source.name)):
             piece = self._content.read(n_bytes)
         self.content_bytes += len(piece)
@@ -93,23 +97,23 @@ class Stream:
 
     @property
     def done_bytes(self) -> int:
-        """Of `source.stored_bytes`."""
+        """How many of `source.stored_bytes` were read."""
         return self._stored.tell()
 
     @property
     def md5(self) -> str:
-        """Of what was read."""
+        """MD5 of the bytes read so far."""
         return self._md5.hexdigest()
 
     @property
     def sha256(self) -> str:
-        """Of what was read."""
+        """SHA-256 of the bytes read so far."""
         return self._sha256.hexdigest()
 
 
 @contextlib.contextmanager
 def open_source(source: SourceFile) -> Iterator[Stream]:
-    """Open the csv for reading. Raises DataError where that fails."""
+    """Open the csv for reading. Raises DataError if that fails."""
     with contextlib.ExitStack() as stack:
         with reading(Path(source.name)):
             stored, content = source.open(stack)
@@ -118,7 +122,7 @@ def open_source(source: SourceFile) -> Iterator[Stream]:
 
 @contextlib.contextmanager
 def reading(path: Path) -> Iterator[None]:
-    """Turn what can go wrong on reading `path` into a DataError."""
+    """Turn errors from reading `path` into a DataError with a message for the user."""
     try:
         yield
     except EOFError as error:
@@ -128,7 +132,7 @@ def reading(path: Path) -> Iterator[None]:
     except (gzip.BadGzipFile, zipfile.BadZipFile, zlib.error, tarfile.TarError) as error:
         raise DataError(f"{path}: is damaged or not what its name says: {error}") from error
     except (RuntimeError, NotImplementedError) as error:
-        # An encrypted or exotic archive.
+        # An encrypted archive, or a compression method that zipfile lacks.
         raise DataError(f"{path}: cannot be unpacked: {error}") from error
     except FileNotFoundError as error:
         raise DataError(f"{path}: there is no such file or folder") from error

@@ -1,1 +1,1 @@
-"""The synthetic click log: fields, planted click probability, rows, and raw files."""
+"""Synthetic click logs: fields, planted click probability, rows, and raw files."""

@@ -1,7 +1,7 @@
-"""The fields of the synthetic click logs: how often each value comes, and how it is written.
+"""The fields of the synthetic click logs: the frequency of each value, and how it is written.
 
-Everything random is made from the raw 64-bit words of PCG64, which NumPy keeps the same for ever,
-and values are drawn by integer arithmetic: one seed gives one log on all machines and versions.
+All random numbers are made from raw 64-bit words of PCG64, whose stream NumPy guarantees, and
+values are drawn by integer arithmetic. So a seed gives the same log on all machines and versions.
 """
 
 import functools
@@ -14,55 +14,55 @@ from scipy.special import ndtri
 from prime_bench.base.streams import derive
 
 QUANTILE_BINS = 1 << 16
-"""Bins of equal probability in a field's quantile table; the values of a bin are equally likely."""
+"""Bins of equal probability in a field's quantile table. Values within a bin are equally likely."""
 _LOW_HALF = np.uint32(0xFFFF)
 _GOLDEN = np.uint32(0x9E3779B1)  # odd, so that the product modulo 2^32 is a bijection
-# Four hex digits of each 16-bit number; in fields with more values, a value is two of them.
+# The four hex digits of each 16-bit number; values of larger fields are two of them.
 _FOUR_DIGITS = pl.Series([f"{number:04x}" for number in range(QUANTILE_BINS)])
 
 
 def random_words(seed: int, name: str, n: int) -> np.ndarray:
-    """n uint64 words of the stream `name`; the first k of them do not depend on n."""
+    """The first n words (uint64) of the random stream `name`."""
     return np.random.PCG64(derive(seed, name)).random_raw(n)
 
 
 def uniforms(words: np.ndarray) -> np.ndarray:
-    """float64 in (0, 1), one a word."""
+    """Uniform float64 in (0, 1), one for each word."""
     return ((words >> np.uint64(11)).astype(np.float64) + 0.5) * 2.0**-53
 
 
 def normals(words: np.ndarray) -> np.ndarray:
-    """float64 from the standard normal distribution, one a word."""
+    """Standard normal float64, one for each word."""
     drawn: np.ndarray = ndtri(uniforms(words))
     return drawn
 
 
 @dataclass(frozen=True, kw_only=True)
 class CategoricalField:
-    """A field with `size` values, codes 0 to size - 1 by falling frequency."""
+    """A categorical field with `size` values; codes 0 to size - 1 are by falling frequency."""
 
     name: str
     size: int
     exponent: float = 1.05
-    """s of the Zipf law: the r-th of the values that are not `common` is as frequent as r^-s."""
+    """s in Zipf's law: the frequency of the r-th value after the `common` ones is like r^-s."""
     common: tuple[float, ...] = ()
-    """Shares of the first codes, which the Zipf law does not rule."""
+    """Shares of the first codes, which do not follow Zipf's law."""
     missing: bool = False
-    """Code 0 is the empty text."""
+    """Whether code 0 is the missing value, written as the empty text."""
     style: str = "hex"
-    """How a value is written: "hex" (8 digits), "integer" or "hour" (two digits)."""
+    """How values are written: "hex" (8 digits), "integer" or "hour" (2 digits)."""
     first: int = 0
-    """The integer of code 0."""
+    """The integer that is written for code 0, for the style "integer"."""
     semantic: str | None = None
 
     def quantiles(self) -> np.ndarray:
-        """(QUANTILE_BINS + 1,) uint32: bin b holds the codes from entry b to below entry b + 1."""
+        """(QUANTILE_BINS + 1,) uint32: bin b has the codes from entry b to before entry b + 1."""
         level = np.arange(QUANTILE_BINS + 1) / QUANTILE_BINS
         start = float(sum(self.common))
         tail_level = np.clip((level - start) / (1 - start), 0.0, 1.0)
         n_tail = self.size - len(self.common)
-        power = 1 - self.exponent  # not 0 in any field
-        # Inverse of the continuous law of density ~ x^-s on [1, n + 1]; its floor is r.
+        power = 1 - self.exponent  # no field has exponent 1
+        # The inverse distribution function of the density ~ x^-s on [1, n + 1]; r is its floor.
         rank = (1 + tail_level * ((n_tail + 1.0) ** power - 1)) ** (1 / power)
         code = np.minimum(rank.astype(np.int64) - 1, n_tail) + len(self.common)
         for position, upper in reversed(list(enumerate(np.cumsum(self.common)))):
@@ -72,7 +72,7 @@ class CategoricalField:
         return borders
 
     def write(self, codes: np.ndarray) -> pl.Series:
-        """The texts (n,) of uint32 codes (n,)."""
+        """The texts of codes (n,) uint32, as a series of n."""
         if self.size <= QUANTILE_BINS:
             return self.texts.gather(pl.Series(codes)).alias(self.name)
         mixed = self._mixed(codes)
@@ -89,7 +89,7 @@ class CategoricalField:
 
     @functools.cached_property
     def texts(self) -> pl.Series:
-        """The texts of all codes, (size,)."""
+        """The texts of all `size` codes."""
         codes = np.arange(self.size, dtype=np.uint32)
         if self.style == "hex":
             texts = [f"{number:08x}" for number in self._mixed(codes).tolist()]
@@ -102,7 +102,7 @@ class CategoricalField:
         return pl.Series(self.name, texts)
 
     def _mixed(self, codes: np.ndarray) -> np.ndarray:
-        """A bijection of uint32 codes that looks like a hash."""
+        """A bijection on uint32 whose values look like hashes."""
         salt = np.uint32(derive(0, f"synthetic/text/{self.name}") & 0xFFFFFFFF)
         mixed = (codes ^ salt) * _GOLDEN
         mixed ^= mixed >> np.uint32(15)
@@ -111,11 +111,11 @@ class CategoricalField:
 
 @dataclass(frozen=True, kw_only=True)
 class NumericField:
-    """A count: log-normal, rounded down, moved by `minimum`, cut at `maximum`."""
+    """A numeric field: log-normal, rounded down, shifted by `minimum`, cut at `maximum`."""
 
     name: str
     median: float
-    """Of the values that are there, before rounding."""
+    """Median of the values that are not missing, before rounding."""
     sigma: float
     """Standard deviation of ln(value - minimum)."""
     maximum: int
@@ -125,24 +125,27 @@ class NumericField:
     def quantiles(self) -> np.ndarray:
         """(QUANTILE_BINS + 1,) uint32: value - minimum at the borders of the bins."""
         level = np.arange(QUANTILE_BINS + 1) / QUANTILE_BINS
-        level[-1] = 1 - 0.1 / QUANTILE_BINS  # the normal's quantile at 1 is infinite
+        level[-1] = 1 - 0.1 / QUANTILE_BINS  # the normal quantile at 1 is infinite
         value = np.exp(np.log(self.median - self.minimum) + self.sigma * ndtri(level))
         borders: np.ndarray = np.minimum(value, self.maximum - self.minimum).astype(np.uint32)
         return borders
 
 
 class Sampler:
-    """Draws from a quantile table: uint32 words (n,) -> codes (n,) uint32."""
+    """Draws codes from a quantile table."""
 
     def __init__(self, quantiles: np.ndarray) -> None:
         self._low = quantiles[:-1].astype(np.uint64)
-        # Equal borders stand for a bin with that one code.
+        # A bin with equal borders has that one code.
         self._width = np.maximum(np.diff(quantiles.astype(np.int64)), 1).astype(np.uint64)
 
     def draw(self, words: np.ndarray) -> np.ndarray:
-        """The high 16 bits choose the bin, the low 16 bits the place in it."""
+        """Draw codes (n,) uint32 from random words (n,) uint32.
+
+        The high 16 bits of a word choose the bin, the low 16 bits the place in it.
+        """
         bins = words >> np.uint32(16)
-        # 64 bits, because the last bin of a heavy-tailed count is wider than 2^16.
+        # 64 bits, since the last bin of a heavy-tailed count is wider than 2^16.
         step = (words & _LOW_HALF) * self._width[bins] >> np.uint64(16)
         codes: np.ndarray = (self._low[bins] + step).astype(np.uint32)
         return codes
@@ -150,17 +153,17 @@ class Sampler:
 
 @dataclass(frozen=True, kw_only=True)
 class Shape:
-    """What one log looks like."""
+    """The fields of a log, and which of them have group-specific and joint effects."""
 
     numeric: tuple[NumericField, ...]
     categorical: tuple[CategoricalField, ...]
     click_rate: float
     group_fields: tuple[str, str]
-    """The fields whose values make a row's subgroup."""
+    """The fields whose values determine the subgroup of a row."""
     group_classes: int
-    """Classes into which the values of each of them fall; all combinations are subgroups."""
+    """Number of classes of each group field; every combination of classes is a subgroup."""
     pairs: tuple[tuple[str, str], ...]
-    """Categorical fields that have a joint effect, the same in all subgroups."""
+    """Pairs of categorical fields with a joint effect, which is the same in all subgroups."""
 
 
 def _integers(name: str, size: int, *, first: int, common: tuple[float, ...]) -> CategoricalField:
@@ -210,7 +213,7 @@ AVAZU = Shape(
     pairs=(("banner_pos", "C18"), ("C19", "C21"), ("hour", "app_domain")),
 )
 
-# Name, distinct values with the missing one, share of missing values.
+# Name, number of distinct values (a missing one included), share of missing values.
 _CRITEO_CATEGORIES = (
     ("C1", 1460, 0.0),
     ("C2", 583, 0.0),
@@ -242,7 +245,7 @@ _CRITEO_CATEGORIES = (
 
 
 def _criteo_category(name: str, size: int, missing: float) -> CategoricalField:
-    # The millions of values of the largest fields show only under a flatter law.
+    # Under a steeper law, most of the millions of values of the largest fields would never occur.
     exponent = 0.85 if size > 1_000_000 else 1.1
     common = (missing,) if missing else ()
     return CategoricalField(

@@ -1,4 +1,4 @@
-"""The synthetic log as files in the published formats, to try readers at full scale."""
+"""Write a synthetic log as raw files in the published formats, to test reading at full size."""
 
 import contextlib
 import os
@@ -15,8 +15,8 @@ from prime_bench.data.stages import OnProgress, StageProgress, no_log, no_progre
 from prime_bench.data.synthetic.rows import BLOCK_ROWS, BestCounter, SyntheticBlock, SyntheticLog
 from prime_bench.settings.data import SyntheticSettings
 
-_FIRST_DAY = np.datetime64("2014-10-21")  # of Kaggle's log
-# Odd, so that row numbers modulo 2^64 become ids that look drawn and never repeat.
+_FIRST_DAY = np.datetime64("2014-10-21")  # the first day of Kaggle's log
+# Odd, so that row number * step modulo 2^64 gives ids that look random and never repeat.
 _ID_STEP = np.uint64(0x9E3779B97F4A7C15)
 
 
@@ -28,12 +28,15 @@ def write_raw(
     on_progress: OnProgress = no_progress,
     log: Callable[[str], None] = no_log,
 ) -> dict[str, BestPossible]:
-    """Write the log's csv files into a new or empty `folder`, which gets all of them or none.
+    """Write the csv files of the log into the new or empty `folder`, or none after an error.
 
-    `avazu-raw`: Kaggle's train.csv, 24 columns, all splits in it. `avazu`: Avazu_x1's, and
-    `criteo`: Criteo_x4's train.csv, valid.csv and test.csv. Memory does not grow with the rows.
-    Returns the metrics of the true probabilities by split. Raises UsageError for an unknown format,
-    one of another shape, or a folder in use; EnvironmentFault where it cannot write.
+    `raw_format` is `avazu-raw` (Kaggle's train.csv with 24 columns and the rows of all splits),
+    `avazu` or `criteo` (train.csv, valid.csv and test.csv of Avazu_x1 or Criteo_x4). Memory does
+    not grow with the number of rows.
+
+    Returns split -> metrics of the true probabilities. Raises UsageError for an unknown format, a
+    format of another shape, or a folder that is not empty; EnvironmentFault if the files cannot be
+    written.
     """
     _check(settings, folder, raw_format)
     clicks = SyntheticLog(settings)
@@ -49,7 +52,7 @@ def write_raw(
             table = table_of(clicks, block, number)
             for index, output in enumerate(outputs):
                 part = table.filter(pl.Series(block.split == index)) if len(names) > 1 else table
-                # No value holds a comma or a quote, and a missing one must not become `""`.
+                # No value has a comma or a quote, and a missing value must not become `""`.
                 part.write_csv(output, include_header=number == 0, quote_style="never")
             best.add(block.probabilities, block.split)
             done = number * BLOCK_ROWS + len(block.labels)
@@ -61,7 +64,7 @@ def write_raw(
 
 
 def _kaggle_avazu(log: SyntheticLog, block: SyntheticBlock, number: int) -> pl.DataFrame:
-    """id, click, hour as YYMMDDHH, and the other fields in order; a block is a day."""
+    """The columns id, click, hour as YYMMDDHH, and the other fields in order; a block is a day."""
     row = np.arange(len(block.labels), dtype=np.uint64) + np.uint64(number * BLOCK_ROWS)
     day = str(_FIRST_DAY + number).replace("-", "")[2:]
     return log.texts(block.codes).select(
@@ -73,7 +76,7 @@ def _kaggle_avazu(log: SyntheticLog, block: SyntheticBlock, number: int) -> pl.D
 
 
 def _avazu_x1(log: SyntheticLog, block: SyntheticBlock, _number: int) -> pl.DataFrame:
-    """label, feat_1 to feat_22: an integer for each (field, value), field after field."""
+    """The columns label and feat_1 to feat_22, with an integer for each (field, value)."""
     starts = np.cumsum([0] + [field.size for field in log.shape.categorical])
     features = {
         f"feat_{position + 1}": codes.astype(np.int64) + starts[position]
@@ -83,7 +86,7 @@ def _avazu_x1(log: SyntheticLog, block: SyntheticBlock, _number: int) -> pl.Data
 
 
 def _criteo_x4(log: SyntheticLog, block: SyntheticBlock, _number: int) -> pl.DataFrame:
-    """Label, I1 to I13 as integers, C1 to C26; missing values are empty."""
+    """The columns Label, I1 to I13 as integers and C1 to C26; missing values are empty."""
     numerics = [
         pl.Series(field.name, values, nan_to_null=True).cast(pl.Int64)
         for field, values in zip(log.shape.numeric, block.numerics.T, strict=True)
@@ -100,7 +103,7 @@ _FORMATS: dict[str, tuple[str, _Table, tuple[str, ...]]] = {
     "criteo": ("criteo", _criteo_x4, SPLIT_NAMES),
 }
 RAW_FORMATS = tuple(_FORMATS)
-"""Named as the data sets whose readers take the files."""
+"""The formats, named as the cards that read them."""
 
 
 def _check(settings: SyntheticSettings, folder: Path, raw_format: str) -> None:

@@ -1,6 +1,6 @@
 """The planted click probability of the synthetic log (equations in docs/synthetic.md).
 
-Shapes: n rows, C categorical and K numeric fields, G subgroups, V values that matter, R latents.
+Shapes: n rows, C categorical and K numeric fields, G subgroups, V frequent values, R latents.
 """
 
 import math
@@ -9,18 +9,18 @@ import numpy as np
 
 from prime_bench.data.synthetic.fields import Shape, normals, random_words
 
-VALUES_THAT_MATTER = 32
-"""V: the commonest values of a field have an effect of their own, rarer ones have none. Few, so
-that some 50,000 rows are enough to learn much of it."""
+FREQUENT_VALUES = 32
+"""V: only the V most frequent values of a field have an effect. V is small, so that about 50,000
+rows are enough to learn much of it."""
 LATENT_WIDTH = 2
-"""R: a value is R numbers, and a response to it a direction among them."""
+"""R: a value has R latent numbers; the response of a subgroup is a direction in R dimensions."""
 PAIR_VALUES = 8
-"""The commonest values of two fields that have a joint effect."""
+"""The number of most frequent values of each of two fields with a joint effect."""
 LOGIT_DEVIATION = 1.5
 """Standard deviation of the logit over rows, at any strength: how predictable clicks are."""
 LOG_BUCKETS_PER_UNIT = 4
 NUMERIC_BUCKETS = 64
-"""Bucket 0 is a missing value; log1p of the largest count stays below 63 / LOG_BUCKETS_PER_UNIT."""
+"""Bucket 0 is the missing value; log1p of the largest count is below 63 / LOG_BUCKETS_PER_UNIT."""
 
 
 def log_buckets(numerics: np.ndarray) -> np.ndarray:
@@ -31,7 +31,10 @@ def log_buckets(numerics: np.ndarray) -> np.ndarray:
 
 
 class PlantedResponse:
-    """sigmoid(intercept + scale * score), the score a sum of effects of fields and pairs."""
+    """Click probability = sigmoid(intercept + scale * score).
+
+    The score is a sum of effects of fields and of pairs of fields.
+    """
 
     def __init__(self, shape: Shape, *, strength: float, seed: int) -> None:
         self._shape = shape
@@ -46,15 +49,15 @@ class PlantedResponse:
         """K tables (G, NUMERIC_BUCKETS)."""
         self.value_effects = [
             self._effects(
-                _value_latents(seed, field.name, min(field.size, VALUES_THAT_MATTER)),
+                _value_latents(seed, field.name, min(field.size, FREQUENT_VALUES)),
                 field.name,
                 seed,
-                # Within a subgroup, its own fields hardly vary: the response to others differs.
+                # Group fields hardly vary within a subgroup: all subgroups share a response.
                 0.0 if field.name in shape.group_fields else strength,
             )
             for field in shape.categorical
         ]
-        """C tables (G, min(size, V) + 1), whose last column stands for all rarer values."""
+        """C tables (G, min(size, V) + 1); the last column is for all other values."""
         self._pair_effects = [
             (
                 self._names.index(first),
@@ -65,7 +68,7 @@ class PlantedResponse:
         ]
 
     def groups(self, codes: np.ndarray) -> np.ndarray:
-        """Subgroup (n,) int64 in [0, G) of rows whose codes are (C, n)."""
+        """The subgroup (n,) int64, in [0, G), of rows with codes (C, n)."""
         group = np.zeros(codes.shape[1], np.int64)
         for name in self._shape.group_fields:
             group *= self._shape.group_classes
@@ -73,7 +76,7 @@ class PlantedResponse:
         return group
 
     def scores(self, codes: np.ndarray, numerics: np.ndarray) -> np.ndarray:
-        """Score (n,) float64 of rows with codes (C, n) and numerics (n, K)."""
+        """The score (n,) float64 of rows with codes (C, n) and numerics (n, K)."""
         group = self.groups(codes)
         total = np.zeros(len(group))
         for effects, row in zip(self.value_effects, codes, strict=True):
@@ -89,11 +92,13 @@ class PlantedResponse:
         return total
 
     def probabilities(self, codes: np.ndarray, numerics: np.ndarray) -> np.ndarray:
-        """Click probability (n,) float64."""
+        """The click probability (n,) float64 of rows with codes (C, n) and numerics (n, K)."""
         return _sigmoid(self.intercept + self.scale * self.scores(codes, numerics))
 
     def calibrate(self, scores: np.ndarray) -> None:
-        """Set scale and intercept: rows of these scores get LOGIT_DEVIATION and the click rate."""
+        """Set scale and intercept so that rows with these scores have the logit deviation
+        LOGIT_DEVIATION and the click rate of the shape.
+        """
         self.scale = LOGIT_DEVIATION / float(scores.std())
         low, high = -30.0, 30.0
         for _ in range(60):
@@ -109,7 +114,7 @@ class PlantedResponse:
     ) -> np.ndarray:  # (V, R) -> (G, V)
         common = _directions(seed, f"synthetic/response/{name}", 1)
         own = _directions(seed, f"synthetic/group-response/{name}", self._n_groups)
-        # Divided so that responses have the same size at every strength.
+        # Divided so that responses have the same norm at every strength.
         effects: np.ndarray = (common + strength * own) @ latents.T / math.hypot(1, strength)
         return effects
 
@@ -117,7 +122,7 @@ class PlantedResponse:
 def _smooth_latents(seed: int, name: str) -> np.ndarray:  # (NUMERIC_BUCKETS, R)
     words = random_words(seed, f"synthetic/numeric/{name}", 3 * LATENT_WIDTH)
     missing, phase, speed = normals(words).reshape(3, LATENT_WIDTH)
-    # A slow wave of ln(1 + x): a mild, non-linear and smooth effect.
+    # A slow sine of ln(1 + x): a smooth non-linear effect.
     level = np.arange(NUMERIC_BUCKETS)[:, np.newaxis] / LOG_BUCKETS_PER_UNIT
     latents: np.ndarray = np.sqrt(2) * np.sin(0.5 * speed * level + 3 * phase)
     latents[0] = missing

@@ -248,7 +248,7 @@ def test_missing_table_of_defaults_names_the_whole_command(tmp_path):
     for folder in (variant.folder(tmp_path), variant.folder(tmp_path / "nowhere")):
         with pytest.raises(DataError) as error:
             PreparedTable.open(folder)
-        assert error.value.hint == f"make it with `{variant.prepare_command()}`"
+        assert error.value.hint == f"prepare it with `{variant.prepare_command()}`"
     with pytest.raises(DataError, match="no prepared table here"):
         PreparedTable.open(tmp_path)
 

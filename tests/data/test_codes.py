@@ -78,8 +78,8 @@ def test_a_missing_value_is_0_under_raw_and_log1p():
 
 def test_minmax_knows_training_rows_only_and_clips_the_rest():
     ranges = Ranges.empty(3)
-    ranges.see(np.array([[0.0, 7.0, NAN], [10.0, 7.0, NAN]]))
-    ranges.see(np.array([[NAN, 7.0, NAN], [-10.0, 7.0, NAN]]))
+    ranges.update(np.array([[0.0, 7.0, NAN], [10.0, 7.0, NAN]]))
+    ranges.update(np.array([[NAN, 7.0, NAN], [-10.0, 7.0, NAN]]))
     found = ranges.scale(np.array([[0.0, 7.0, 5.0], [100.0, 8.0, NAN], [-11.0, 6.0, 0.0]]))
     # Columns: a range of [-10, 10]; constant; never seen.
     assert found.tolist() == [[0.5, 0.0, 0.0], [1.0, 0.0, 0.0], [0.0, 0.0, 0.0]]
@@ -88,7 +88,7 @@ def test_minmax_knows_training_rows_only_and_clips_the_rest():
 
 def test_minmax_over_all_of_float64():
     ranges = Ranges.empty(1)
-    ranges.see(np.array([[-1.7e308], [1.7e308]]))
+    ranges.update(np.array([[-1.7e308], [1.7e308]]))
     np.testing.assert_allclose(
         ranges.scale(np.array([[-1.7e308], [0.0], [1.7e308]])).T, [[0, 0.5, 1]]
     )
@@ -97,7 +97,7 @@ def test_minmax_over_all_of_float64():
 @pytest.mark.parametrize("high", [5e-324, 2.2e-311])
 def test_minmax_over_next_to_nothing(high):
     ranges = Ranges.empty(1)
-    ranges.see(np.array([[0.0], [high]]))
+    ranges.update(np.array([[0.0], [high]]))
     found = ranges.scale(np.array([[-1.0], [0.0], [1.0]])).T
     assert found[0, :2].tolist() == [0.0, 0.0]
     assert found[0, 2] == (1.0 if high > 5e-324 else 0.0)  # half of the smallest number is 0
@@ -107,7 +107,7 @@ def test_minmax_over_next_to_nothing(high):
 def test_minmax_equals_its_definition(train, other):
     ranges = Ranges.empty(1)
     for value in train:
-        ranges.see(np.array([[value]]))
+        ranges.update(np.array([[value]]))
     low, high = min(train), max(train)
     inside = min(max(other, low), high)
     expected = 0.0 if low == high else (inside - low) / (high - low)

@@ -29,7 +29,7 @@ def test_a_table_that_does_not_fit_the_card_is_refused(tmp_path, avazu_folder, p
         *card.columns[4:],
     ]
     variant = published_as(avazu_folder, wrong={"columns": columns})
-    with pytest.raises(DataError, match="feat_3: expected 29 training values, found 30"):
+    with pytest.raises(DataError, match="feat_3: expected 29 train values, found 30"):
         prepare(variant, data_dir=tmp_path / "data", source=avazu_folder)
     assert not (tmp_path / "data").exists()
 
@@ -86,10 +86,10 @@ def add_rows(folder):
 CAUSES = {
     swap: "valid.csv holds the published test.csv; test.csv holds the published valid.csv",
     drop_rows: "a part of the data",
-    reorder: "the same rows, written otherwise",
+    reorder: "the same rows, written differently",
     add_row: "one row too many in valid.csv",
-    drop_last_line_end: "the same rows, written otherwise (number format, order, or line ends)",
-    move_row: "the same log, split otherwise",
+    drop_last_line_end: "the same rows, written differently (number format, order, or line ends)",
+    move_row: "the same log, split differently",
     redraw: "another split of the same log",
     add_rows: "files of another data set or version",
 }
