@@ -1,24 +1,42 @@
-"""Write what is made from the code: docs/cli.md from the commands' help, README's file tree.
+"""Write the parts of the documentation that are made from the code.
 
-Run it after a change of a command or a file: `python scripts/write_docs.py` (`--check`: only say
-whether anything would change, exit code 1 if so).
+A page marks such a part with `<!-- made: NAME -->` and `<!-- end of NAME -->`; the functions in
+`PARTS` give the text between. Run it after a change of a command, a setting, a record or a file:
+`python scripts/write_docs.py`. With `--check` it changes nothing, names every page that would
+change, and ends with exit code 1 if there is one.
 """
 
 import ast
+import re
 import sys
 import tomllib
+import types
+import typing
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
+import annotated_types
 import click
+import pydantic
+from pydantic.fields import FieldInfo
 
+from prime_bench import findings
+from prime_bench.catalog import BACKBONES, PLUGINS
 from prime_bench.cli.main import cli
+from prime_bench.data.card import SETTINGS as DATA_SETTINGS
+from prime_bench.data.card import CardArchive, CardColumn, CardFile, DatasetCard
+from prime_bench.data.manifest import Manifest
+from prime_bench.recipe.budget import Budget
+from prime_bench.recipe.job import Job
+from prime_bench.recipe.schema import RecipeTable, ReportTable, TrainingTable
+from prime_bench.settings.probes import PROBES
+from prime_bench.store import record
 
 ROOT = Path(__file__).resolve().parents[1]
 WIDTH = 96
-BEGIN, END = "<!-- file tree: made by scripts/write_docs.py -->", "<!-- end of the file tree -->"
-CLI_END = "<!-- end of what scripts/write_docs.py makes -->"
 FOLDERS = {
-    "recipes": "*.toml",
+    "recipes": "**/*.toml",
     "datasets": "*.toml",
     "reports": "**/*.*",
     "docs": "*.md",
@@ -28,16 +46,9 @@ FOLDERS = {
 
 
 def cli_reference() -> str:
-    """docs/cli.md up to its last section: the help of each command, as a terminal shows it."""
-    parts = [
-        "# Command line\n",
-        "Made from `--help` by `scripts/write_docs.py`. Exit codes: 0 ok, 1 some jobs failed,",
-        "2 usage, 3 bad or missing data, 4 environment (disk, permission, device, network),",
-        "70 a bug of ours, 130 interrupted. `predict`, `check`, `verify` and `report --check` end",
-        "with 1 where something does not hold. [What `--json` prints](#json) is told at the end.\n",
-    ]
+    """The help of each command, as a terminal of 96 columns shows it."""
     top = click.Context(cli, info_name="prime-bench", terminal_width=WIDTH)
-    parts += [f"```text\n{cli.get_help(top)}\n```\n"]
+    parts = [f"```text\n{cli.get_help(top)}\n```\n"]
     for name in cli.list_commands(top):
         command = cli.get_command(top, name)
         if command is None:
@@ -47,35 +58,236 @@ def cli_reference() -> str:
         for inner, sub in command.commands.items() if isinstance(command, click.Group) else ():
             below = click.Context(sub, info_name=inner, parent=context, terminal_width=WIDTH)
             parts += [f"### prime-bench {name} {inner}\n", f"```text\n{sub.get_help(below)}\n```\n"]
-    return "\n".join([*parts, CLI_END])
+    return "\n".join(parts)
 
 
-def file_tree() -> str:
-    """The files that a reader may look for, each with the first line of what it says of itself."""
-    rows: list[tuple[str, str]] = []
+def file_list() -> str:
+    """Every file that a reader may look for, with the first sentence of what it says of itself."""
+    groups: dict[str, list[tuple[str, str]]] = {}
     for path in sorted((ROOT / "prime_bench").rglob("*.py"), key=_package_order):
-        if path.name == "__init__.py":
-            rows.append((f"{path.parent.relative_to(ROOT).as_posix()}/", _docstring(path)))
-        else:
-            rows.append((path.relative_to(ROOT).as_posix(), _docstring(path)))
+        folder = path.parent.relative_to(ROOT).as_posix()
+        if path.name != "__init__.py":
+            groups.setdefault(folder, []).append((path.name, _title(path)))
     for folder, pattern in FOLDERS.items():
-        files = [path for path in sorted((ROOT / folder).glob(pattern)) if path.is_file()]
-        rows += [(path.relative_to(ROOT).as_posix(), _title(path)) for path in files]
-    rows.append(
-        ("tests/", "mirrors the package, plus tests of the project itself in tests/project")
+        for path in sorted((ROOT / folder).glob(pattern)):
+            if path.is_file():
+                name = path.relative_to(ROOT / folder).as_posix()
+                groups.setdefault(folder, []).append((name, _title(path)))
+    parts = []
+    for folder, rows in groups.items():
+        package = ROOT / folder / "__init__.py"
+        about = f"{_title(package)}.\n\n" if package.exists() else ""
+        table = "\n".join(f"| `{name}` | {_cell(text)} |" for name, text in rows)
+        parts.append(f"## {folder}/\n\n{about}| file | what |\n|---|---|\n{table}\n")
+    return "\n".join(parts)
+
+
+def recipe_keys() -> str:
+    """The top level of a recipe, `[training]` and `[report]`."""
+    return "\n".join(
+        [
+            _keys("Top level", RecipeTable),
+            _keys("`[training]`", TrainingTable),
+            _keys("`[report]`", ReportTable),
+        ]
     )
-    width = max(len(name) for name, _ in rows)
-    lines = [f"{name:<{width}}  {about}".rstrip() for name, about in rows]
-    return "\n".join([BEGIN, "```text", *lines, "```", END])
+
+
+def probe_keys() -> str:
+    """`[probe]` of each kind of probe."""
+    return "\n".join(
+        _keys(f'`[probe]` of `kind = "{kind}"`', settings) for kind, settings in PROBES.items()
+    )
+
+
+def backbone_keys() -> str:
+    """`[backbone.NAME]` of each backbone of the catalogue."""
+    return "\n".join(
+        _keys(f"`[backbone.{name}]`", entry.settings, about=f"{entry.cite}.")
+        for name, entry in BACKBONES.items()
+    )
+
+
+def arm_keys() -> str:
+    """The keys of each plug-in of the catalogue; plug-ins with the same keys stand together."""
+    tables: dict[str, list[str]] = {}
+    for name, entry in PLUGINS.items():
+        tables.setdefault(_table(entry.settings), []).append(name)
+    return "\n".join(
+        f"### {', '.join(f'`{name}`' for name in names)}\n\n{table}\n"
+        for table, names in tables.items()
+    )
+
+
+def data_keys() -> str:
+    """`[dataset.NAME]`, and `[defaults]` of a card, by the card's kind."""
+    return "\n".join(
+        _keys(f'`kind = "{kind}"`', settings) for kind, settings in DATA_SETTINGS.items()
+    )
+
+
+def card_keys() -> str:
+    """Every table of a card."""
+    return "\n".join(
+        [
+            _keys("Top level", DatasetCard),
+            _keys("An entry of `columns`", CardColumn),
+            _keys("`[[archives]]`", CardArchive),
+            _keys("`[files.SPLIT]`", CardFile),
+        ]
+    )
+
+
+RECORD_MODELS: dict[str, type[pydantic.BaseModel]] = {
+    "record.json of a training run": record.RunRecord,
+    "record.json of a probe": record.ProbeRecord,
+    "`job`": Job,
+    "`pairing`": record.Pairing,
+    "`budget`": Budget,
+    "`result`": record.Result,
+    "`result.valid`, `result.test`": record.Score,
+    "`environment`, environment.json": record.Environment,
+    "`history`, a line of history.jsonl": record.Validation,
+    "`routing` of a validation": record.Routing,
+}
+
+
+def record_keys() -> str:
+    """record.json of a training run and of a probe, and everything inside them."""
+    return "\n".join(_keys(title, model) for title, model in RECORD_MODELS.items())
+
+
+def findings_keys() -> str:
+    """`findings` of a probe's record, model by model."""
+    return "\n".join(_keys(f"{model.__name__}", model) for model in _finding_models())
+
+
+def manifest_keys() -> str:
+    """manifest.json of a prepared table."""
+    return _keys("manifest.json of a prepared table", Manifest)
+
+
+def models() -> list[type[pydantic.BaseModel]]:
+    """Every model whose keys stand on a page."""
+    groups = [
+        [RecipeTable, TrainingTable, ReportTable, *PROBES.values(), *DATA_SETTINGS.values()],
+        [entry.settings for entry in (*BACKBONES.values(), *PLUGINS.values())],
+        [DatasetCard, CardColumn, CardArchive, CardFile, Manifest, *RECORD_MODELS.values()],
+        _finding_models(),
+    ]
+    return list(dict.fromkeys(model for group in groups for model in group))
+
+
+def _finding_models() -> list[type[pydantic.BaseModel]]:
+    return [
+        value
+        for value in vars(findings).values()
+        if isinstance(value, type)
+        and issubclass(value, pydantic.BaseModel)
+        and value.__module__ == findings.__name__
+    ]
+
+
+def _keys(title: str, model: type[pydantic.BaseModel], *, about: str = "") -> str:
+    text = about or " ".join((model.__doc__ or "").split("\n\n")[0].split())
+    return f"### {title}\n\n{text}\n\n{_table(model)}\n"
+
+
+def _table(model: type[pydantic.BaseModel]) -> str:
+    rows = [
+        f"| `{field.alias or name}` | {_cell(_type(field.annotation, field.metadata))} "
+        f"| {_cell(_default(field))} | {_cell(explanation(model, name) or name)} |"
+        for name, field in model.model_fields.items()
+    ]
+    return "\n".join(["| key | value | default | meaning |", "|---|---|---|---|", *rows])
+
+
+def explanation(model: type[pydantic.BaseModel], name: str) -> str:
+    """The docstring of a key; where a class only changes a default, that of the class above it."""
+    for base in model.__mro__:
+        field = getattr(base, "model_fields", {}).get(name)
+        if field is not None and field.description:
+            return " ".join(field.description.split())
+    return ""
+
+
+def _default(field: FieldInfo) -> str:
+    if field.is_required():
+        return "required"
+    value = field.get_default(call_default_factory=True)
+    if isinstance(value, pydantic.BaseModel):
+        return "the defaults below"
+    if value is None:
+        return "none"
+    if isinstance(value, bool):
+        return f"`{str(value).lower()}`"
+    if isinstance(value, str):
+        return f'`"{value}"`'
+    return f"`{list(value) if isinstance(value, tuple) else value}`"
+
+
+_NAMES = {
+    str: "text",
+    int: "integer",
+    float: "number",
+    bool: "true or false",
+    Any: "any value",
+    type(None): "none",
+}
+
+
+def _type(annotation: Any, metadata: Sequence[Any] = ()) -> str:
+    """An annotation in words: `list of integers`, `"all" or "train"`."""
+    limits = _limits(metadata)
+    text = _bare_type(annotation)
+    return f"{text}, {limits}" if limits else text
+
+
+def _bare_type(annotation: Any) -> str:
+    if annotation in _NAMES:
+        return _NAMES[annotation]
+    origin, inner = typing.get_origin(annotation), typing.get_args(annotation)
+    if origin is typing.Literal:
+        return " or ".join(
+            f'`"{value}"`' if isinstance(value, str) else str(value) for value in inner
+        )
+    if origin is typing.Annotated:
+        return _type(inner[0], inner[1:])
+    if origin in (typing.Union, types.UnionType):
+        return " or ".join(dict.fromkeys(_bare_type(item) for item in inner))
+    if origin is tuple and inner[-1:] != (...,):
+        return f"list of {len(inner)}: {_bare_type(inner[0])}"
+    if origin in (list, tuple):
+        return f"list of {_bare_type(inner[0])}"
+    if origin is dict:
+        return f"table of {_bare_type(inner[1])}"
+    if isinstance(annotation, type) and issubclass(annotation, pydantic.BaseModel):
+        return f"table ({annotation.__name__})"
+    return str(getattr(annotation, "__name__", annotation))
+
+
+def _limits(metadata: Sequence[Any]) -> str:
+    parts = []
+    for item in metadata:
+        for kind, sign in (
+            (annotated_types.Ge, "≥"),
+            (annotated_types.Gt, ">"),
+            (annotated_types.Le, "≤"),
+            (annotated_types.Lt, "<"),
+        ):
+            if isinstance(item, kind):
+                parts.append(f"{sign} {getattr(item, kind.__name__.lower())}")
+        if isinstance(item, annotated_types.MinLen) and item.min_length:
+            parts.append(f"at least {item.min_length}")
+    return ", ".join(parts)
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")
 
 
 def _package_order(path: Path) -> tuple[str, bool, str]:
     return (path.parent.as_posix(), path.name != "__init__.py", path.name)
-
-
-def _docstring(path: Path) -> str:
-    text = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
-    return _first_sentence(text)
 
 
 def _first_sentence(text: str) -> str:
@@ -84,35 +296,60 @@ def _first_sentence(text: str) -> str:
 
 
 def _title(path: Path) -> str:
+    """What a file says first: a docstring, a title, a heading or a comment."""
+    if path.suffix == ".png":
+        return "picture"
     text = path.read_text(encoding="utf-8")
     if path.suffix == ".py":
-        return _docstring(path)
+        return _first_sentence(ast.get_docstring(ast.parse(text)) or "")
     if path.suffix == ".toml" and (title := tomllib.loads(text).get("title")):
         return str(title)
     if path.suffix == ".md":
         return text.splitlines()[0].lstrip("# ")
-    comments = [line.strip("#{}%* ") for line in text.splitlines() if not line.startswith("#!")]
+    comments = [line.strip("#{}%*/ ") for line in text.splitlines() if not line.startswith("#!")]
     return comments[0].removesuffix(".") if comments else ""
 
 
+PARTS: dict[str, Callable[[], str]] = {
+    "cli": cli_reference,
+    "files": file_list,
+    "recipe keys": recipe_keys,
+    "backbone keys": backbone_keys,
+    "arm keys": arm_keys,
+    "probe keys": probe_keys,
+    "data keys": data_keys,
+    "card keys": card_keys,
+    "record keys": record_keys,
+    "findings keys": findings_keys,
+    "manifest keys": manifest_keys,
+}
+
+
+def pages() -> Iterator[tuple[Path, str, str]]:
+    """Each page with a made part: its path, its text, and the text that it should have."""
+    used = set()
+    for path in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]:
+        text = wanted = path.read_text(encoding="utf-8")
+        for name in re.findall(r"^<!-- made: (.+) -->$", text, flags=re.MULTILINE):
+            begin, end = f"<!-- made: {name} -->\n", f"<!-- end of {name} -->"
+            before, _, rest = wanted.partition(begin)
+            wanted = f"{before}{begin}\n{PARTS[name]().strip()}\n\n{end}{rest.partition(end)[2]}"
+            used.add(name)
+        if text != wanted or "<!-- made" in text:
+            yield path, text, wanted
+    if missing := PARTS.keys() - used:
+        raise RuntimeError(f"no page has these parts: {', '.join(sorted(missing))}")
+
+
 def main() -> int:
-    """Write both, or with `--check` compare."""
-    readme = ROOT / "README.md"
-    text = readme.read_text(encoding="utf-8")
-    before, rest = text.split(BEGIN)
-    after = rest.split(END)[1]
-    reference = ROOT / "docs" / "cli.md"
-    wanted = {
-        readme: before + file_tree() + after,
-        reference: cli_reference() + reference.read_text(encoding="utf-8").partition(CLI_END)[2],
-    }
-    stale = [path for path, content in wanted.items() if path.read_text("utf-8") != content]
+    """Write the pages that are not as the code says, or with `--check` name them."""
+    stale = [(path, wanted) for path, text, wanted in pages() if text != wanted]
     if "--check" in sys.argv[1:]:
-        for path in stale:
+        for path, _ in stale:
             print(f"{path.relative_to(ROOT)} is stale: run python scripts/write_docs.py")
         return 1 if stale else 0
-    for path in stale:
-        path.write_text(wanted[path], encoding="utf-8")
+    for path, wanted in stale:
+        path.write_text(wanted, encoding="utf-8")
     return 0
 
 

@@ -1,5 +1,6 @@
 """Documentation is made from the code, or checked against it."""
 
+import importlib
 import re
 import subprocess
 import sys
@@ -9,8 +10,11 @@ import click
 import pytest
 
 from prime_bench.cli.main import COMMANDS, cli
+from prime_bench.recipe.file import load_recipe
 
 ROOT = Path(__file__).parents[2]
+sys.path.insert(0, str(ROOT / "scripts"))
+write_docs = importlib.import_module("write_docs")
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 
@@ -25,7 +29,13 @@ def test_made_parts_are_fresh() -> None:
 
 @pytest.mark.parametrize("name", sorted(COMMANDS))
 def test_command_is_in_the_readme(name: str) -> None:
-    assert f"prime-bench {name}" in README
+    """In its text; the README has no list of files in which every name stands anyway."""
+    assert re.search(rf"prime-bench {name}\b", README)
+
+
+def test_the_readme_is_short() -> None:
+    assert len(README.encode()) <= 12_000
+    assert "<!-- made" not in README
 
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
@@ -35,6 +45,37 @@ def test_links_lead_somewhere(path: Path) -> None:
     missing = [link for link in links if not (path.parent / link).exists()]
 
     assert missing == []
+
+
+RECIPES = re.findall(
+    r"^```toml\n(schema = 1\ntitle = [^\n]*\n(?:kind = [^\n]*\n)?seeds.*?)^```$",
+    "\n".join(path.read_text(encoding="utf-8") for path in DOCUMENTS),
+    flags=re.MULTILINE | re.DOTALL,
+)
+
+
+def test_recipes_in_documents_were_found() -> None:
+    assert len(RECIPES) >= 5
+
+
+@pytest.mark.parametrize("text", RECIPES, ids=lambda text: text.splitlines()[1])
+def test_a_recipe_in_a_document_is_one(text: str, tmp_path: Path) -> None:
+    path = tmp_path / "recipe.toml"
+    path.write_text(text.replace('plugin = "my_gate:Gate"', 'plugin = "prime"'), encoding="utf-8")
+
+    assert load_recipe(path).trials
+
+
+def test_every_key_is_explained() -> None:
+    """A key without a docstring would stand in the documents with its name alone."""
+    silent = [
+        f"{model.__name__}.{name}"
+        for model in write_docs.models()
+        for name in model.model_fields
+        if not write_docs.explanation(model, name)
+    ]
+
+    assert silent == []
 
 
 def slug(heading: str) -> str:
