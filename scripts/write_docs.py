@@ -145,10 +145,10 @@ RECORD_MODELS: dict[str, type[pydantic.BaseModel]] = {
     "`pairing`": record.Pairing,
     "`budget`": Budget,
     "`result`": record.Result,
-    "`result.valid`, `result.test`": record.Score,
+    "`result.valid`, `result.test`": findings.Score,
     "`environment`, environment.json": record.Environment,
-    "`history`, a line of history.jsonl": record.Validation,
-    "`routing` of a validation": record.Routing,
+    "`history`, a line of history.jsonl": findings.Validation,
+    "`routing` of a validation": findings.Routing,
 }
 
 
@@ -185,6 +185,7 @@ def _finding_models() -> list[type[pydantic.BaseModel]]:
         if isinstance(value, type)
         and issubclass(value, pydantic.BaseModel)
         and value.__module__ == findings.__name__
+        and value not in RECORD_MODELS.values()
     ]
 
 
