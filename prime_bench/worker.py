@@ -41,14 +41,13 @@ from prime_bench.recipe.events import (
 )
 from prime_bench.recipe.job import JobRequest
 from prime_bench.settings.probes import Kind
-from prime_bench.store.record import Environment, Findings, ProbeRecord, RunRecord
+from prime_bench.store.record import Environment, Findings, ProbeRecord, Record
 from prime_bench.store.runs import CONFIG, ENVIRONMENT, Runs
 from prime_bench.training.checkpoint import JobFolder, one_line
 from prime_bench.training.device import NoDevice, fix_arithmetic, resolve_device
 from prime_bench.training.environment import environment
 from prime_bench.training.job import JobInterrupted, TrainingJob
 
-Record = RunRecord | ProbeRecord
 _PROBES: dict[Kind, str] = {
     "gradients": "prime_bench.probes.gradients",
     "routing": "prime_bench.probes.routing",

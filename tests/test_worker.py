@@ -51,7 +51,7 @@ class TestRunJob:
         folder = folder_of(request)
 
         assert {path.name for path in folder.iterdir()} == FILES
-        assert Runs(Path(request.runs)).get(request.job.id) == record
+        assert Runs(Path(request.runs)).find(request.job.id) == record
         assert (record.dataset, record.arm, record.data_variant) == ("tiny", "prime", "variant")
         assert (record.data_verified, record.data_notes) == (False, ["made by a test"])
         assert json.loads((folder / "config.json").read_text()) == {
@@ -317,7 +317,7 @@ class TestProcess:
         assert [e["job_id"] for e in ends] == [
             *(good.job.id, wrong.job.id, None, None, good.job.id, last.job.id)
         ]
-        record = Runs(Path(good.runs)).get(good.job.id)
+        record = Runs(Path(good.runs)).find(good.job.id)
         assert ends[0]["test"] == record.result.test.plain()
         assert ends[0]["valid"] == record.result.valid.plain()
         assert ends[0]["wall_s"] == record.wall_s

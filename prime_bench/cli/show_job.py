@@ -51,7 +51,8 @@ def facts(job_id: str, runs: "Runs", *, data_dir: Path) -> dict[str, Any]:
         "budget": found.get("budget"),
         "result": found.get("result"),
         "findings": found.get("findings"),
-        "history": found.get("history") or read_history(folder / HISTORY),
+        "history": found.get("history")
+        or [validation.plain() for validation in read_history(folder / HISTORY)],
         "environment": found.get("environment") or read_object(folder / ENVIRONMENT) or None,
         "wall_s": found.get("wall_s"),
         "log": read_text(folder / LOG).splitlines()[-_LOG_LINES:],

@@ -11,15 +11,17 @@ import pydantic
 from prime_bench.base.frozen import Frozen
 from prime_bench.findings import Score, Validation
 
+_LARGE = 1 << 63  # larger integers cannot be converted to a float
+
 
 class EpochProgress(Frozen):
     """How far an epoch is. A probe reports its own work in the same way."""
 
-    epoch: int = pydantic.Field(ge=1)
+    epoch: int = pydantic.Field(ge=1, lt=_LARGE)
     """From 1; a repetition for the probe `cost`, always 1 for the other probes."""
-    rows: int = pydantic.Field(ge=1)
+    rows: int = pydantic.Field(ge=1, lt=_LARGE)
     """Rows so far. The probe `gradients` counts fields instead."""
-    rows_total: int = pydantic.Field(ge=1)
+    rows_total: int = pydantic.Field(ge=1, lt=_LARGE)
     rows_per_s: float | None = pydantic.Field(default=None, gt=0)
     """Mean over the epoch so far; None for the probe `gradients`."""
 

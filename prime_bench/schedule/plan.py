@@ -13,7 +13,7 @@ from prime_bench.base.errors import DataError, UsageError
 from prime_bench.data.manifest import Manifest, TableSpec, resolve
 from prime_bench.recipe.expand import Recipe, Trial
 from prime_bench.recipe.job import Job
-from prime_bench.store.record import DeviceKind, ProbeRecord, RunRecord
+from prime_bench.store.record import DeviceKind, Record, RunRecord
 from prime_bench.store.runs import Runs
 
 
@@ -77,7 +77,7 @@ class Planned:
     """None where the data are not prepared."""
     needs: tuple[str, ...] = ()
     """Ids of the jobs that have to be done before it, which stand before it in the plan."""
-    record: RunRecord | ProbeRecord | None = None
+    record: Record | None = None
     """Of a job that is done, or stale for its device."""
 
     @functools.cached_property
@@ -214,7 +214,7 @@ def _planned(trial: Trial, variant: TableSpec, *, manifest: Manifest | None, run
     )
 
 
-def job_state(job: Job, runs: Runs) -> tuple[State, str, RunRecord | ProbeRecord | None]:
+def job_state(job: Job, runs: Runs) -> tuple[State, str, Record | None]:
     """A job's state from what its folder holds, the reason in a line, and the record if it is done.
 
     Whether a done job is stale shows only beside its pairs.

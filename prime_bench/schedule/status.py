@@ -1,10 +1,11 @@
-"""How far the jobs are: what their folders say, and what is left by the pace of their epochs."""
+"""How far jobs are, from the files in their folders, and how long those at work still take."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from prime_bench.base.errors import UsageError
+from prime_bench.findings import Validation
+from prime_bench.recipe.events import EpochProgress
 from prime_bench.recipe.job import Job
 from prime_bench.schedule.estimate import Likeness, likeness_of, usual_epochs
 from prime_bench.schedule.plan import Plan, State, job_state
@@ -22,46 +23,46 @@ from prime_bench.store.runs import (
 
 @dataclass(frozen=True, kw_only=True)
 class JobStatus:
-    """Where one job is."""
+    """How far one job is."""
 
     job_id: str | None
-    """None where the data are not prepared."""
+    """None if its data are not prepared."""
     name: str
     """Data set, backbone, arm, seed."""
     state: State
     why: str
     epoch: int | None = None
-    """The running epoch, else the last one that was run; None before the first."""
+    """The running epoch, else the last one; None before the first."""
     share: float | None = None
-    """Of the running epoch that is done, a few seconds ago."""
+    """Share of the running epoch that was done a few seconds ago, from 0 to 1."""
     rows_per_s: float | None = None
     valid_auc: float | None = None
     """The best so far."""
     left_s: float | None = None
-    """To the end of the training, for a job that runs; None where nothing tells."""
+    """Seconds to the end of training; None if the job is not running, or if it is not known."""
     at_most: bool = False
-    """Whether `left_s` counts to `max_epochs`, because no like job has ended yet."""
+    """Whether `left_s` is an upper bound, to `max_epochs`, because no similar job has ended yet."""
 
     def plain(self) -> dict[str, object]:
-        """As JSON, for `--json`."""
+        """Return the fields as JSON values."""
         return dict(vars(self))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Status:
-    """Where all jobs are."""
+    """How far all jobs are."""
 
     jobs: list[JobStatus]
 
     @property
     def counts(self) -> dict[str, int]:
-        """Jobs a state, in order of their first."""
+        """Number of jobs in each state, in the order in which the states occur."""
         states = [job.state for job in self.jobs]
         return {state: states.count(state) for state in dict.fromkeys(states)}
 
 
 def status_of_plan(plan: Plan, runs: Runs) -> Status:
-    """Every job of a recipe, in the order in which they run."""
+    """Return the status of every job of a plan, in the order in which they run."""
     usual = usual_epochs(p.record for p in plan.jobs if isinstance(p.record, RunRecord))
     return Status(
         jobs=[
@@ -74,7 +75,7 @@ def status_of_plan(plan: Plan, runs: Runs) -> Status:
 
 
 def status_of_folder(runs: Runs) -> Status:
-    """Every job that has a folder below `runs`, in order of the ids."""
+    """Return the status of every job that has a folder, in order of the ids."""
     records, _ = runs.readable()
     usual = usual_epochs(record for record in records if isinstance(record, RunRecord))
     jobs = []
@@ -83,7 +84,7 @@ def status_of_folder(runs: Runs) -> Status:
         try:
             job = Job.parse(config.get("job", {}), where="")
         except UsageError:
-            # Killed before it had written whose folder this is.
+            # The worker was killed before it wrote config.json.
             started = JobStatus(
                 job_id=job_id, name="?", state="interrupted", why="it has no config.json"
             )
@@ -109,43 +110,37 @@ def _status(
         return JobStatus(job_id=None, name=name, state=state, why=why)
     folder = runs.path(job.id)
     history = read_history(folder / HISTORY)
-    aucs = [line["valid_auc"] for line in history if line.get("valid_auc") is not None]
-    progress = read_progress(folder / PROGRESS) if state == "running" else {}
+    aucs = [validation.valid_auc for validation in history if validation.valid_auc is not None]
+    progress = read_progress(folder / PROGRESS) if state == "running" else None
     done = len(history)
-    # Left from the epoch before, or from a run that was killed in a later one.
-    current = progress if progress.get("epoch") == done + 1 else {}
-    left_s, at_most = _left(job, done, history, current, usual=usual, running=state == "running")
+    if progress is not None and progress.epoch != done + 1:
+        # It is of the epoch before, or of a worker that was killed in a later epoch.
+        progress = None
+    share = 0.0 if progress is None else progress.rows / progress.rows_total
+    left_s, at_most = None, False
+    if state == "running" and (epoch_s := _epoch_s(history, progress)) is not None:
+        likely = usual.get(likeness_of(job))
+        at_most = likely is None or likely <= done
+        epochs = job.training.max_epochs if likely is None or at_most else likely
+        left_s = max(0.0, epochs - done - share) * epoch_s
     return JobStatus(
         job_id=job.id,
         name=name,
         state=state,
         why=why,
-        epoch=done + 1 if current else done or None,
-        share=current["rows"] / current["rows_total"] if current else None,
-        rows_per_s=current.get("rows_per_s"),
+        epoch=done or None if progress is None else progress.epoch,
+        share=None if progress is None else share,
+        rows_per_s=None if progress is None else progress.rows_per_s,
         valid_auc=max(aucs, default=None),
         left_s=left_s,
         at_most=at_most,
     )
 
 
-def _left(
-    job: Job,
-    done: int,
-    history: Sequence[Mapping[str, Any]],
-    current: Mapping[str, Any],
-    *,
-    usual: Mapping[Likeness, float],
-    running: bool,
-) -> tuple[float | None, bool]:
-    """Seconds that are left of a running job, and whether they are an upper bound."""
-    epoch_s = history[-1]["wall_s"] / done if done else None
-    if current and epoch_s is None:
-        epoch_s = current["rows_total"] / current["rows_per_s"]
-    if not running or epoch_s is None:
-        return None, False
-    likely = usual.get(likeness_of(job))
-    at_most = likely is None or likely <= done
-    epochs = float(job.training.max_epochs if at_most or likely is None else likely)
-    share = current["rows"] / current["rows_total"] if current else 0.0
-    return max(0.0, epochs - done - share) * epoch_s, at_most
+def _epoch_s(history: Sequence[Validation], progress: EpochProgress | None) -> float | None:
+    """Seconds of an epoch: the mean of those that have ended, else from the rows of the first."""
+    if history:
+        return history[-1].wall_s / len(history)
+    if progress is None or progress.rows_per_s is None:
+        return None
+    return progress.rows_total / progress.rows_per_s

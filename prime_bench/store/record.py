@@ -1,4 +1,4 @@
-"""The record of a finished job: what ran, on what, and what came out."""
+"""The record of a finished job: the job, its environment, and its result or findings."""
 
 from typing import Annotated, Literal
 
@@ -18,23 +18,23 @@ from prime_bench.recipe.job import Job
 
 RECORD_SCHEMA: Literal[1] = 1
 DeviceKind = Literal["cpu", "cuda"]
-"""What two runs must share to be compared."""
+"""Runs on different kinds of device are not compared."""
 
 
 class Environment(Frozen):
-    """Where and with what the job ran."""
+    """Machine and versions on which a job ran."""
 
     commit: str | None
-    """Git commit of the package; None where it is no checkout."""
+    """Git commit of the package; None if it is not installed from a checkout."""
     dirty: bool | None
-    """Whether the checkout had changes that are in no commit."""
+    """Whether the checkout had changes that were not committed."""
     package_version: str
     python: str
     platform: str
     versions: dict[str, str]
     """Installed versions of the packages that can change a number."""
     device: str
-    """Name of the device, as the vendor prints it."""
+    """Name of the device, as the vendor gives it."""
     device_kind: DeviceKind
     threads: int
     """Threads of one operation on the CPU."""
@@ -43,23 +43,23 @@ class Environment(Frozen):
 
 
 class Result(Frozen):
-    """What the run found."""
+    """Result of a training run."""
 
     best_epoch: int | None
-    """None where no validation had an AUC: the scores are then those of the last weights."""
+    """None if no validation had an AUC; the scores are then those of the last weights."""
     epochs: int
-    """Epochs that were run."""
+    """Number of epochs that were run."""
     stopped: Literal["patience", "max_epochs"]
     valid: Score
     test: Score
     degenerate: str | None = None
-    """Why the run is no sound measurement (constant output, AUC 0.5, NaN), or None."""
+    """Why the run is degenerate (constant output, AUC 0.5, NaN); None if it is not."""
     notes: list[str] = []
-    """What else a reader may ask about (a last batch of one row joined the batch before it)."""
+    """Remarks, such as that a last batch of one row was added to the batch before it."""
 
 
 class Pairing(Frozen):
-    """What two arms of one seed must share to be compared."""
+    """Digests that two runs of a pair must have in common."""
 
     initial_weights: str
     """SHA-256 of the backbone's weights before a plug-in was attached."""
@@ -68,7 +68,7 @@ class Pairing(Frozen):
 
 
 class RunRecord(Frozen):
-    """record.json: written last, so that its existence is the only sign that a job is done."""
+    """record.json of a training run. Written last: a job is done if and only if it has a record."""
 
     record_schema: Literal[1] = RECORD_SCHEMA
     job_id: str
@@ -78,23 +78,23 @@ class RunRecord(Frozen):
     arm: str
     """Name of the arm when the job ran, a label."""
     data_variant: str
-    """Digest of the data's settings, as `variant` in the table's manifest.
+    """Digest of the data settings, as `variant` in the table's manifest.
 
-    A recipe finds its records by it where the data themselves are not at hand.
+    By it the records of a recipe are found on a machine that does not have the table.
     """
     data_verified: bool
     """Whether the prepared data matched the card's digests."""
     data_notes: list[str] = []
-    """What a report must say about the data (synthetic, a split of our own, test-only ids)."""
+    """Notes for reports about the data: that they are synthetic, that the split is our own, ..."""
     pairing: Pairing
     budget: Budget
     result: Result
     history: list[Validation]
     environment: Environment
     wall_s: float
-    """Seconds of the whole job, reading data included."""
+    """Seconds of the whole job, including reading the data."""
     weights: str | None = None
-    """SHA-256 of the file with the best weights; None where it was not noted."""
+    """SHA-256 of the file with the best weights; None in old records."""
 
 
 Findings = Annotated[
@@ -104,7 +104,7 @@ Findings = Annotated[
 
 
 class ProbeRecord(Frozen):
-    """record.json of a job that measures; keys as in a training run's."""
+    """record.json of a probe; the keys mean the same as in `RunRecord`."""
 
     record_schema: Literal[1] = RECORD_SCHEMA
     job_id: str
@@ -117,3 +117,7 @@ class ProbeRecord(Frozen):
     findings: Findings
     environment: Environment
     wall_s: float
+
+
+Record = RunRecord | ProbeRecord
+"""A record of either kind."""

@@ -1,75 +1,22 @@
-"""Files of a job's folder that may be missing or half there, as of a worker at work or killed."""
+"""A folder of runs: one folder a job, with its record and other files, and claims on jobs."""
 
 import contextlib
 import itertools
 import json
-import math
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, TypeGuard
+from typing import Any
 
 import filelock
 import pydantic
 
 from prime_bench.base.errors import DataError, UsageError
 from prime_bench.base.files import sha256_of, write_whole, writing
+from prime_bench.findings import Validation
+from prime_bench.recipe.events import EpochProgress
 from prime_bench.recipe.job import JOB_ID_DIGITS
-from prime_bench.settings.probes import Kind
-from prime_bench.store.record import RECORD_SCHEMA, ProbeRecord, RunRecord
-
-
-def read_text(path: Path) -> str:
-    """What is there of a text; empty where it cannot be read."""
-    try:
-        return path.read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return ""
-
-
-def read_object(path: Path) -> dict[str, Any]:
-    """A JSON object; empty where none is there that is whole."""
-    try:
-        table = json.loads(read_text(path))
-    except (ValueError, RecursionError):
-        return {}
-    return table if isinstance(table, dict) else {}
-
-
-def read_history(path: Path) -> list[dict[str, Any]]:
-    """The validations of history.jsonl, up to the first line that is none."""
-    return list(itertools.takewhile(_is_validation, _values(path)))
-
-
-def read_progress(path: Path) -> dict[str, Any]:
-    """Epoch, rows, rows_total and rows_per_s of progress.json; empty where one is no number."""
-    found = read_object(path)
-    numbers = [found.get(key) for key in ("epoch", "rows", "rows_total", "rows_per_s")]
-    sound = all(_is_number(number) and number > 0 for number in numbers)
-    return found if sound else {}
-
-
-def _values(path: Path) -> Iterator[Any]:
-    for line in read_text(path).splitlines():
-        try:
-            yield json.loads(line)
-        except (ValueError, RecursionError):
-            return
-
-
-def _is_validation(line: object) -> bool:
-    if not isinstance(line, Mapping) or not _is_number(line.get("wall_s")):
-        return False
-    scores = [line.get(key) for key in ("train_loss", "valid_auc", "valid_logloss")]
-    return all(score is None or _is_number(score) for score in scores)
-
-
-def _is_number(value: object) -> TypeGuard[float]:
-    # A whole number may be too large for a float.
-    if isinstance(value, int):
-        return not isinstance(value, bool) and abs(value) < 1 << 63
-    return isinstance(value, float) and math.isfinite(value)
-
+from prime_bench.store.record import RECORD_SCHEMA, ProbeRecord, Record, RunRecord
 
 RECORD = "record.json"
 CONFIG = "config.json"
@@ -80,44 +27,77 @@ HISTORY = "history.jsonl"
 CHECKPOINT = "checkpoint.safetensors"
 PREDICTIONS = "predictions.npz"
 PROGRESS = "progress.json"
-"""How far the running epoch is, a few seconds ago."""
+"""How far the running epoch was a few seconds ago."""
 STATE = "resume.state"
-"""What an interrupted job goes on from; a finished one has none."""
+"""The state from which an interrupted job continues; deleted when the job is done."""
 _CLAIMS = ".claims"
 _REPLACED = ".replaced"
 _JOB_ID = re.compile(f"[0-9a-f]{{{JOB_ID_DIGITS}}}")
 _ID_BEGINS = re.compile(rf"[0-9a-f]{{4,{JOB_ID_DIGITS}}}")
 _TOO_SHORT = re.compile(r"[0-9a-f]{1,3}")
 LISTING_HINT = "`prime-bench plan RECIPE` and `prime-bench status --json` list the ids"
-"""What to do without the id of a job."""
+"""Hint for a message about a job id that is missing or wrong."""
+
+
+def read_text(path: Path) -> str:
+    """Return a file's text; empty if it cannot be read. Bytes that are not UTF-8 are replaced."""
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
+
+
+def read_object(path: Path) -> dict[str, Any]:
+    """Return the JSON object in a file; empty if there is none, or if it is not complete."""
+    try:
+        table = json.loads(read_text(path))
+    except (ValueError, RecursionError):
+        return {}
+    return table if isinstance(table, dict) else {}
+
+
+def read_history(path: Path) -> list[Validation]:
+    """Return the validations in a history.jsonl, up to the first line that is not one.
+
+    The last line is incomplete if the worker was killed while it wrote it.
+    """
+    found = []
+    for line in read_text(path).splitlines():
+        try:
+            found.append(Validation.model_validate_json(line))
+        except pydantic.ValidationError:
+            break
+    return found
+
+
+def read_progress(path: Path) -> EpochProgress | None:
+    """Return the content of a progress.json; None if there is none, or if it is not complete."""
+    try:
+        found = EpochProgress.model_validate_json(read_text(path))
+    except pydantic.ValidationError:
+        return None
+    return None if found.rows_per_s is None else found
 
 
 class Runs:
-    """Records and claims below one folder, which need not exist yet."""
+    """A folder of runs, which need not exist yet."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
     def path(self, job_id: str) -> Path:
-        """The job's own folder."""
+        """Return the job's folder."""
         return self.folder / job_id
 
     def done(self, job_id: str) -> bool:
         """Whether the job has a record."""
         return (self.path(job_id) / RECORD).is_file()
 
-    def get(self, job_id: str) -> RunRecord | None:
-        """A training run's record, or None. Raises DataError for a record that cannot be read, and
-        for one of a job that measures.
-        """
-        record = self.find(job_id)
-        if isinstance(record, ProbeRecord):
-            raise DataError(f"{self.path(job_id)}: a record of the kind {record.job.kind}")
-        return record
+    def find(self, job_id: str) -> Record | None:
+        """Return the job's record, or None if it has none.
 
-    def find(self, job_id: str) -> RunRecord | ProbeRecord | None:
-        """The job's record, of whatever kind, or None. Raises DataError for a record that cannot be
-        read.
+        Raises:
+            DataError: If the record cannot be read.
         """
         file = self.path(job_id) / RECORD
         try:
@@ -136,26 +116,16 @@ class Runs:
             )
         return record
 
-    def put(self, record: RunRecord | ProbeRecord) -> None:
-        """Write the record, whole, as the last file of its job."""
+    def put(self, record: Record) -> None:
+        """Write the record to its job's folder. To be done last: a job with a record is done."""
         text = json.dumps(record.plain(), indent=2, allow_nan=False) + "\n"
         write_whole(self.path(record.job_id) / RECORD, text)
 
-    def records(self) -> list[RunRecord]:
-        """All records of training runs, in order of their ids. Raises DataError."""
-        return [record for record in self._all() if isinstance(record, RunRecord)]
-
-    def probe_records(self, kind: Kind) -> list[ProbeRecord]:
-        """All records of one kind of measurement, in order of their ids. Raises DataError."""
-        found = [record for record in self._all() if isinstance(record, ProbeRecord)]
-        return [record for record in found if record.job.kind == kind]
-
-    def readable(self) -> tuple[list[RunRecord | ProbeRecord], list[str]]:
-        """All records that can be read, in order of their ids, and what is wrong with each other.
-
-        One broken file must not hide hundreds of good ones, nor go unsaid.
+    def readable(self) -> tuple[list[Record], list[str]]:
+        """Return all records that can be read, in order of the job ids, and a message for each
+        that cannot.
         """
-        records: list[RunRecord | ProbeRecord] = []
+        records: list[Record] = []
         faults: list[str] = []
         for file in self._files():
             try:
@@ -167,20 +137,22 @@ class Runs:
         return records, faults
 
     def record_digest(self, job_id: str) -> str:
-        """SHA-256 of the record's file. Raises FileNotFoundError."""
+        """Return the SHA-256 of the record's file. Raises FileNotFoundError."""
         return sha256_of(self.path(job_id) / RECORD)
 
     def job_ids(self) -> list[str]:
-        """Every job that has a folder, in order."""
+        """Return the ids of all jobs that have a folder, sorted."""
         folders = self.folder.iterdir() if self.folder.is_dir() else ()
         return sorted(path.name for path in folders if is_job_id(path.name))
 
     def find_job(self, name: str) -> str | None:
-        """The id of the one job with a folder that `name`, its first four digits or more, begins.
+        """Return the id of the job whose id begins with `name`, four hex digits or more.
 
-        None where `name` is something else: not such a text, or not the beginning of an id here.
-        Raises UsageError where several jobs begin so or fewer digits are given, DataError for a
-        whole id that no folder has.
+        Returns None if `name` is not a text of hex digits, or if no job's id begins with it.
+
+        Raises:
+            UsageError: If the ids of several jobs begin with `name`, or it has too few digits.
+            DataError: If `name` is a whole id, and no job has it.
         """
         if _TOO_SHORT.fullmatch(name) and not Path(name).is_file():
             raise UsageError(
@@ -201,20 +173,14 @@ class Runs:
         return found[0] if found else None
 
     def replaced(self) -> list[Path]:
-        """The folders that `put_aside` has moved away."""
+        """Return the folders that `put_aside` has moved away, sorted."""
         return sorted((self.folder / _REPLACED).glob("*"))
 
     def _files(self) -> list[Path]:
         return sorted(self.folder.glob(f"*/{RECORD}")) if self.folder.is_dir() else []
 
-    def _all(self) -> Iterator[RunRecord | ProbeRecord]:
-        for file in self._files():
-            record = self.find(file.parent.name)
-            if record is not None:
-                yield record
-
     def failure(self, job_id: str) -> str | None:
-        """Why the job's last try failed, in a line; None where it did not fail."""
+        """Return why the job failed when it was last tried, in one line; None if it did not."""
         file = self.path(job_id) / FAILURE
         try:
             return str(json.loads(file.read_text(encoding="utf-8"))["error"])
@@ -224,14 +190,14 @@ class Runs:
             return f"{file}: not readable"
 
     def fail(self, job_id: str, error: str) -> None:
-        """Note why a worker that has died failed its job, unless the worker itself could say so."""
+        """Write a failure.json for a worker that has died, unless it has written one itself."""
         with self.claim(job_id, wait_s=0) as mine:
             file = self.path(job_id) / FAILURE
             if mine and not self.done(job_id) and not file.exists():
                 write_whole(file, json.dumps({"error": error}) + "\n")
 
     def put_aside(self, job_id: str) -> None:
-        """Move the folder of a done job to `.replaced/`, so that the job can be done again."""
+        """Move the folder of a done job to `.replaced/`, so that the job can run again."""
         with self.claim(job_id) as mine:
             if mine and self.done(job_id):
                 taken = (self.folder / _REPLACED / f"{job_id}-{i}" for i in itertools.count(1))
@@ -241,8 +207,9 @@ class Runs:
                     self.path(job_id).rename(place)
 
     def sweep(self, job_ids: Iterable[str]) -> None:
-        """Remove what a worker that is killed at its very end leaves of a done job: its lock file,
-        and the state that it would have gone on from.
+        """Delete lock file and saved state of the jobs that are done.
+
+        A worker that is killed just after it has written the record leaves them behind.
         """
         for job_id in job_ids:
             if self.done(job_id):
@@ -255,7 +222,7 @@ class Runs:
         return self.path(job_id).is_dir()
 
     def saved(self, job_id: str) -> bool:
-        """Whether the job has a state from which it can go on."""
+        """Whether the job has a saved state from which it can continue."""
         return (self.path(job_id) / STATE).is_file()
 
     def claimed(self, job_id: str) -> bool:
@@ -267,10 +234,10 @@ class Runs:
 
     @contextlib.contextmanager
     def claim(self, job_id: str, *, wait_s: float = 0.2) -> Iterator[bool]:
-        """Hold the job against other processes: True if it is ours, False if another has it.
+        """Claim the job for this process: yields True, or False if another process has claimed it.
 
-        The claim is a lock of the operating system, so it ends with its process, however that ends.
-        The wait outlasts a `claimed` of another process, which holds the lock for a moment.
+        The claim is a lock of the operating system, so it ends with the process, also if that is
+        killed. `wait_s` is longer than another process holds the lock in `claimed`.
         """
         file = self._claim_file(job_id)
         with writing(file):
@@ -284,8 +251,7 @@ class Runs:
         try:
             yield True
         finally:
-            # With a record the job is never claimed in earnest again, so nobody can be misled by
-            # a lock on a file that is gone.
+            # Nobody works on a job that has a record, so a lock on a deleted file does no harm.
             if self.done(job_id):
                 file.unlink(missing_ok=True)
             lock.release()
@@ -295,12 +261,12 @@ class Runs:
 
 
 def is_job_id(text: str) -> bool:
-    """Whether a folder of that name is a job's."""
+    """Whether `text` has the form of a job id."""
     return _JOB_ID.fullmatch(text) is not None
 
 
 def _sound(text: bytes) -> RunRecord | None:
-    """The record of a training run, in one go, since there may be thousands; None for all else."""
+    """Parse the record of a training run; None for anything else. Fast: there may be thousands."""
     try:
         record = RunRecord.model_validate_json(text)
     except pydantic.ValidationError:
@@ -308,8 +274,8 @@ def _sound(text: bytes) -> RunRecord | None:
     return record if record.job.kind == "train" else None
 
 
-def _checked(text: bytes, *, file: Path) -> RunRecord | ProbeRecord:
-    """Any record. Raises DataError with all that is wrong."""
+def _checked(text: bytes, *, file: Path) -> Record:
+    """Parse any record. Raises DataError with everything that is wrong with it."""
     try:
         table = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -323,7 +289,7 @@ def _checked(text: bytes, *, file: Path) -> RunRecord | ProbeRecord:
 
 
 def _class_of(table: dict[str, Any]) -> type[RunRecord] | type[ProbeRecord]:
-    """Which record a file's table is; one without a sound job is refused by either."""
+    """The class of a record. A table without a valid job is refused by either class."""
     job = table.get("job")
     trained = not isinstance(job, dict) or job.get("kind", "train") == "train"
     return RunRecord if trained else ProbeRecord

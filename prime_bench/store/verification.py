@@ -7,7 +7,7 @@ from typing import Literal
 
 from prime_bench.base.files import sha256_of
 from prime_bench.store.pairing import ArmKey, ComparisonKey, group_runs, pair_up
-from prime_bench.store.record import ProbeRecord, RunRecord
+from prime_bench.store.record import Record, RunRecord
 from prime_bench.store.runs import CHECKPOINT, HISTORY, Runs
 
 Topic = Literal["record", "files", "data", "pairing", "metrics", "report"]
@@ -46,7 +46,7 @@ def check_files(record: RunRecord, runs: Runs) -> Iterator[Discrepancy]:
         )
 
 
-def check_data(records: Iterable[RunRecord | ProbeRecord]) -> Iterator[Discrepancy]:
+def check_data(records: Iterable[Record]) -> Iterator[Discrepancy]:
     """Name the data, once each, that were not what their publisher has."""
     unverified: dict[tuple[str, str], int] = {}
     for record in records:

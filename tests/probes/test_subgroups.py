@@ -63,7 +63,7 @@ def test_a_job_reports_all_rows_as_the_run_did_and_each_group(make_job, measure,
 
     found = measure(job, "subgroups", fields=["hour", "device_type"], min_rows=100).findings
 
-    trained = Runs(Path(request_for(job).runs)).get(job.id)
+    trained = Runs(Path(request_for(job).runs)).find(job.id)
     assert found.overall.auc == trained.result.test.auc
     assert found.overall.logloss == trained.result.test.logloss
     assert found.overall.size.rows == 900

@@ -19,6 +19,7 @@ from prime_bench.report.selection import ReportRequest, read_source
 from prime_bench.report.tables.definition import load_definition
 from prime_bench.report.tables.model import Cell, Report
 from prime_bench.settings.probes import Kind
+from prime_bench.store.record import ProbeRecord
 from prime_bench.store.runs import Runs
 
 RECORDS = Path(__file__).parents[1] / "records"
@@ -223,9 +224,14 @@ def test_every_number_names_the_jobs_behind_it(report: Report) -> None:
                 assert set(cell.jobs) <= known
 
 
+def _probe_records(kind: Kind) -> list[ProbeRecord]:
+    records, _ = Runs(RECORDS).readable()
+    return [r for r in records if isinstance(r, ProbeRecord) and r.job.kind == kind]
+
+
 @pytest.mark.parametrize("kind", ["cost", "gradients", "routing", "subgroups"])
 def test_measurements_on_two_versions_of_the_data_are_two_blocks(kind: Kind) -> None:
-    records = Runs(RECORDS).probe_records(kind)
+    records = _probe_records(kind)
     other = [
         record.model_copy(update={"job": record.job.model_copy(update={"fingerprint": "f" * 64})})
         for record in records
@@ -245,7 +251,7 @@ def test_measurements_on_two_versions_of_the_data_are_two_blocks(kind: Kind) -> 
 
 
 def test_a_measurement_of_older_numerics_is_replaced() -> None:
-    (record, *_) = Runs(RECORDS).probe_records("routing")
+    (record, *_) = _probe_records("routing")
     newer = record.model_copy(update={"job": record.job.model_copy(update={"numerics": 9})})
 
     assert gather([], probes=[newer, record]).probes_of("routing") == [newer]

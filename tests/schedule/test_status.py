@@ -23,17 +23,29 @@ def start(make_request: MakeRequest) -> Callable[..., JobRequest]:
         folder.mkdir(parents=True)
         config = {"job": request.job.plain(), "dataset": "tiny", "arm": "dense"}
         (folder / "config.json").write_text(json.dumps(config))
-        lines = [
-            {"epoch": epoch, "valid_auc": auc, "wall_s": 2.0 * epoch}
-            for epoch, auc in enumerate(aucs, start=1)
-        ]
-        (folder / HISTORY).write_text("".join(json.dumps(line) + "\n" for line in lines))
+        lines = [history_line(epoch, auc) for epoch, auc in enumerate(aucs, start=1)]
+        (folder / HISTORY).write_text("".join(lines))
         if rows is not None:
             progress = {"epoch": len(aucs) + 1, "rows": rows, "rows_total": 100, "rows_per_s": 50.0}
             (folder / PROGRESS).write_text(json.dumps(progress))
         return request
 
     return start
+
+
+def history_line(epoch: int, auc: object) -> str:
+    """A line of history.jsonl of an epoch of 2 s; `auc` may be JSON that is no number."""
+    line = {
+        "epoch": epoch,
+        "step": epoch,
+        "learning_rate": 0.1,
+        "train_loss": 0.5,
+        "valid_auc": auc,
+        "valid_logloss": 0.5,
+        "improved": True,
+        "wall_s": 2.0 * epoch,
+    }
+    return json.dumps(line) + "\n"
 
 
 def only_job(request: JobRequest) -> JobStatus:
@@ -59,10 +71,10 @@ def test_in_the_first_epoch_the_pace_is_that_of_its_rows(start: Any) -> None:
     assert (job.epoch, job.left_s) == (1, 9.5 * 2.0)
 
 
-def test_between_two_epochs_the_old_word_of_progress_does_not_count(start: Any) -> None:
+def test_between_two_epochs_the_progress_of_the_last_one_does_not_count(start: Any) -> None:
     request = start(rows=99)
     folder = Path(request.runs) / request.job.id
-    (folder / HISTORY).write_text('{"epoch": 1, "valid_auc": 0.6, "wall_s": 2.0}\n')
+    (folder / HISTORY).write_text(history_line(1, 0.6))
     with Runs(Path(request.runs)).claim(request.job.id):
         job = only_job(request)
     assert (job.epoch, job.share, job.left_s) == (1, None, 18.0)
@@ -81,15 +93,22 @@ def test_half_a_line_and_half_a_file_do_no_harm(start: Any) -> None:
     assert only_job(request).epoch == 1
 
 
+WRONG_AUCS = ('"x"', "[]", "true", "1e999")
+
+
 @pytest.mark.parametrize(
     "line",
-    ["null", "[]", "{}", '"x"', "1e999", '{"wall_s": "x"}', '{"wall_s": NaN}', "[" * 100_000]
-    + [f'{{"wall_s": 3.0, "valid_auc": {value}}}' for value in ('"x"', "[]", "true", "1e999")],
+    [
+        *("null", "[]", "{}", '"x"', "1e999", '{"wall_s": "x"}', "[" * 100_000),
+        *(history_line(2, "VALUE").replace('"VALUE"', value) for value in WRONG_AUCS),
+        history_line(2, 0.6).replace("4.0", "NaN"),
+        history_line(2, 0.6).replace("2,", '"2",', 1),
+    ],
 )
 def test_a_line_that_is_no_validation_ends_the_history(start: Any, line: str) -> None:
     request = start(0.6)
     file = Path(request.runs) / request.job.id / HISTORY
-    file.write_text(f"{file.read_text()}{line}\n")
+    file.write_text(f"{file.read_text()}{line.rstrip()}\n")
     with Runs(Path(request.runs)).claim(request.job.id):
         job = only_job(request)
     assert (job.epoch, job.valid_auc, job.left_s) == (1, 0.6, 18.0)
@@ -112,7 +131,7 @@ def test_a_folder_without_a_config_is_listed(start: Any) -> None:
     assert only_job(request).why == "it has no config.json"
 
 
-def test_a_broken_record_is_told(start: Any) -> None:
+def test_a_broken_record_is_named(start: Any) -> None:
     request = start(0.6)
     (Path(request.runs) / request.job.id / "record.json").write_text("{")
     job = only_job(request)

@@ -110,14 +110,14 @@ def test_a_record_comes_back_to_the_last_bit(runs):
     record = _record()
     runs.put(record)
 
-    assert runs.get(JOB.id) == record
+    assert runs.find(JOB.id) == record
     assert runs.done(JOB.id)
-    assert runs.records() == [record]
+    assert runs.readable() == ([record], [])
 
 
 def test_a_folder_that_is_not_there_has_no_records(runs):
-    assert runs.records() == []
-    assert runs.get(JOB.id) is None
+    assert runs.readable() == ([], [])
+    assert runs.find(JOB.id) is None
     assert not runs.done(JOB.id)
     assert not runs.started(JOB.id)
     assert not runs.claimed(JOB.id)
@@ -129,7 +129,7 @@ def test_records_come_in_order_of_their_ids(runs):
     for record in records:
         runs.put(record)
 
-    assert runs.records() == sorted(records, key=lambda record: record.job_id)
+    assert runs.readable() == (sorted(records, key=lambda record: record.job_id), [])
 
 
 def _edited(**changes):
@@ -158,13 +158,12 @@ def test_a_broken_record_is_a_data_error_that_names_it(runs, text, said):
     file.write_text(text)
 
     with pytest.raises(DataError) as caught:
-        runs.get(JOB.id)
+        runs.find(JOB.id)
 
     assert caught.value.message.startswith(f"{file}: ")
     assert said in caught.value.message
     assert caught.value.hint
-    with pytest.raises(DataError):
-        runs.records()
+    assert runs.readable() == ([], [caught.value.message])
 
 
 def test_a_record_in_another_jobs_folder_is_refused(runs):
@@ -172,13 +171,13 @@ def test_a_record_in_another_jobs_folder_is_refused(runs):
     shutil.copytree(runs.path(JOB.id), runs.path("0" * 16))
 
     with pytest.raises(DataError, match=f"has the id {JOB.id}, its folder is 0000000000000000"):
-        runs.get("0" * 16)
+        runs.find("0" * 16)
 
 
 def test_a_record_below_a_file_is_an_environment_fault(tmp_path):
     (tmp_path / "file").touch()
 
-    assert Runs(tmp_path / "file" / "runs").get(JOB.id) is None
+    assert Runs(tmp_path / "file" / "runs").find(JOB.id) is None
     assert Runs(tmp_path / "file" / "runs").failure(JOB.id) is None
     with pytest.raises(EnvironmentFault, match="file"):
         Runs(tmp_path / "file" / "runs").put(_record())
@@ -299,7 +298,7 @@ def test_a_record_that_is_put_aside_is_kept_and_its_job_not_done(runs):
         kept = json.loads((runs.folder / ".replaced" / f"{JOB.id}-{number}" / RECORD).read_text())
         assert kept["wall_s"] == number
 
-    assert runs.records() == []
+    assert runs.readable() == ([], [])
     runs.put_aside(JOB.id)
     assert len(list((runs.folder / ".replaced").iterdir())) == 2
 

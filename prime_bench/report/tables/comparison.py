@@ -15,9 +15,7 @@ from prime_bench.report.tables.expected import (
     judge,
 )
 from prime_bench.report.tables.model import Block, Cell, Column, Provenance, Report, Row, Table
-from prime_bench.store.record import ProbeRecord, RunRecord
-
-Record = RunRecord | ProbeRecord
+from prime_bench.store.record import Record
 
 
 def claims_table(report: Report, expected: ExpectedNumbers) -> Table:
