@@ -347,7 +347,7 @@ def main() -> None:
         ]
     )
     rows = [
-        compare(name, schema, settings[name]["avazu"] or {}, options)
+        compare(name, schema, settings[name]["avazu"].plain(), options)
         for name in options.backbones.split(",")
     ]
     print(

@@ -65,7 +65,7 @@ def our_epoch(
         ArmModel(backbone),
         splits,
         TrainSpec(compile=compiled),
-        penalty=Penalty(embedding=settings.embedding_l2, network=settings.network_l2),
+        penalty=Penalty.of(settings),
         seed=0,
         device=torch.device("cpu"),
     )
@@ -94,7 +94,9 @@ def their_epoch(
 def measure(options: argparse.Namespace) -> list[dict[str, Any]]:
     """Seconds of each side: opening, the first epoch, and the median of those after it."""
     schema = avazu_shape.schema(N_IDS)
-    settings = DNNSettings.parse(load_recipe("main13").backbones["DNN"]["avazu"] or {}, where="DNN")
+    settings = DNNSettings.parse(
+        load_recipe("main13").backbones["DNN"]["avazu"].plain(), where="DNN"
+    )
     rows = {"train": options.rows, "valid": options.rows // 10}
     splits = {
         name: avazu_shape.rows(schema, n, seed=seed)

@@ -55,7 +55,7 @@ def measure_arm(trial: Trial, schema: Schema, options: argparse.Namespace) -> di
     """Seconds of one block's gradient, of the products of 192 blocks and of a grouping of rows, by
     the row; parameters.
     """
-    arm = build_arm(trial.bind("").trained, schema).arm.eval().requires_grad_(False)
+    arm = build_arm(trial.bind("").trained.resolve(), schema).arm.eval().requires_grad_(False)
     sets = list(parameter_sets(arm, include_head=False).values())
     split = avazu_shape.rows(schema, options.blocks * BLOCK_ROWS, seed=1)
     rows = np.arange(len(split)).reshape(options.blocks, BLOCK_ROWS)

@@ -26,7 +26,6 @@ from prime_bench.data.schema import Schema
 from prime_bench.data.table import Split
 from prime_bench.plugins.attach import ArmModel
 from prime_bench.recipe.file import load_recipe
-from prime_bench.settings.backbones import DNNSettings
 from prime_bench.settings.training import TrainSpec
 from prime_bench.training.batches import Rows, batch_bounds, row_order
 from prime_bench.training.device import fix_arithmetic
@@ -62,10 +61,9 @@ def mapped(schema: Schema, n_rows: int, folder: Path) -> Split:
 def epoch(n_rows: int, n_ids: int, *, n_steps: int) -> dict[str, Any]:
     """Seconds of an epoch and what they are made of."""
     schema = avazu_shape.schema(n_ids)
-    table = load_recipe("main13").backbones["DNN"]["avazu"] or {}
-    settings = DNNSettings.parse(table, where="DNN")
-    arm = ArmModel(build_backbone("DNN", schema, table, seed=0))
-    penalty = Penalty(embedding=settings.embedding_l2, network=settings.network_l2)
+    settings = load_recipe("main13").backbones["DNN"]["avazu"]
+    arm = ArmModel(build_backbone("DNN", schema, settings.plain(), seed=0))
+    penalty = Penalty.of(settings)
     optimizer = Optimizer(arm, TrainSpec(), penalty=penalty)
     with tempfile.TemporaryDirectory() as folder:
         rows = Rows(mapped(schema, n_rows, Path(folder)), device=CPU)

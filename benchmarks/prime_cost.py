@@ -22,12 +22,11 @@ import torch
 from tabulate import tabulate
 
 from prime_bench.assemble import build_arm
-from prime_bench.catalog import BACKBONES, PLUGINS
+from prime_bench.catalog import PLUGINS
 from prime_bench.data.schema import Schema
 from prime_bench.plugins.attach import ArmModel
-from prime_bench.recipe.budget import budget_of
 from prime_bench.recipe.file import load_recipe
-from prime_bench.recipe.job import Job
+from prime_bench.recipe.job import Job, ResolvedJob
 from prime_bench.settings.training import TrainSpec
 from prime_bench.training.batches import Batch, Rows
 from prime_bench.training.device import compiled, fix_arithmetic
@@ -39,30 +38,27 @@ ARMS = ("dense", "prime")
 N_BATCHES = 8
 
 
-def job_of(backbone: str, arm: str, *, compile_: bool) -> Job:
+def job_of(backbone: str, arm: str, *, compile_: bool) -> ResolvedJob:
     """The job of main13, but for its data."""
-    settings = load_recipe("main13").backbones[backbone]["avazu"] or {}
-    return Job(
+    job = Job(
         fingerprint="",
         backbone=backbone,
-        backbone_settings=BACKBONES[backbone].settings.parse(settings, where=backbone).plain(),
+        backbone_settings=load_recipe("main13").backbones[backbone]["avazu"].plain(),
         plugin=arm,
         plugin_settings=PLUGINS[arm].settings().plain(),
         training=TrainSpec(compile=compile_),
         seed=1,
     )
+    return job.resolve()
 
 
-def trainer(job: Job, schema: Schema) -> Callable[[Batch], Any]:
+def trainer(job: ResolvedJob, schema: Schema) -> Callable[[Batch], Any]:
     """Its training step."""
-    penalty = Penalty(
-        embedding=job.backbone_settings["embedding_l2"],
-        network=job.backbone_settings["network_l2"],
-    )
+    penalty = Penalty.of(job.backbone)
     return Optimizer(build_arm(job, schema).arm, job.training, penalty=penalty).step
 
 
-def predictor(job: Job, schema: Schema) -> Callable[[Batch], Any]:
+def predictor(job: ResolvedJob, schema: Schema) -> Callable[[Batch], Any]:
     """Its forward pass in evaluation."""
     arm: ArmModel = build_arm(job, schema).arm.eval()
     forward: Any = compiled(arm, device=CPU) if job.training.compile else arm
@@ -95,10 +91,7 @@ def measure(backbone: str, options: argparse.Namespace) -> dict[str, Any]:
     schema = avazu_shape.schema(options.ids)
     rows = Rows(avazu_shape.rows(schema, BATCH * N_BATCHES, seed=1), device=CPU)
     batches = list(rows.in_order(batch_size=BATCH))
-    job = job_of(backbone, "prime", compile_=False)
-    budget = budget_of(
-        backbone, job.backbone_settings, "prime", job.plugin_settings, shape=schema.shape
-    )
+    budget = job_of(backbone, "prime", compile_=False).budget(schema.shape)
     added = (budget.backbone_macs + budget.plugin_macs) / budget.backbone_macs
     found: dict[str, Any] = {"backbone": backbone, "MACs": added}
     for compile_ in (False, True):

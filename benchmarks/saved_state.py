@@ -21,7 +21,7 @@ import torch
 from tabulate import tabulate
 
 from prime_bench.assemble import build_arm
-from prime_bench.catalog import BACKBONES, PLUGINS
+from prime_bench.catalog import PLUGINS
 from prime_bench.recipe.file import load_recipe
 from prime_bench.recipe.job import Job
 from prime_bench.settings.training import TrainSpec
@@ -76,25 +76,24 @@ def measure(backbone: str, plugin: str, *, n_ids: int, repeat: int) -> dict[str,
 def trained(backbone: str, plugin: str, *, n_ids: int) -> Training:
     """A run that has an epoch behind it, so that every part of the state is there."""
     schema = avazu_shape.schema(n_ids)
-    table = load_recipe("main13").backbones[backbone]["avazu"] or {}
-    settings = BACKBONES[backbone].settings.parse(table, where=backbone).plain()
+    settings = load_recipe("main13").backbones[backbone]["avazu"]
     job = Job(
         fingerprint="benchmark",
         backbone=backbone,
-        backbone_settings=settings,
+        backbone_settings=settings.plain(),
         plugin=plugin,
         plugin_settings=PLUGINS[plugin].settings.parse({}, where=plugin).plain(),
         training=TrainSpec(batch_size=BATCH),
         seed=0,
     )
     training = Training(
-        build_arm(job, schema).arm,
+        build_arm(job.resolve(), schema).arm,
         TrainingSplits(
             train=avazu_shape.rows(schema, 4 * BATCH, seed=1),
             valid=avazu_shape.rows(schema, BATCH, seed=2),
         ),
         job.training,
-        penalty=Penalty(embedding=settings["embedding_l2"], network=settings["network_l2"]),
+        penalty=Penalty.of(settings),
         seed=0,
         device=CPU,
     )

@@ -30,7 +30,6 @@ from prime_bench.assemble import build_backbone
 from prime_bench.integrations.fuxictr import load_checkpoint
 from prime_bench.plugins.attach import ArmModel
 from prime_bench.recipe.file import load_recipe
-from prime_bench.settings.backbones import DNNSettings
 from prime_bench.settings.training import TrainSpec
 from prime_bench.training.batches import Batch, Rows
 from prime_bench.training.device import fix_arithmetic
@@ -47,17 +46,16 @@ SIDES = ("FuxiCTR", "plain", "compiled")
 def build(n_ids: int, folder: Path) -> dict[str, tuple[Any, Callable[[Any], Any]]]:
     """Of each side the model and its step; FuxiCTR's takes columns, ours a Batch."""
     schema = avazu_shape.schema(n_ids)
-    table = load_recipe("main13").backbones["DNN"]["avazu"] or {}
-    settings = DNNSettings.parse(table, where="DNN")
+    settings = load_recipe("main13").backbones["DNN"]["avazu"]
     fields = fuxictr_dnn.feature_map(schema, folder)
     theirs = fuxictr_dnn.FuxiDNN(fields, settings, folder=folder)
     sides: dict[str, Any] = {"FuxiCTR": (theirs, theirs.train_step)}
     for name in SIDES[1:]:
-        backbone = build_backbone("DNN", schema, table, seed=0)
+        backbone = build_backbone("DNN", schema, settings.plain(), seed=0)
         load_checkpoint(backbone, theirs.state_dict())
         arm = ArmModel(backbone)
         spec = TrainSpec(compile=name == "compiled")
-        penalty = Penalty(embedding=settings.embedding_l2, network=settings.network_l2)
+        penalty = Penalty.of(settings)
         sides[name] = (arm, Optimizer(arm, spec, penalty=penalty).step)
     return sides
 

@@ -14,11 +14,11 @@ from prime_bench.backbones.interface import Backbone
 from prime_bench.base.errors import UsageError
 from prime_bench.base.sources import load_class
 from prime_bench.base.streams import derive
-from prime_bench.catalog import find_backbone, find_plugin
+from prime_bench.catalog import BackboneEntry, PluginEntry, find_backbone, find_plugin
 from prime_bench.data.schema import Schema
 from prime_bench.plugins.attach import ArmModel
 from prime_bench.plugins.interface import Attachment, Plugin
-from prime_bench.recipe.job import Job
+from prime_bench.recipe.job import ResolvedJob
 from prime_bench.settings.interface import BackboneSettings, PluginSettings
 
 
@@ -34,43 +34,52 @@ class Assembled:
 
 
 def build_backbone(
-    name: str, schema: Schema, hyperparameters: Mapping[str, Any], *, seed: int
+    name: str, schema: Schema, hyperparameters: Mapping[str, object], *, seed: int
 ) -> Backbone:
-    """The backbone `name` of the catalogue, initialised from the stream "backbone-init" of `seed`,
-    on the CPU.
+    """Build a backbone of the catalogue on the CPU, initialised from the stream "backbone-init" of
+    `seed`. torch's global generators stay as they are.
 
-    torch's global generators stay as they are. Raises UsageError for an unknown name, an unknown
-    key or a bad value.
+    Raises UsageError for an unknown name, an unknown key or a value that is not allowed.
     """
     entry = find_backbone(name)
     settings = entry.settings.parse(hyperparameters, where=f"backbone.{name}")
-    build: Any = load_class(entry.target)
-    with _global_stream(derive(seed, "backbone-init")):
-        backbone: Backbone = build(schema, settings)
-    return backbone
+    return _new_backbone(entry, settings, schema, seed=seed)
 
 
-def build_arm(job: Job, schema: Schema) -> Assembled:
-    """The arm that `job` names, in train mode, on the CPU. Raises UsageError as `build_backbone`
-    does.
+def build_plugin(
+    name: str,
+    input_width: int,
+    hyperparameters: Mapping[str, object],
+    *,
+    seed: int,
+    router_width: int | None = None,
+) -> Plugin | None:
+    """Build a plug-in of the catalogue for inputs of width d = `input_width`, initialised from the
+    stream "plugin-init" of `seed`. `dense` has no plug-in: None.
+
+    `router_width` is the width of the router's input where that is another site's activation.
+    Raises UsageError for an unknown name, an unknown key or a value that is not allowed, and for an
+    arm that changes the backbone itself, which cannot be built without one.
     """
-    backbone = build_backbone(job.backbone, schema, job.backbone_settings, seed=job.seed)
+    entry = find_plugin(name)
+    settings = entry.settings.parse(hyperparameters, where=f"arm.{name}")
+    if not isinstance(settings, PluginSettings):
+        raise UsageError(f"arm {name}: it changes the backbone, and cannot be built without one")
+    return _new_plugin(entry, settings, input_width, seed=seed, router_width=router_width)
+
+
+def build_arm(job: ResolvedJob, schema: Schema) -> Assembled:
+    """Build the arm of a job, in train mode, on the CPU."""
+    backbone = _new_backbone(job.backbone_entry, job.backbone, schema, seed=job.seed)
     initial_weights = weights_digest(backbone)
-    backbone_entry, entry = find_backbone(job.backbone), find_plugin(job.plugin)
-    _check_code(job, {job.backbone: backbone_entry.code, job.plugin: entry.code})
-    settings = backbone_entry.settings.parse(job.backbone_settings, where="backbone")
-    arm_settings = entry.settings.parse(job.plugin_settings, where=f"arm.{job.plugin}")
-    fault = arm_settings.misfit(settings)
-    if fault is not None:
-        raise UsageError(f"arm {job.plugin} on {job.backbone}: {fault}")
-    if isinstance(arm_settings, PluginSettings):
-        arm = _with_plugin(job, schema, backbone, settings, arm_settings)
+    if isinstance(job.arm, PluginSettings):
+        arm = _with_plugin(job, job.arm, backbone, schema)
     else:
-        build: Any = load_class(entry.target or "")
+        build: Any = load_class(job.plugin_entry.target or "")
         attachment: Attachment = build(
             backbone,
-            arm_settings,
-            backbone_settings=settings,
+            job.arm,
+            backbone_settings=job.backbone,
             shape=schema.shape,
             generator=_plugin_stream(job.seed),
         )
@@ -78,51 +87,46 @@ def build_arm(job: Job, schema: Schema) -> Assembled:
     return Assembled(arm=arm, initial_weights=initial_weights)
 
 
-def _with_plugin(
-    job: Job,
-    schema: Schema,
-    backbone: Backbone,
-    backbone_settings: BackboneSettings,
+def _new_backbone(
+    entry: BackboneEntry, settings: BackboneSettings, schema: Schema, *, seed: int
+) -> Backbone:
+    build: Any = load_class(entry.target)
+    with _global_stream(derive(seed, "backbone-init")):
+        backbone: Backbone = build(schema, settings)
+    return backbone
+
+
+def _new_plugin(
+    entry: PluginEntry,
     settings: PluginSettings,
-) -> ArmModel:
-    site, router_site = settings.input_site, settings.router_site
-    plugin = build_plugin(
-        job.plugin,
-        backbone_settings.site_width(site, schema.shape),
-        job.plugin_settings,
-        seed=job.seed,
-        router_width=None
-        if router_site is None
-        else backbone_settings.site_width(router_site, schema.shape),
-    )
-    return ArmModel(backbone, plugin, input_site=site, router_site=router_site)
-
-
-def build_plugin(
-    name: str,
     input_width: int,
-    hyperparameters: Mapping[str, Any],
     *,
     seed: int,
-    router_width: int | None = None,
+    router_width: int | None,
 ) -> Plugin | None:
-    """The plug-in `name` of the catalogue at width d = `input_width`, from the stream "plugin-
-    init"; None for Dense. `router_width` is for one whose router reads another site.
-
-    Raises UsageError for an unknown name, an unknown key or a bad value, and for an arm that
-    changes the backbone itself.
-    """
-    entry = find_plugin(name)
-    settings = entry.settings.parse(hyperparameters, where=f"arm.{name}")
     if entry.target is None:
         return None
-    if not isinstance(settings, PluginSettings):
-        raise UsageError(f"arm {name}: it changes the backbone, and cannot be built without one")
     widths = {} if router_width is None else {"router_width": router_width}
     build: Any = load_class(entry.target)
     plugin: Plugin = build(input_width, settings, generator=_plugin_stream(seed), **widths)
     plugin.use_seed(seed)
     return plugin
+
+
+def _with_plugin(
+    job: ResolvedJob, settings: PluginSettings, backbone: Backbone, schema: Schema
+) -> ArmModel:
+    site, router_site = settings.input_site, settings.router_site
+    plugin = _new_plugin(
+        job.plugin_entry,
+        settings,
+        job.backbone.site_width(site, schema.shape),
+        seed=job.seed,
+        router_width=None
+        if router_site is None
+        else job.backbone.site_width(router_site, schema.shape),
+    )
+    return ArmModel(backbone, plugin, input_site=site, router_site=router_site)
 
 
 def _plugin_stream(seed: int) -> torch.Generator:
@@ -136,16 +140,6 @@ def weights_digest(module: torch.nn.Module) -> str:
         running.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
         running.update(tensor.detach().cpu().contiguous().numpy().data)
     return running.hexdigest()
-
-
-def _check_code(job: Job, found: Mapping[str, str | None]) -> None:
-    """Raise UsageError where the source files of somebody else's class are not those of the job."""
-    for name, code in found.items():
-        if job.code.get(name) != code:
-            raise UsageError(
-                f"{name}: its source files are not those that the job was planned with",
-                hint="run the recipe again: it makes the job that belongs to the new code",
-            )
 
 
 @contextmanager

@@ -4,11 +4,11 @@
 
 from collections.abc import Sequence
 from statistics import median
-from typing import Any, Literal
+from typing import Literal
 
 import pydantic
 
-from prime_bench.base.frozen import Frozen
+from prime_bench.base.frozen import Frozen, JsonTable
 from prime_bench.settings.probes import Split
 
 
@@ -243,7 +243,8 @@ class ArmCost(Frozen):
     """What one arm costs."""
 
     plugin: str
-    settings: dict[str, Any]
+    settings: JsonTable
+    """All keys of the plug-in's settings."""
     parameters: int
     """Trainable ones, the backbone's included."""
     macs: int

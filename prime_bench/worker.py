@@ -126,10 +126,12 @@ def _do(
     found_environment = environment(device)
     folder.write(ENVIRONMENT, found_environment.plain())
     table = _table(request.table, fingerprint=job.fingerprint)
+    resolved = job.resolve()
     if job.kind != "train":
         probe = importlib.import_module(_PROBES[job.kind])
         findings = probe.run(
             request,
+            resolved,
             table,
             device=device,
             on_progress=lambda found: on_event(ProgressEvent(job_id=job.id, progress=found)),
@@ -137,6 +139,7 @@ def _do(
         return _probe_record(request, table, findings, found_environment, start=start)
     training = TrainingJob(
         request=request,
+        job=resolved,
         folder=folder,
         table=table,
         device=device,

@@ -112,7 +112,7 @@ def trained(split: Split, valid: Split, *, seed: int) -> ArmModel:
         training=SPEC,
         seed=seed,
     )
-    arm = build_arm(job, schema).arm
+    arm = build_arm(job.resolve(), schema).arm
     train(
         arm,
         TrainingSplits(train=split, valid=valid),

@@ -112,7 +112,7 @@ class Bench:
         training: dict[str, Any] | None = None,
     ) -> Job:
         """A job with the settings of recipes/cost.toml on Avazu."""
-        settings = dict(self.recipe.backbones[backbone]["avazu"])
+        settings = self.recipe.backbones[backbone]["avazu"].plain()
         off = {"net_dropout": 0.0, "attention_dropout": [0.0, 0.0]}
         settings |= {} if dropout else {k: v for k, v in off.items() if k in settings}
         small = {"batch_size": 256} if self.small else {}
@@ -174,7 +174,7 @@ def _three_steps(
     pool = Pool(rows, n_rows=len(rows), seed=SEED, device=device)
     batches = pool.batches(batch_size=AGREEMENT_ROWS, n=3)
     for dtype, name in ((torch.float64, "float64"), (torch.float32, "float32")):
-        trainer = trainer_of(job, schema, device=device, dtype=dtype)
+        trainer = trainer_of(job.resolve(), schema, device=device, dtype=dtype)
         arm = trainer.arm.eval()
         with torch.inference_mode():
             eager = arm(batches[0].ids, batches[0].numerics)
@@ -198,7 +198,9 @@ def determinism(bench: Bench) -> dict[str, Any]:
         for plugin in ARMS:
             runs = []
             for _ in range(2):
-                trainer = trainer_of(bench.job(backbone, plugin), schema, device=bench.device)
+                trainer = trainer_of(
+                    bench.job(backbone, plugin).resolve(), schema, device=bench.device
+                )
                 losses = [trainer.optimizer.step(batch) for batch in batches]
                 runs.append([torch.stack(losses), *trainer.arm.state_dict().values()])
             if not all(torch.equal(a, b) for a, b in zip(*runs, strict=True)):
@@ -244,7 +246,7 @@ def evaluation(bench: Bench) -> dict[str, Any]:
     """The test split scored again: the record's numbers, and those of a plain float64 count."""
     (name, record), *_ = bench.trained.items()
     table = PreparedTable.open(bench.table)
-    arm = build_arm(record.job, table.schema).arm
+    arm = build_arm(record.job.resolve(), table.schema).arm
     arm.load_state_dict(load_weights(bench.folder / "runs" / record.job_id / CHECKPOINT))
     arm.to(bench.device)
     marks = [time.perf_counter()]

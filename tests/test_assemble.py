@@ -180,7 +180,7 @@ def test_the_contract_covers_the_whole_catalogue():
 
 @pytest.mark.parametrize(("case", "plugin"), ARMS)
 def test_shapes_determinism_and_independence_of_rows(case, plugin):
-    arm = build_arm(job(case, plugin), SCHEMA).arm.eval()
+    arm = build_arm(job(case, plugin).resolve(), SCHEMA).arm.eval()
     _train_a_little(arm, n_steps=1)  # more of them drive APG's sigmoid to exactly 0
     ids, numerics = rows(12)
     probability = arm(ids, numerics)
@@ -210,7 +210,7 @@ def test_every_parameter_learns(case, plugin):
     # a parameter may have no gradient in some starts, but must have one in some other.
     learned: set[str] = set()
     for seed in range(3, 13):
-        arm = build_arm(job(case, plugin, seed=seed), SCHEMA).arm
+        arm = build_arm(job(case, plugin, seed=seed).resolve(), SCHEMA).arm
         _train_a_little(arm, n_steps=1)  # u = 0 keeps the gradient of what is before it at 0
         arm(*rows(64)).square().sum().backward()
         gradients = {name: parameter.grad for name, parameter in arm.named_parameters()}
@@ -240,10 +240,10 @@ def test_first_and_last_ids_have_rows_of_their_own(case):
 
 @pytest.mark.parametrize(("case", "plugin"), ARMS)
 def test_state_dict_round_trip(case, plugin):
-    arm = build_arm(job(case, plugin), SCHEMA).arm
+    arm = build_arm(job(case, plugin).resolve(), SCHEMA).arm
     _train_a_little(arm)
     seed = 3 if plugin in ACROSS_ROWS else 4  # the permutations are the seed's
-    other = build_arm(job(case, plugin, seed=seed), SCHEMA).arm
+    other = build_arm(job(case, plugin, seed=seed).resolve(), SCHEMA).arm
     other.load_state_dict(arm.state_dict())
     assert torch.equal(other.eval()(*rows(9)), arm.eval()(*rows(9)))
 
@@ -251,7 +251,7 @@ def test_state_dict_round_trip(case, plugin):
 @pytest.mark.parametrize(("case", "plugin"), ARMS)
 def test_parameters_and_macs_follow_their_formulas(case, plugin):
     settings, added = backbone_settings(case), plugin_settings(plugin)
-    arm = build_arm(job(case, plugin), SCHEMA).arm.eval()
+    arm = build_arm(job(case, plugin).resolve(), SCHEMA).arm.eval()
     parameters = sum(p.numel() for p in arm.parameters() if p.requires_grad)
     expected = added.added_parameters(settings, SCHEMA.shape)
     assert parameters == settings.parameters(SCHEMA.shape) + expected
@@ -275,7 +275,9 @@ def test_parameters_and_macs_follow_their_formulas(case, plugin):
 )
 def test_so_do_those_of_attachments(case, keys):
     config = PLUGINS["prime"].settings.parse(keys, where="")
-    arm = build_arm(job(case, "prime").model_copy(update={"plugin_settings": keys}), SCHEMA).arm
+    arm = build_arm(
+        job(case, "prime").model_copy(update={"plugin_settings": keys}).resolve(), SCHEMA
+    ).arm
     settings, counts = backbone_settings(case), count(arm, rows)
     added = config.added_parameters(settings, SCHEMA.shape)
     assert counts.parameters == settings.parameters(SCHEMA.shape) + added
@@ -315,7 +317,7 @@ def test_the_top_nn_can_be_found_and_replaced(case):
 
 @pytest.mark.parametrize("case", BACKBONE_CASES)
 def test_all_arms_of_a_seed_start_from_the_same_backbone(case):
-    built = {plugin: build_arm(job(case, plugin), SCHEMA) for plugin in arms_of(case)}
+    built = {plugin: build_arm(job(case, plugin).resolve(), SCHEMA) for plugin in arms_of(case)}
     dense = built["dense"]
     for plugin, assembled in built.items():
         assert assembled.initial_weights == dense.initial_weights
@@ -325,7 +327,7 @@ def test_all_arms_of_a_seed_start_from_the_same_backbone(case):
         for name, value in dense.arm.backbone.state_dict().items():
             assert torch.equal(backbone.state_dict()[name], value), name
         assert weights_digest(backbone) == assembled.initial_weights
-    assert build_arm(job(case, seed=4), SCHEMA).initial_weights != dense.initial_weights
+    assert build_arm(job(case, seed=4).resolve(), SCHEMA).initial_weights != dense.initial_weights
 
 
 @pytest.mark.parametrize("train", [False, True])
@@ -335,7 +337,7 @@ def test_all_arms_start_from_the_same_predictions(case, train, threads):
     neutral = [plugin for plugin in PLUGINS if plugin not in REWIRING]
     if case not in EVERY_ARM:
         neutral = ["dense", "prime", "residual_parameters"]
-    arms = [build_arm(job(case, plugin), SCHEMA).arm.train(train) for plugin in neutral]
+    arms = [build_arm(job(case, plugin).resolve(), SCHEMA).arm.train(train) for plugin in neutral]
     assert threads == torch.get_num_threads()
     for n_rows in (1, 7, 1005, 1012, 4096):
         if n_rows == 1 and train and "bn" in case:
@@ -354,7 +356,9 @@ def test_an_arm_that_changes_the_backbone_does_not_start_as_dense(plugin):
     for case in FIRST_CASES:
         if plugin not in arms_of(case):
             continue
-        arm, dense = (build_arm(job(case, name), SCHEMA).arm.eval() for name in (plugin, "dense"))
+        arm, dense = (
+            build_arm(job(case, name).resolve(), SCHEMA).arm.eval() for name in (plugin, "dense")
+        )
         for each in (arm, dense):
             with torch.no_grad():  # initial embeddings are so small that their products vanish
                 generator = torch.Generator().manual_seed(1)
@@ -385,7 +389,7 @@ def test_building_leaves_the_global_generator_alone_and_does_not_read_it(case, p
     for seed in (1, 2):
         torch.default_generator.manual_seed(seed)
         before = torch.get_rng_state()
-        built.append(build_arm(job(case, plugin), SCHEMA))
+        built.append(build_arm(job(case, plugin).resolve(), SCHEMA))
         assert torch.equal(torch.get_rng_state(), before)
     first, second = (weights_digest(assembled.arm) for assembled in built)
     assert first == second
@@ -433,8 +437,10 @@ def test_a_plugins_start_depends_on_the_seed_and_not_on_the_backbone():
 )
 def test_experts_and_routers_read_the_sites_that_they_are_given(keys, expert_site, router_site):
     table = job("GDCN", "prime").model_copy(update={"plugin_settings": keys})
-    arm = build_arm(table, SCHEMA).arm
-    assert torch.equal(arm.eval()(*rows(9)), build_arm(job("GDCN"), SCHEMA).arm.eval()(*rows(9)))
+    arm = build_arm(table.resolve(), SCHEMA).arm
+    assert torch.equal(
+        arm.eval()(*rows(9)), build_arm(job("GDCN").resolve(), SCHEMA).arm.eval()(*rows(9))
+    )
     _train_a_little(arm)
     seen = {}
     for site, module in arm.backbone.sites.items():
@@ -455,7 +461,7 @@ def test_experts_and_routers_read_the_sites_that_they_are_given(keys, expert_sit
 def test_a_site_that_is_not_there_is_the_users_mistake(key):
     table = job("DNN", "prime").model_copy(update={"plugin_settings": {key: "cross_1"}})
     with pytest.raises(UsageError, match=r"arm prime on DNN: there is no site `cross_1`, only emb"):
-        build_arm(table, SCHEMA)
+        build_arm(table.resolve(), SCHEMA)
 
 
 def test_the_digest_sees_values_names_types_and_shapes():
@@ -492,7 +498,7 @@ def test_a_wrong_backbone_is_the_users_mistake(name, hyperparameters, words):
 
 def test_a_wrong_plugin_is_the_users_mistake():
     with pytest.raises(UsageError, match="unknown plug-in `prim`; did you mean `prime`"):
-        build_arm(job("DNN", "prim"), SCHEMA)
+        build_arm(job("DNN", "prim").resolve(), SCHEMA)
     with pytest.raises(UsageError, match=r"arm\.prime\.bag: unknown key; did you mean `bags`"):
         build_plugin("prime", 20, {"bag": 1}, seed=0)
 

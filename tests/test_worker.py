@@ -74,7 +74,7 @@ class TestRunJob:
         request = make_request()
         record = run_job(request, lambda _: None)
         opened = PreparedTable.open(table)
-        arm = build_arm(request.job, opened.schema).arm
+        arm = build_arm(request.job.resolve(), opened.schema).arm
         arm.load_state_dict(load_weights(folder_of(request) / "checkpoint.safetensors"))
         arm.eval()
         for name in ("valid", "test"):

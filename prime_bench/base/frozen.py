@@ -9,6 +9,10 @@ import pydantic
 
 from prime_bench.base.errors import UsageError, did_you_mean
 
+JsonTable = dict[str, pydantic.JsonValue]
+"""A TOML or JSON table whose keys depend on the class that it configures: plain values, no class
+is needed to read it."""
+
 _QUOTED = 200
 """Characters of a wrong value that a message repeats."""
 
@@ -41,7 +45,7 @@ class Frozen(pydantic.BaseModel):
     )
 
     @classmethod
-    def check(cls, table: Mapping[str, Any]) -> tuple[Self | None, list[Fault]]:
+    def check(cls, table: Mapping[str, object]) -> tuple[Self | None, list[Fault]]:
         """Read a TOML or JSON table: the settings, or None and every fault."""
         try:
             # Strict validation of JSON takes an array for a tuple, but no text for a number.
@@ -53,7 +57,7 @@ class Frozen(pydantic.BaseModel):
         return None, [fault for fault in faults if fault.path not in inside]
 
     @classmethod
-    def parse(cls, table: Mapping[str, Any], *, where: str) -> Self:
+    def parse(cls, table: Mapping[str, object], *, where: str) -> Self:
         """As `check`, but raises a UsageError with every fault and its path below `where`."""
         settings, faults = cls.check(table)
         if settings is None:
@@ -61,7 +65,7 @@ class Frozen(pydantic.BaseModel):
             raise UsageError("\n".join(str(fault.below(*parents)) for fault in faults))
         return settings
 
-    def plain(self) -> dict[str, Any]:
+    def plain(self) -> JsonTable:
         """The settings as JSON values, defaults written out."""
         return self.model_dump(mode="json", by_alias=True)
 

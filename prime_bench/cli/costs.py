@@ -136,7 +136,7 @@ def _words(item: Measured) -> list[str]:
 def arm_name(arm: ArmCost, recipe: Recipe) -> str:
     """The arm's name in the recipe; Dense is measured even where it is none of its arms."""
     for own in recipe.arms:
-        if (own.plugin, own.settings) == (arm.plugin, arm.settings):
+        if (own.plugin, own.settings.plain()) == (arm.plugin, arm.settings):
             return own.name
     return arm.plugin
 

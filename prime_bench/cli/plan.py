@@ -85,8 +85,8 @@ def print_plan(
 ) -> None:
     """The plan as a table, or as one JSON object with the jobs under "jobs"."""
     from prime_bench.cli.output import print_json
-    from prime_bench.recipe.budget import added_text
     from prime_bench.schedule.estimate import added_budgets, total_of
+    from prime_bench.settings.interface import added_text
 
     total, added = total_of(estimates.values(), folder=runs_dir), added_budgets(made)
     if as_json:

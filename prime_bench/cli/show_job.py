@@ -34,7 +34,7 @@ def facts(job_id: str, runs: "Runs", *, data_dir: Path) -> dict[str, Any]:
     record = runs.find(job_id)
     found = {} if record is None else record.plain()
     config = read_object(folder / CONFIG)
-    job = found.get("job") or config.get("job")
+    job: Any = found.get("job") or config.get("job")
     state, why = "unknown", "no config.json"
     if job:
         state, why, _ = job_state(Job.parse(job, where=""), runs)

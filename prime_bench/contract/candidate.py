@@ -80,7 +80,7 @@ class Candidate:
             seed=seed,
             code={of: code for of, code in codes.items() if code is not None},
         )
-        return build_arm(job, schema).arm
+        return build_arm(job.resolve(), schema).arm
 
 
 def find_candidate(name: str) -> Candidate:

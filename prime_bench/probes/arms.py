@@ -10,7 +10,7 @@ from prime_bench.base.streams import derive
 from prime_bench.data.schema import Schema
 from prime_bench.data.table import Split
 from prime_bench.plugins.attach import ArmModel
-from prime_bench.recipe.job import Job
+from prime_bench.recipe.job import ResolvedJob
 from prime_bench.settings.probes import CostArm
 from prime_bench.training.batches import Batch, row_order
 from prime_bench.training.optimizer import Optimizer, Penalty
@@ -24,22 +24,20 @@ class Trainer:
     optimizer: Optimizer
 
 
-def job_of(job: Job, arm: CostArm) -> Job:
-    """The job with that arm for its own."""
-    return job.model_copy(update={"plugin": arm.plugin, "plugin_settings": arm.settings})
+def job_of(job: ResolvedJob, arm: CostArm) -> ResolvedJob:
+    """The same job of another arm."""
+    changes = {"plugin": arm.plugin, "plugin_settings": arm.settings}
+    return job.job.model_copy(update=changes).resolve()
 
 
 def trainer_of(
-    job: Job, schema: Schema, *, device: torch.device, dtype: torch.dtype = torch.float32
+    job: ResolvedJob, schema: Schema, *, device: torch.device, dtype: torch.dtype = torch.float32
 ) -> Trainer:
     """The job's arm with its initial weights, in train mode, on `device`."""
     arm = build_arm(job, schema).arm.to(device, dtype).train()
     torch.manual_seed(derive(job.seed, "dropout"))
-    penalty = Penalty(
-        embedding=job.backbone_settings["embedding_l2"],
-        network=job.backbone_settings["network_l2"],
-    )
-    return Trainer(arm=arm, optimizer=Optimizer(arm, job.training, penalty=penalty))
+    optimizer = Optimizer(arm, job.training, penalty=Penalty.of(job.backbone))
+    return Trainer(arm=arm, optimizer=optimizer)
 
 
 class Pool:

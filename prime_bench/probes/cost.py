@@ -19,9 +19,8 @@ from prime_bench.probes.arms import Pool, Trainer, job_of, trainer_of
 from prime_bench.probes.forward import forms_on, forward_of
 from prime_bench.probes.memory import memory_label, peak_training_bytes
 from prime_bench.probes.timing import Step, clock_for, latencies_ms
-from prime_bench.recipe.budget import budget_of
 from prime_bench.recipe.events import EpochProgress
-from prime_bench.recipe.job import Job, JobRequest
+from prime_bench.recipe.job import JobRequest, ResolvedJob
 from prime_bench.settings.interface import TableShape
 from prime_bench.settings.probes import CostProbe
 from prime_bench.training.batches import Batch
@@ -49,14 +48,14 @@ Times = dict[Phase, list[list[float]]]
 
 def run(
     request: JobRequest,
+    job: ResolvedJob,
     table: PreparedTable,
     *,
     device: torch.device,
     on_progress: Callable[[EpochProgress], None],
 ) -> CostFindings:
     """Measure on `device`. Raises UsageError where the job names another device, or threads."""
-    job = request.job
-    probe = CostProbe.parse(job.probe, where="probe")
+    probe = job.probe_as(CostProbe)
     _check_place(probe, device)
     jobs = [job, *(job_of(job, arm) for arm in probe.arms)]
     size = job.training.batch_size
@@ -92,7 +91,7 @@ def run(
                 [(phase, [arms[place] for arms in times[phase]]) for phase in phases],
                 shape=shape,
                 peak_bytes=peak_training_bytes(
-                    request.model_copy(update={"job": own}), table, device=device
+                    request.model_copy(update={"job": own.job}), own, table, device=device
                 ),
             )
             for place, own in enumerate(jobs)
@@ -157,19 +156,17 @@ def _step(trainer: Trainer, form: Form | None, batches: Sequence[Batch]) -> Step
 
 
 def _cost(
-    job: Job,
+    job: ResolvedJob,
     times: Sequence[tuple[Phase, list[float]]],
     *,
     shape: TableShape,
     peak_bytes: int | None,
 ) -> ArmCost:
     """`times` are the arm's own, a repetition an entry."""
-    budget = budget_of(
-        job.backbone, job.backbone_settings, job.plugin, job.plugin_settings, shape=shape
-    )
+    budget = job.budget(shape)
     return ArmCost(
-        plugin=job.plugin,
-        settings=job.plugin_settings,
+        plugin=job.job.plugin,
+        settings=job.job.plugin_settings,
         parameters=budget.backbone_parameters + budget.plugin_parameters,
         macs=budget.backbone_macs + budget.plugin_macs,
         inference=[

@@ -26,21 +26,21 @@ from prime_bench.probes.groups import (
 from prime_bench.probes.sharing import sharing_of
 from prime_bench.probes.trained import load_trained
 from prime_bench.recipe.events import EpochProgress
-from prime_bench.recipe.job import Job, JobRequest
+from prime_bench.recipe.job import JobRequest, ResolvedJob
 from prime_bench.settings.probes import NULL_FIELD, GradientsSettings
 
 
 def run(
     request: JobRequest,
+    job: ResolvedJob,
     table: PreparedTable,
     *,
     device: torch.device,
     on_progress: Callable[[EpochProgress], None],
 ) -> GradientFindings:
     """Measure every field. Raises DataError where none of them can be measured."""
-    job = request.job
-    settings = GradientsSettings.parse(job.probe, where="probe")
-    arm = load_trained(request, table.schema, device=device)
+    settings = job.probe_as(GradientsSettings)
+    arm = load_trained(request, job, table.schema, device=device)
     names = [*settings.fields, *_null_names(settings)]
     fields, digest = [], hashlib.sha256()
     for number, name in enumerate(names, start=1):
@@ -62,7 +62,7 @@ def _field(
     grouping: Grouping,
     *,
     settings: GradientsSettings,
-    job: Job,
+    job: ResolvedJob,
     digest: "hashlib._Hash",
 ) -> FieldGradients:
     """One field's findings; the rows that were measured go into the digest."""

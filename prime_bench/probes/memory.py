@@ -19,7 +19,7 @@ from prime_bench.data.schema import Schema
 from prime_bench.data.table import PreparedTable
 from prime_bench.findings import MemoryLabel
 from prime_bench.probes.arms import Pool, trainer_of
-from prime_bench.recipe.job import Job, JobRequest
+from prime_bench.recipe.job import JobRequest, ResolvedJob
 from prime_bench.training.batches import Batch
 from prime_bench.training.device import fix_arithmetic, resolve_device
 
@@ -38,18 +38,18 @@ def memory_label(device: torch.device, *, compiled: bool) -> MemoryLabel:
 
 
 def peak_training_bytes(
-    request: JobRequest, table: PreparedTable, *, device: torch.device
+    request: JobRequest, job: ResolvedJob, table: PreparedTable, *, device: torch.device
 ) -> int | None:
     """Peak of a few training steps of the job's arm, the batches not counted; None where it cannot
     be measured.
     """
-    label = memory_label(device, compiled=request.job.training.compile)
+    label = memory_label(device, compiled=job.training.compile)
     if label == "max_memory_allocated":
-        return _allocated(request.job, table, device=device)
+        return _allocated(job, table, device=device)
     return _grown_in_a_process(request) if label == "resident growth" else None
 
 
-def _allocated(job: Job, table: PreparedTable, *, device: torch.device) -> int:
+def _allocated(job: ResolvedJob, table: PreparedTable, *, device: torch.device) -> int:
     batches = _batches(job, table, device=device)
     gc.collect()
     torch.cuda.synchronize(device)
@@ -75,13 +75,13 @@ def _grown_in_a_process(request: JobRequest) -> int:
     return int(done.stdout)
 
 
-def _batches(job: Job, table: PreparedTable, *, device: torch.device) -> list[Batch]:
+def _batches(job: ResolvedJob, table: PreparedTable, *, device: torch.device) -> list[Batch]:
     size = job.training.batch_size
     pool = Pool(table.split("train"), n_rows=_STEPS * size, seed=job.seed, device=device)
     return pool.batches(batch_size=size, n=_STEPS)
 
 
-def _train(job: Job, schema: Schema, batches: list[Batch], *, device: torch.device) -> None:
+def _train(job: ResolvedJob, schema: Schema, batches: list[Batch], *, device: torch.device) -> None:
     trainer = trainer_of(job, schema, device=device)
     for batch in batches:
         trainer.optimizer.step(batch)
@@ -113,10 +113,11 @@ def main() -> None:
     fix_arithmetic(threads=request.threads or 1)
     device = resolve_device(request.device)
     table = PreparedTable.open(request.table)
-    batches = _batches(request.job, table, device=device)
+    job = request.job.resolve()
+    batches = _batches(job, table, device=device)
     _touch_libraries()
     before = _resident_bytes("VmRSS")
-    _train(request.job, table.schema, batches, device=device)
+    _train(job, table.schema, batches, device=device)
     print(_resident_bytes("VmHWM") - before)
 
 

@@ -16,7 +16,7 @@ from prime_bench.plugins.attach import ArmModel
 from prime_bench.probes.groups import Grouping, choose, grouping_of, no_such_field
 from prime_bench.probes.trained import load_trained
 from prime_bench.recipe.events import EpochProgress
-from prime_bench.recipe.job import JobRequest
+from prime_bench.recipe.job import JobRequest, ResolvedJob
 from prime_bench.settings.probes import RoutingSettings
 from prime_bench.training.batches import Rows
 from prime_bench.training.progress import ProgressMeter
@@ -24,15 +24,15 @@ from prime_bench.training.progress import ProgressMeter
 
 def run(
     request: JobRequest,
+    job: ResolvedJob,
     table: PreparedTable,
     *,
     device: torch.device,
     on_progress: Callable[[EpochProgress], None],
 ) -> RoutingFindings:
     """Route every row of the split, once for all fields. Raises UsageError without routers."""
-    job = request.job
-    settings = RoutingSettings.parse(job.probe, where="probe")
-    arm = load_trained(request, table.schema, device=device)
+    settings = job.probe_as(RoutingSettings)
+    arm = load_trained(request, job, table.schema, device=device)
     split = table.split(settings.split)
     sums = Sums([grouping_of(table, split, name) for name in settings.fields])
     progress = ProgressMeter(on_progress, rows_total=len(split))

@@ -13,7 +13,7 @@ from prime_bench.findings import FieldSubgroups, GroupSize, SubgroupFindings, Su
 from prime_bench.probes.groups import choose, grouping_of, no_such_field
 from prime_bench.probes.trained import load_trained
 from prime_bench.recipe.events import EpochProgress
-from prime_bench.recipe.job import JobRequest
+from prime_bench.recipe.job import JobRequest, ResolvedJob
 from prime_bench.settings.probes import SubgroupsSettings
 from prime_bench.training.batches import Rows
 from prime_bench.training.evaluation import predict
@@ -23,15 +23,15 @@ from prime_bench.training.progress import ProgressMeter
 
 def run(
     request: JobRequest,
+    job: ResolvedJob,
     table: PreparedTable,
     *,
     device: torch.device,
     on_progress: Callable[[EpochProgress], None],
 ) -> SubgroupFindings:
     """Score every row of the split with the run's weights, and take the groups apart."""
-    job = request.job
-    settings = SubgroupsSettings.parse(job.probe, where="probe")
-    arm = load_trained(request, table.schema, device=device)
+    settings = job.probe_as(SubgroupsSettings)
+    arm = load_trained(request, job, table.schema, device=device)
     split = table.split(settings.split)
     rows = Rows(split, device=device)
     progress = ProgressMeter(on_progress, rows_total=len(split))

@@ -10,26 +10,28 @@ from prime_bench.base.errors import DataError
 from prime_bench.data.schema import Schema
 from prime_bench.data.table import Split
 from prime_bench.plugins.attach import ArmModel
-from prime_bench.recipe.job import JobRequest
+from prime_bench.recipe.job import JobRequest, ResolvedJob
 from prime_bench.store.runs import CHECKPOINT, Runs
 from prime_bench.training.batches import Batch
 from prime_bench.training.checkpoint import load_weights
 
 
-def load_trained(request: JobRequest, schema: Schema, *, device: torch.device) -> ArmModel:
+def load_trained(
+    request: JobRequest, job: ResolvedJob, schema: Schema, *, device: torch.device
+) -> ArmModel:
     """The arm with the weights that its training run kept, in evaluation mode, on `device`; none of
     them asks for a gradient.
 
     Raises DataError where the run has no record, or its weights cannot be read.
     """
-    job, runs = request.job.trained, Runs(Path(request.runs))
-    if not runs.done(job.id):
+    trained, runs = job.job.trained.id, Runs(Path(request.runs))
+    if not runs.done(trained):
         raise DataError(
-            f"{runs.path(job.id)}: the run that trains this arm has no record",
+            f"{runs.path(trained)}: the run that trains this arm has no record",
             hint="run the recipe again: it trains what it measures",
         )
     arm = build_arm(job, schema).arm
-    arm.load_state_dict(load_weights(runs.path(job.id) / CHECKPOINT))
+    arm.load_state_dict(load_weights(runs.path(trained) / CHECKPOINT))
     return arm.to(device).eval().requires_grad_(False)
 
 

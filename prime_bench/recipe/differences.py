@@ -34,13 +34,16 @@ def resolved(recipe: Recipe, datasets: Mapping[str, Mapping[str, Any]]) -> dict[
         "seeds": recipe.seeds,
         "arms": [arm.name for arm in recipe.arms],
         "arm": {
-            arm.name: {"label": arm.label, "plugin": arm.plugin, **arm.settings}
+            arm.name: {"label": arm.label, "plugin": arm.plugin, **arm.settings.plain()}
             for arm in recipe.arms
         },
         "dataset": datasets,
         "training": recipe.training.plain(),
-        "backbone": {name: {"on": per_dataset} for name, per_dataset in recipe.backbones.items()},
-        "probe": recipe.probe,
+        "backbone": {
+            name: {"on": {dataset: own.plain() for dataset, own in per_dataset.items()}}
+            for name, per_dataset in recipe.backbones.items()
+        },
+        "probe": {} if recipe.probe is None else recipe.probe.plain(),
         "report": recipe.report.plain(),
     }
     return dotted(table)

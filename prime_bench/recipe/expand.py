@@ -2,14 +2,15 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Literal
 
 from prime_bench.base.errors import UsageError, did_you_mean
+from prime_bench.base.frozen import JsonTable
 from prime_bench.catalog import find_backbone, find_plugin
 from prime_bench.recipe.job import Job
 from prime_bench.recipe.schema import ReportTable
-from prime_bench.settings.interface import ArmSettings
-from prime_bench.settings.probes import PROBES, Kind
+from prime_bench.settings.interface import ArmSettings, BackboneSettings, DenseSettings
+from prime_bench.settings.probes import CostArm, Kind, ProbeSettings
 from prime_bench.settings.training import TrainSpec
 
 ONLY_KEYS = ("dataset", "backbone", "arm", "seed")
@@ -24,11 +25,7 @@ class Arm:
     name: str
     label: str
     plugin: str
-    settings: dict[str, Any]
-
-    def parsed(self) -> ArmSettings:
-        """The settings as the plug-in's class has them."""
-        return find_plugin(self.plugin).settings.parse(self.settings, where=self.name)
+    settings: ArmSettings
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,45 +34,54 @@ class Trial:
 
     dataset: str
     backbone: str
-    backbone_settings: dict[str, Any]
+    backbone_settings: BackboneSettings
     arm: Arm
     training: TrainSpec
     seed: int
     kind: Kind = "train"
-    probe: dict[str, Any] = field(default_factory=dict)
-    """Resolved settings of a kind that measures."""
+    probe: ProbeSettings | None = None
+    """Settings of a probe; None for training."""
+    others: tuple[Arm, ...] = ()
+    """Arms that one job measures beside `arm`, of a kind whose unit is the group."""
 
     def bind(self, fingerprint: str) -> Job:
         """The job on the prepared data of that fingerprint."""
         return Job(
             fingerprint=fingerprint,
             backbone=self.backbone,
-            backbone_settings=self.backbone_settings,
+            backbone_settings=self.backbone_settings.plain(),
             plugin=self.arm.plugin,
-            plugin_settings=self.arm.settings,
+            plugin_settings=self.arm.settings.plain(),
             training=self.training,
             seed=self.seed,
             kind=self.kind,
             code=self.code,
-            probe=self.probe,
+            probe=self._probe_table(),
         )
+
+    def _probe_table(self) -> JsonTable:
+        if self.probe is None:
+            return {}
+        if self.probe.unit == "arm":
+            return self.probe.plain()
+        others = [CostArm(plugin=arm.plugin, settings=arm.settings.plain()) for arm in self.others]
+        return {**self.probe.plain(), "arms": [arm.plain() for arm in others]}
 
     @property
     def trained(self) -> "Trial | None":
         """The trial whose record and weights this one reads, which has to be done before; None
         for one that reads nothing.
         """
-        if self.kind == "train" or not PROBES[self.kind].reads_checkpoint:
+        if self.probe is None or not self.probe.reads_checkpoint:
             return None
-        return replace(self, kind="train", probe={})
+        return replace(self, kind="train", probe=None)
 
     @property
     def code(self) -> dict[str, str]:
         """Digests of the source files of a backbone and a plug-in that are not ours."""
-        plugins = [self.arm.plugin, *(arm["plugin"] for arm in self.probe.get("arms", ()))]
         found = {
             self.backbone: find_backbone(self.backbone).code,
-            **{plugin: find_plugin(plugin).code for plugin in plugins},
+            **{arm.plugin: find_plugin(arm.plugin).code for arm in (self.arm, *self.others)},
         }
         return {name: code for name, code in found.items() if code is not None}
 
@@ -92,14 +98,14 @@ class Recipe:
     title: str
     seeds: list[int]
     arms: list[Arm]
-    datasets: dict[str, dict[str, Any]]
+    datasets: dict[str, JsonTable]
     """Per data set the keys that the recipe sets; `data.variant` checks them against the card."""
     training: TrainSpec
-    backbones: dict[str, dict[str, dict[str, Any]]]
-    """Backbone -> data set -> resolved settings."""
+    backbones: dict[str, dict[str, BackboneSettings]]
+    """Backbone -> data set -> settings."""
     kind: Kind = "train"
-    probe: dict[str, Any] = field(default_factory=dict)
-    """Resolved settings of a kind that measures."""
+    probe: ProbeSettings | None = None
+    """Settings of a probe; None for training."""
     report: ReportTable = field(default_factory=ReportTable)
     places: dict[str, str] = field(default_factory=dict)
     """Per data set the file and line where its table starts, for what the card finds there."""
@@ -109,7 +115,7 @@ class Recipe:
     def trials(self, *, only: Sequence[str] = ()) -> list[Trial]:
         """The grid, seed by seed and the arms of a pair side by side, so that a cut leaves pairs.
         Of a kind whose unit is the group, one trial stands for Dense and all other arms that fit
-        the backbone, which are `arms` in its `probe`.
+        the backbone, which are its `others`.
 
         `only` holds `key=value`; values of one key are alternatives. Raises UsageError.
         """
@@ -124,7 +130,8 @@ class Recipe:
                 training=self.training,
                 seed=seed,
                 kind=self.kind,
-                probe=probe,
+                probe=self.probe,
+                others=others,
             )
             for seed in self.seeds
             for dataset in self.datasets
@@ -137,25 +144,18 @@ class Recipe:
                     ("seed", str(seed)),
                 )
             )
-            for arm, probe in self._on(backbone, per_dataset[dataset], arms=arms)
+            for arm, others in self._measured_together(per_dataset[dataset], arms=arms)
         ]
 
-    def _on(
-        self, backbone: str, settings: Mapping[str, Any], *, arms: Sequence[Arm]
-    ) -> list[tuple[Arm, dict[str, Any]]]:
-        """What the jobs of a backbone are of, with the settings of their kind: an arm each, or
-        Dense with all others that fit.
-        """
-        if self.kind == "train" or PROBES[self.kind].unit == "arm":
-            return [(arm, self.probe) for arm in arms]
-        own = find_backbone(backbone).settings.parse(settings, where=backbone)
-        fitting = [arm for arm in arms if arm.parsed().misfit(own) is None]
-        measured = [
-            {"plugin": arm.plugin, "settings": arm.settings}
-            for arm in fitting
-            if arm.plugin != "dense"
-        ]
-        return [(_together(fitting), {**self.probe, "arms": measured})] if fitting else []
+    def _measured_together(
+        self, backbone: BackboneSettings, *, arms: Sequence[Arm]
+    ) -> list[tuple[Arm, tuple[Arm, ...]]]:
+        """The arm of each job of a backbone, and the arms that the same job measures beside it."""
+        if self.probe is None or self.probe.unit == "arm":
+            return [(arm, ()) for arm in arms]
+        fitting = [arm for arm in arms if arm.settings.misfit(backbone) is None]
+        others = tuple(arm for arm in fitting if arm.plugin != "dense")
+        return [(_together(fitting), others)] if fitting else []
 
 
 def _together(arms: Sequence[Arm]) -> Arm:
@@ -163,7 +163,7 @@ def _together(arms: Sequence[Arm]) -> Arm:
     name, label = (
         "+".join(names) for names in zip(*((a.name, a.label) for a in arms), strict=True)
     )
-    return Arm(name=name, label=label, plugin="dense", settings={})
+    return Arm(name=name, label=label, plugin="dense", settings=DenseSettings())
 
 
 def _wanted(recipe: Recipe, only: Sequence[str]) -> dict[str, list[str]]:

@@ -9,12 +9,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pydantic
+
 from prime_bench.base.errors import UsageError, did_you_mean
 from prime_bench.base.files import bundled_folder
-from prime_bench.base.frozen import Fault
+from prime_bench.base.frozen import Fault, JsonTable
 from prime_bench.catalog import BACKBONES, PLUGINS, find_backbone, find_plugin, is_foreign
 from prime_bench.recipe.expand import Arm, Origin, Recipe, Trial
 from prime_bench.recipe.schema import RecipeTable
+from prime_bench.settings.interface import BackboneSettings
 from prime_bench.settings.probes import PROBES, Kind, ProbeSettings
 
 
@@ -45,17 +48,17 @@ def origins(recipe: Recipe, trial: Trial) -> dict[str, Origin]:
         **_below("training", trial.training.plain(), recipe, [("training",)]),
         **_below(
             "backbone",
-            trial.backbone_settings,
+            trial.backbone_settings.plain(),
             recipe,
             [(*backbone, "on", trial.dataset), backbone],
         ),
-        **_below("arm", trial.arm.settings, recipe, [("arm", trial.arm.name)]),
+        **_below("arm", trial.arm.settings.plain(), recipe, [("arm", trial.arm.name)]),
         **_below("data", _keys_in(recipe, trial.dataset), recipe, [("dataset", trial.dataset)]),
-        **_below("probe", trial.probe, recipe, [("probe",)]),
+        **_below("probe", trial.probe.plain() if trial.probe else {}, recipe, [("probe",)]),
     }
     # The one setting of backbones that the training table holds for all of them.
     width = ("training", "embedding_dim")
-    if found.get("backbone.embedding_dim") is None and "embedding_dim" in trial.backbone_settings:
+    if found.get("backbone.embedding_dim") is None:
         found["backbone.embedding_dim"] = _first(recipe, [width])
     return {key: origin for key, origin in found.items() if origin is not None}
 
@@ -85,7 +88,8 @@ def _keys_in(recipe: Recipe, dataset: str) -> Mapping[str, Any]:
     return {key: value for key, value in recipe.datasets[dataset].items() if key != "card"}
 
 
-Resolved = dict[str, dict[str, dict[str, Any]]]
+BackboneTables = dict[str, dict[str, BackboneSettings]]
+"""Backbone -> data set -> settings."""
 
 
 def read_recipe(table: Mapping[str, Any], *, name: str) -> tuple[Recipe | None, list[Fault]]:
@@ -119,7 +123,7 @@ def read_recipe(table: Mapping[str, Any], *, name: str) -> tuple[Recipe | None, 
         training=parsed.training.spec(),
         backbones=backbones,
         kind=parsed.kind,
-        probe={} if probe is None else probe.plain(),
+        probe=probe,
         report=parsed.report,
     )
     return recipe, []
@@ -183,19 +187,22 @@ def _probe(kind: Kind, table: Mapping[str, Any]) -> tuple[ProbeSettings | None, 
     return settings, [fault.below("probe") for fault in faults]
 
 
-def _misfits(arms: list[Arm], backbones: Resolved, probe: ProbeSettings | None) -> Iterator[Fault]:
+def _misfits(
+    arms: list[Arm], backbones: BackboneTables, probe: ProbeSettings | None
+) -> Iterator[Fault]:
     """Arms that cannot stand on a backbone, or cannot be measured there: better said now than by
     each of their jobs. A job of all arms leaves out those that do not fit its backbone.
     """
     for arm in arms:
-        faults, settings, n_places = [], arm.parsed(), 0
+        faults, n_places = [], 0
         for name, per_dataset in backbones.items():
-            for plain in per_dataset.values():
+            for backbone in per_dataset.values():
                 n_places += 1
-                backbone = find_backbone(name).settings.parse(plain, where=name)
-                if (why := settings.misfit(backbone)) is not None:
+                if (why := arm.settings.misfit(backbone)) is not None:
                     faults.append(Fault(("arms",), f"`{arm.name}` does not fit {name}: {why}"))
-                elif probe is not None and (why := probe.misfit(backbone, settings)) is not None:
+                elif (
+                    probe is not None and (why := probe.misfit(backbone, arm.settings)) is not None
+                ):
                     said = f"`{arm.name}` on {name} cannot be measured: {why}"
                     faults.append(Fault(("arms",), said))
         if probe is None or probe.unit == "arm" or len(faults) == n_places:
@@ -243,11 +250,11 @@ def _arm(name: str, table: Mapping[str, Any]) -> tuple[Arm | None, list[Fault]]:
     settings, faults = entry.settings.check(keys)
     if settings is None:
         return None, faults
-    return Arm(name=name, label=label, plugin=str(plugin), settings=settings.plain()), []
+    return Arm(name=name, label=label, plugin=str(plugin), settings=settings), []
 
 
-def _backbones(parsed: RecipeTable) -> tuple[Resolved, list[Fault]]:
-    resolved: Resolved = {}
+def _backbones(parsed: RecipeTable) -> tuple[BackboneTables, list[Fault]]:
+    resolved: BackboneTables = {}
     faults: list[Fault] = []
     for name, table in parsed.backbone.items():
         try:
@@ -258,8 +265,7 @@ def _backbones(parsed: RecipeTable) -> tuple[Resolved, list[Fault]]:
             faults.append(Fault(("backbone", name), why))
             continue
         everywhere = {"embedding_dim": parsed.training.embedding_dim, **table}
-        on = everywhere.pop("on", {})
-        found = _on_faults(on, datasets=list(parsed.dataset))
+        on, found = _on_tables(everywhere.pop("on", {}), datasets=list(parsed.dataset))
         if not found:
             resolved[name] = {}
             for dataset in parsed.dataset:
@@ -271,23 +277,31 @@ def _backbones(parsed: RecipeTable) -> tuple[Resolved, list[Fault]]:
     return resolved, faults
 
 
-def _on_faults(on: object, *, datasets: list[str]) -> list[Fault]:
-    if not isinstance(on, dict) or not all(isinstance(own, dict) for own in on.values()):
-        return [Fault(("on",), "tables are wanted, one for each data set")]
-    return [
+def _on_tables(
+    on: pydantic.JsonValue, *, datasets: list[str]
+) -> tuple[dict[str, JsonTable], list[Fault]]:
+    """The tables of a backbone that hold on one data set each, by its name."""
+    tables = {
+        name: own
+        for name, own in (on.items() if isinstance(on, dict) else ())
+        if isinstance(own, dict)
+    }
+    if not isinstance(on, dict) or len(tables) < len(on):
+        return {}, [Fault(("on",), "tables are wanted, one for each data set")]
+    return tables, [
         Fault(("on", name), f"the recipe has no such data set{did_you_mean(name, datasets)}")
-        for name in on
+        for name in tables
         if name not in datasets
     ]
 
 
 def _backbone(
-    name: str, everywhere: Mapping[str, Any], *, own: Mapping[str, Any], on: str
-) -> tuple[dict[str, Any] | None, list[Fault]]:
+    name: str, everywhere: JsonTable, *, own: JsonTable, on: str
+) -> tuple[BackboneSettings | None, list[Fault]]:
     """The settings on one data set; a fault's path leads to the table that set the key."""
     settings, faults = find_backbone(name).settings.check({**everywhere, **own})
     if settings is not None:
-        return settings.plain(), []
+        return settings, []
     return None, [
         fault.below("on", on) if fault.path and fault.path[0] in own else fault for fault in faults
     ]

@@ -1,21 +1,36 @@
-"""A job: all that can change a result and nothing else, and the id made from it."""
+"""A job: all that can change a result and nothing else, the id made from it, and its settings as
+typed values.
+
+`Job` is the document: plain tables that anyone can read without the classes that they configure,
+as records and bundles are read. `Job.resolve` gives what the code works with.
+"""
 
 import re
-from typing import Any
+from dataclasses import dataclass
+from typing import TypeVar
 
 from prime_bench.base.errors import UsageError
-from prime_bench.base.frozen import Frozen
+from prime_bench.base.frozen import Frozen, JsonTable
 from prime_bench.base.identity import NUMERICS, digest
-from prime_bench.settings.probes import Kind
+from prime_bench.catalog import BackboneEntry, PluginEntry, find_backbone, find_plugin
+from prime_bench.settings.interface import (
+    ArmSettings,
+    BackboneSettings,
+    Budget,
+    TableShape,
+    budget_of,
+)
+from prime_bench.settings.probes import PROBES, CostProbe, Kind, ProbeSettings
 from prime_bench.settings.training import TrainSpec
 
 JOB_ID_DIGITS = 16
 _DEVICE = re.compile(r"auto|cpu|cuda(:[0-9]+)?")
+_Probe = TypeVar("_Probe", bound=ProbeSettings)
 
 
 class Job(Frozen):
-    """One training run, or one measurement. Every default is written out; labels and file names
-    are not here.
+    """One training run, or one probe. Every default is written out; labels and file names are not
+    here.
     """
 
     kind: Kind = "train"
@@ -23,28 +38,28 @@ class Job(Frozen):
     """Digest of the prepared data: schema, vocabularies and arrays."""
     backbone: str
     """A name in `catalog.BACKBONES`, or one that `catalog.find_backbone` knows."""
-    backbone_settings: dict[str, Any]
+    backbone_settings: JsonTable
     plugin: str
     """A name in `catalog.PLUGINS`, or one that `catalog.find_plugin` knows."""
-    plugin_settings: dict[str, Any]
+    plugin_settings: JsonTable
     training: TrainSpec
     seed: int
     numerics: int = NUMERICS
     code: dict[str, str] = {}
-    """Digest of the source files of a backbone or plug-in that is not ours, by its name."""
-    probe: dict[str, Any] = {}
-    """Resolved settings of a kind that measures (`settings.kinds`); a training run has none."""
+    """Digest of the source files of each backbone or plug-in that is not ours, by its name."""
+    probe: JsonTable = {}
+    """Settings of a probe; a training run has none."""
 
-    def plain(self) -> dict[str, Any]:
-        """As JSON values; `code` and `probe` only where there is any, so that other ids are as they
-        were without them.
+    def plain(self) -> JsonTable:
+        """The job as JSON values. `code` and `probe` are left out where they are empty, so that
+        jobs without them keep the ids that they had before these keys existed.
         """
         absent = [key for key in ("code", "probe") if not getattr(self, key)]
         return {key: value for key, value in super().plain().items() if key not in absent}
 
     @property
     def trained(self) -> "Job":
-        """The training run whose record and weights the job reads; for a training run itself."""
+        """The training run whose record and weights a probe reads; of a training run, itself."""
         return self.model_copy(update={"kind": "train", "probe": {}})
 
     @property
@@ -52,9 +67,75 @@ class Job(Frozen):
         """First 16 hex digits of SHA-256 over the job's canonical JSON."""
         return digest(self.plain())[:JOB_ID_DIGITS]
 
+    def resolve(self) -> "ResolvedJob":
+        """Find the job's classes in the catalogue and read its tables with them.
+
+        Raises UsageError for an unknown name, a key or value that the settings do not allow, an
+        arm that does not fit the backbone, and for source files of a class that is not ours which
+        are not those that the job was planned with.
+        """
+        backbone_entry, plugin_entry = find_backbone(self.backbone), find_plugin(self.plugin)
+        for name, entry in ((self.backbone, backbone_entry), (self.plugin, plugin_entry)):
+            if self.code.get(name) != entry.code:
+                raise UsageError(
+                    f"{name}: its source files are not those that the job was planned with",
+                    hint="run the recipe again: it makes the job that belongs to the new code",
+                )
+        backbone = backbone_entry.settings.parse(
+            self.backbone_settings, where=f"backbone.{self.backbone}"
+        )
+        arm = plugin_entry.settings.parse(self.plugin_settings, where=f"arm.{self.plugin}")
+        if (fault := arm.misfit(backbone)) is not None:
+            raise UsageError(f"arm {self.plugin} on {self.backbone}: {fault}")
+        probe = None
+        if self.kind != "train":
+            probe_class = CostProbe if self.kind == "cost" else PROBES[self.kind]
+            probe = probe_class.parse(self.probe, where="probe")
+        return ResolvedJob(
+            job=self,
+            backbone=backbone,
+            backbone_entry=backbone_entry,
+            arm=arm,
+            plugin_entry=plugin_entry,
+            probe=probe,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ResolvedJob:
+    """A job with its settings as typed values, and its classes as the catalogue names them."""
+
+    job: Job
+    backbone: BackboneSettings
+    backbone_entry: BackboneEntry
+    arm: ArmSettings
+    plugin_entry: PluginEntry
+    probe: ProbeSettings | None
+    """None for a training run."""
+
+    @property
+    def training(self) -> TrainSpec:
+        """The training protocol."""
+        return self.job.training
+
+    @property
+    def seed(self) -> int:
+        """The number from which all random streams of the job are derived."""
+        return self.job.seed
+
+    def budget(self, shape: TableShape) -> Budget:
+        """Parameters and multiply-accumulates of the arm on data of that shape."""
+        return budget_of(self.backbone, self.arm, shape=shape)
+
+    def probe_as(self, settings: type[_Probe]) -> _Probe:
+        """The settings of a probe of a known kind. Raises TypeError for a job of another kind."""
+        if not isinstance(self.probe, settings):
+            raise TypeError(f"a job of the kind {self.job.kind} has no {settings.__name__}")
+        return self.probe
+
 
 class JobRequest(Frozen):
-    """What an engine hands to a worker: a job, its folders, and what reports call it."""
+    """What an engine hands to a worker: a job, its folders, and the names that reports use."""
 
     job: Job
     dataset: str
@@ -72,12 +153,13 @@ class JobRequest(Frozen):
     keep_predictions: bool = False
     """Whether the job leaves its predictions in its folder."""
     recipe: str = ""
-    """Name of the recipe that planned it, a label."""
+    """Name of the recipe that planned the job, a label."""
     origins: dict[str, str] = {}
-    """Where settings that are no defaults come from, as `recipe.origins` has them."""
+    """Where each setting that is not a default comes from, by dotted key (`recipe.file.origins`).
+    """
 
 
 def check_device(name: str) -> None:
-    """Raise UsageError where `name` is not how a device is called; it need not be there."""
+    """Raise UsageError for a name that no device can have. The device need not exist here."""
     if not _DEVICE.fullmatch(name):
         raise UsageError(f"no device `{name}`", hint="devices: auto, cpu, cuda, cuda:<index>")

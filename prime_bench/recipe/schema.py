@@ -1,10 +1,10 @@
 """What a recipe file may say; backbones, arms and data sets are checked by their own settings."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import pydantic
 
-from prime_bench.base.frozen import Frozen
+from prime_bench.base.frozen import Frozen, JsonTable
 from prime_bench.settings.probes import Kind
 from prime_bench.settings.training import TrainSpec
 
@@ -64,13 +64,13 @@ class RecipeTable(Frozen):
     """What the jobs do: train, or measure what such jobs have trained."""
     seeds: list[int] = pydantic.Field(min_length=1)
     arms: list[str] = pydantic.Field(min_length=1)
-    arm: dict[str, dict[str, Any]] = {}
+    arm: dict[str, JsonTable] = {}
     """Arms of the recipe's own: `plugin`, optionally `label`, and the plug-in's keys."""
-    dataset: dict[str, dict[str, Any]] = pydantic.Field(min_length=1)
+    dataset: dict[str, JsonTable] = pydantic.Field(min_length=1)
     """Data sets: keys that differ from the card's defaults; `card` where the name is not its."""
     training: TrainingTable = TrainingTable()
-    backbone: dict[str, dict[str, Any]] = pydantic.Field(min_length=1)
+    backbone: dict[str, JsonTable] = pydantic.Field(min_length=1)
     """A backbone's keys; `[backbone.<name>.on.<dataset>]` has those that hold on one data set."""
-    probe: dict[str, Any] = {}
+    probe: JsonTable = {}
     """Settings of a kind that measures (`settings.kinds`)."""
     report: ReportTable = ReportTable()

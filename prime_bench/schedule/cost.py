@@ -5,6 +5,7 @@ from dataclasses import replace
 from prime_bench.base.errors import UsageError
 from prime_bench.recipe.expand import Recipe
 from prime_bench.schedule.plan import Plan
+from prime_bench.settings.probes import CostOnDevice, CostSettings
 
 
 def on_device(recipe: Recipe, *, device: str, threads: int) -> Recipe:
@@ -12,12 +13,13 @@ def on_device(recipe: Recipe, *, device: str, threads: int) -> Recipe:
 
     Raises UsageError for a recipe of another kind.
     """
-    if recipe.kind != "cost":
+    if not isinstance(recipe.probe, CostSettings):
         raise UsageError(
             f"{recipe.name}: a recipe of the kind `{recipe.kind}`, not of the kind `cost`",
             hint='measure recipes/cost.toml, or write one with `kind = "cost"`',
         )
-    return replace(recipe, probe={**recipe.probe, "device": device, "threads": threads})
+    own = recipe.probe.model_dump()
+    return replace(recipe, probe=CostOnDevice(**own, device=device, threads=threads))
 
 
 def measured_again(plan: Plan) -> Plan:

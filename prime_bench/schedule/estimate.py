@@ -10,10 +10,9 @@ from pathlib import Path
 from prime_bench.base.files import nearest_folder
 from prime_bench.data.manifest import SCHEMA_NAME
 from prime_bench.data.schema import Schema
-from prime_bench.recipe.budget import Budget, budget_of
 from prime_bench.recipe.job import Job
 from prime_bench.schedule.plan import Plan, Planned
-from prime_bench.settings.interface import TableShape
+from prime_bench.settings.interface import Budget, TableShape, budget_of
 from prime_bench.store.record import DeviceKind, ProbeRecord, RunRecord
 from prime_bench.store.runs import Runs
 
@@ -40,11 +39,7 @@ def budgets_of(plan: Plan) -> dict[Cell, Budget]:
         if trial.dataset not in shapes:
             shapes[trial.dataset] = Schema.read(file).shape
         budgets[cell] = budget_of(
-            trial.backbone,
-            trial.backbone_settings,
-            trial.arm.plugin,
-            trial.arm.settings,
-            shape=shapes[trial.dataset],
+            trial.backbone_settings, trial.arm.settings, shape=shapes[trial.dataset]
         )
     return budgets
 

@@ -180,6 +180,39 @@ class PluginSettings(ArmSettings):
         return self.macs(backbone.site_width(self.input_site, shape))
 
 
+class Budget(Frozen):
+    """Parameters, and multiply-accumulates a row, of a backbone and of what an arm adds to it."""
+
+    backbone_parameters: int
+    plugin_parameters: int
+    """Those of the arm less the backbone's; negative where an arm replaces layers by smaller ones.
+    """
+    backbone_macs: int
+    plugin_macs: int
+
+
+def budget_of(backbone: BackboneSettings, arm: ArmSettings, *, shape: TableShape) -> Budget:
+    """The budget of an arm on data of that shape, by the formulas of its settings."""
+    return Budget(
+        backbone_parameters=backbone.parameters(shape),
+        plugin_parameters=arm.added_parameters(backbone, shape),
+        backbone_macs=backbone.macs(shape),
+        plugin_macs=arm.added_macs(backbone, shape),
+    )
+
+
+def added_text(budgets: Sequence[Budget]) -> str:
+    """What an arm adds: `120,224 and 120,192`, with a range where budgets differ."""
+    parameters = [budget.plugin_parameters for budget in budgets]
+    macs = [budget.plugin_macs for budget in budgets]
+    return " and ".join(_extent(values) for values in (parameters, macs))
+
+
+def _extent(values: Sequence[int]) -> str:
+    least, most = min(values), max(values)
+    return f"{least:,}" if least == most else f"{least:,} to {most:,}"
+
+
 class DenseSettings(PluginSettings):
     """The backbone as it is: no plug-in, no keys."""
 

@@ -1,10 +1,10 @@
 """Settings of probes: jobs that measure a trained arm, or what an arm costs."""
 
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 import pydantic
 
-from prime_bench.base.frozen import Frozen
+from prime_bench.base.frozen import Frozen, JsonTable
 from prime_bench.settings.interface import ArmSettings, BackboneSettings
 from prime_bench.settings.plugins import PrimeConfig
 
@@ -120,25 +120,32 @@ class CostSettings(ProbeSettings):
     the rows within those of `inference_steps`, but no fewer than five."""
 
 
-class CostArm(Frozen):
-    """An arm to be measured."""
-
-    plugin: str
-    settings: dict[str, Any]
-
-
-class CostProbe(CostSettings):
-    """All that a measurement depends on beside its backbone and data.
-
-    Arms are measured in turn, so a job is of all of them: another list is another measurement.
-    """
+class CostOnDevice(CostSettings):
+    """The same keys, and the device that is measured, which is part of a job's identity."""
 
     device: str
     """Name of the device, as its vendor prints it."""
     threads: pydantic.PositiveInt
     """Threads of one operation on the CPU."""
+
+
+class CostArm(Frozen):
+    """An arm as a job of the kind `cost` names it."""
+
+    plugin: str
+    settings: JsonTable
+    """All keys of the plug-in's settings."""
+
+
+class CostProbe(CostOnDevice):
+    """`probe` of a job of the kind `cost`: all that a measurement depends on beside its backbone
+    and its data.
+
+    The arms take turns, so one job measures all of them; other arms make another job.
+    """
+
     arms: list[CostArm]
-    """What is measured beside the job's own arm, which is Dense."""
+    """The arms that are measured beside the job's own, which is Dense."""
 
 
 Kind = Literal["train", "gradients", "routing", "subgroups", "cost"]

@@ -13,8 +13,8 @@ from prime_bench.findings import (
     SubgroupFindings,
     Validation,
 )
-from prime_bench.recipe.budget import Budget
 from prime_bench.recipe.job import Job
+from prime_bench.settings.interface import Budget
 
 RECORD_SCHEMA: Literal[1] = 1
 DeviceKind = Literal["cpu", "cuda"]

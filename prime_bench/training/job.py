@@ -12,7 +12,6 @@ import torch
 from prime_bench.assemble import Assembled, build_arm
 from prime_bench.data.table import PreparedTable
 from prime_bench.findings import Validation
-from prime_bench.recipe.budget import Budget, budget_of
 from prime_bench.recipe.events import (
     EpochEvent,
     EpochProgress,
@@ -21,7 +20,8 @@ from prime_bench.recipe.events import (
     ResumedEvent,
     WorkerEvent,
 )
-from prime_bench.recipe.job import Job, JobRequest
+from prime_bench.recipe.job import JobRequest, ResolvedJob
+from prime_bench.settings.interface import Budget
 from prime_bench.store.record import Environment, Pairing, Result, RunRecord
 from prime_bench.store.runs import CHECKPOINT, PREDICTIONS
 from prime_bench.training.batches import Rows, joins_last_row
@@ -56,6 +56,7 @@ class TrainingJob:
     """A job with all that it needs; `run` does it."""
 
     request: JobRequest
+    job: ResolvedJob
     folder: JobFolder
     table: PreparedTable
     device: torch.device
@@ -69,18 +70,16 @@ class TrainingJob:
 
         Raises JobInterrupted, DataError, UsageError, and EnvironmentFault, for want of memory too.
         """
-        start, job, schema = time.perf_counter(), self._job, self.table.schema
+        start, job, shape = time.perf_counter(), self.job, self.table.schema.shape
         check_labels("test", self.table.split("test").labels)
-        budget = budget_of(
-            job.backbone, job.backbone_settings, job.plugin, job.plugin_settings, shape=schema.shape
-        )
+        budget = job.budget(shape)
         need = need_of(
             budget,
-            schema.shape,
-            embedding_dim=job.backbone_settings["embedding_dim"],
+            shape,
+            embedding_dim=job.backbone.embedding_dim,
             batch_size=job.training.batch_size,
         )
-        name = f"{self.request.dataset}, {job.backbone}, {self.request.arm}, seed {job.seed}"
+        name = f"{self.request.dataset}, {job.job.backbone}, {self.request.arm}, seed {job.seed}"
         self.folder.log(f"{name}: {budget}")
         if need.bytes > device_bytes(self.device):
             raise need.fault(self.device)
@@ -99,13 +98,9 @@ class TrainingJob:
         return self._record(assembled, budget, trained, result, weights=weights, wall_s=wall_s)
 
     @property
-    def _job(self) -> Job:
-        return self.request.job
-
-    @property
     def _conditions(self) -> dict[str, str]:
         """What a process that goes on from this one's state must share with it."""
-        return {"job": self._job.id, **conditions(self.environment)}
+        return {"job": self.job.job.id, **conditions(self.environment)}
 
     def _trained(self, budget: Budget) -> tuple[Assembled, TrainResult]:
         """Train, from a saved state if there is one that fits."""
@@ -114,7 +109,7 @@ class TrainingJob:
             conditions=self._conditions,
             background=self.device.type == "cuda",
         )
-        job_id = self._job.id
+        job_id = self.job.job.id
         with file:
             try:
                 state = load_state(self.folder.state, conditions=self._conditions)
@@ -128,7 +123,7 @@ class TrainingJob:
     def _train(
         self, budget: Budget, state: dict[str, Any] | None, file: StateFile
     ) -> tuple[Assembled, TrainResult]:
-        job = self._job
+        job = self.job
         assembled = build_arm(job, self.table.schema)
         _check_budget(job, budget, assembled)
         if state is not None:
@@ -146,10 +141,7 @@ class TrainingJob:
             assembled.arm,
             TrainingSplits(train=self.table.split("train"), valid=self.table.split("valid")),
             job.training,
-            penalty=Penalty(
-                embedding=job.backbone_settings["embedding_l2"],
-                network=job.backbone_settings["network_l2"],
-            ),
+            penalty=Penalty.of(job.backbone),
             seed=job.seed,
             device=self.device,
             on_progress=self._report_progress,
@@ -161,21 +153,21 @@ class TrainingJob:
 
     def _report_progress(self, progress: EpochProgress) -> None:
         self.folder.note_progress(progress)
-        self.on_event(ProgressEvent(job_id=self._job.id, progress=progress))
+        self.on_event(ProgressEvent(job_id=self.job.job.id, progress=progress))
 
     def _report_validation(self, validation: Validation) -> None:
         self.folder.add_validation(validation)
         self.folder.log(f"epoch {validation.epoch}: {validation}")
-        self.on_event(EpochEvent(job_id=self._job.id, validation=validation))
+        self.on_event(EpochEvent(job_id=self.job.job.id, validation=validation))
 
     def _stop_if_asked(self) -> None:
         if self.interrupted():
             self.folder.log("stopped as asked")
-            raise JobInterrupted(self._job.id)
+            raise JobInterrupted(self.job.job.id)
 
     def _evaluated(self, assembled: Assembled, trained: TrainResult) -> Result:
         """Score the validation and, this once, the test split with the best weights."""
-        batch_size = self._job.training.batch_size
+        batch_size = self.job.training.batch_size
         found, scores, labels = {}, {}, {}
         for name in SPLITS:
             rows = Rows(self.table.split(name), device=self.device)
@@ -209,8 +201,8 @@ class TrainingJob:
         wall_s: float,
     ) -> RunRecord:
         return RunRecord(
-            job_id=self._job.id,
-            job=self._job,
+            job_id=self.job.job.id,
+            job=self.job.job,
             dataset=self.request.dataset,
             arm=self.request.arm,
             data_variant=self.table.manifest.variant,
@@ -226,11 +218,12 @@ class TrainingJob:
         )
 
 
-def _check_budget(job: Job, budget: Budget, assembled: Assembled) -> None:
+def _check_budget(job: ResolvedJob, budget: Budget, assembled: Assembled) -> None:
     """The settings' formulas must agree with the parameters that were built."""
     built = sum(p.numel() for p in assembled.arm.parameters() if p.requires_grad)
     if built != budget.backbone_parameters + budget.plugin_parameters:
-        raise RuntimeError(f"{job.backbone}, {job.plugin}: {budget}, but {built} parameters built")
+        arm = f"{job.job.backbone}, {job.job.plugin}"
+        raise RuntimeError(f"{arm}: {budget}, but {built} parameters built")
 
 
 def _lost(history: list[Validation]) -> list[str]:

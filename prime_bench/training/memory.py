@@ -7,8 +7,7 @@ from pathlib import Path
 import torch
 
 from prime_bench.base.errors import EnvironmentFault
-from prime_bench.recipe.budget import Budget
-from prime_bench.settings.interface import TableShape
+from prime_bench.settings.interface import Budget, TableShape
 
 # A weight, its gradient, and Adam's two moments, in float32.
 _BYTES_A_PARAMETER = 4 * 4

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from prime_bench.backbones.embedding import FieldEmbedding
 from prime_bench.plugins.attach import ArmModel
+from prime_bench.settings.interface import BackboneSettings
 from prime_bench.settings.training import TrainSpec
 from prime_bench.training.batches import Batch
 from prime_bench.training.device import compiled, leave_out, require_compiler
@@ -35,10 +36,15 @@ _NORM_MARGIN = 1e-6  # torch's clip_grad_norm_ has it
 
 @dataclass(frozen=True, kw_only=True)
 class Penalty:
-    """L2 factors: (factor/2) ||W||^2 of all rows joins the loss of each step."""
+    """L2 factors: (factor/2) ||W||^2 of all rows is added to the loss of each step."""
 
     embedding: float
     network: float
+
+    @classmethod
+    def of(cls, backbone: BackboneSettings) -> "Penalty":
+        """The factors that a backbone's settings name."""
+        return cls(embedding=backbone.embedding_l2, network=backbone.network_l2)
 
 
 class Optimizer:

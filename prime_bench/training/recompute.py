@@ -55,7 +55,7 @@ def recompute(
     _check_fit(record, table)
     fix_arithmetic(threads=record.environment.threads)
     changed = unlike(conditions(record.environment), conditions(environment(device)))
-    assembled = build_arm(record.job, table.schema)
+    assembled = build_arm(record.job.resolve(), table.schema)
     _load(assembled, folder / CHECKPOINT)
     probabilities, differences = {}, list(_origins(record, assembled, table, same=not changed))
     try:

@@ -13,7 +13,6 @@ from prime_bench.backbones.dcn import DCN
 from prime_bench.backbones.fibinet import Bilinear, FiBiNET
 from prime_bench.backbones.gdcn import GDCN, GatedCrossNet
 from prime_bench.backbones.masknet import MaskNet
-from prime_bench.catalog import BACKBONES
 from prime_bench.data.schema import Field, Schema
 from prime_bench.recipe.file import load_recipe
 from prime_bench.settings.backbones import (
@@ -289,8 +288,7 @@ def test_published_parameter_counts(build, dataset, sizes):
     fields = [
         Field(name=f"f{i}", kind="categorical", vocabulary_size=n) for i, n in enumerate(sizes)
     ]
-    table = load_recipe("main13").backbones[build.__name__][dataset]
-    settings = BACKBONES[build.__name__].settings.parse(table, where="")
+    settings = load_recipe("main13").backbones[build.__name__][dataset]
     with torch.device("meta"):
         model = build(Schema(fields=fields), settings)
     counted = sum(p.numel() for p in model.parameters() if p.requires_grad)

@@ -66,7 +66,7 @@ def build(vector, *, sizes=SIZES, numeric="I1", seed=0, **changes):
         training=TrainSpec(),
         seed=seed,
     )
-    return build_arm(job, Schema(fields=fields)).arm.eval().backbone
+    return build_arm(job.resolve(), Schema(fields=fields)).arm.eval().backbone
 
 
 def checkpoint(vector):
@@ -172,7 +172,7 @@ def test_apg_on_fibinet_has_no_checkpoint_there():
         training=TrainSpec(),
         seed=0,
     )
-    arm = build_arm(job, Schema(fields=fields)).arm
+    arm = build_arm(job.resolve(), Schema(fields=fields)).arm
     with pytest.raises(UsageError, match="sites embedding"):
         export_checkpoint(arm.backbone)
     assert "lr_layer.embedding_layer.embedding_layer.embedding_layers.C1.weight" in (

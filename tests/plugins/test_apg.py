@@ -37,7 +37,7 @@ def arm(backbone, settings, *, plugin="apg", apg=SMALL, seed=3):
         training=TrainSpec(),
         seed=seed,
     )
-    return build_arm(job, SCHEMA)
+    return build_arm(job.resolve(), SCHEMA)
 
 
 def batch(n_rows=9):

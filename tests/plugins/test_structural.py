@@ -32,7 +32,7 @@ def built(plugin, *, seed=3):
         training=TrainSpec(),
         seed=seed,
     )
-    return build_arm(job, SCHEMA)
+    return build_arm(job.resolve(), SCHEMA)
 
 
 def random(kind, settings):
@@ -127,7 +127,7 @@ def test_without_a_top_nn_there_is_nothing_to_replace():
                 plugin_settings={},
                 training=TrainSpec(),
                 seed=1,
-            ),
+            ).resolve(),
             SCHEMA,
         )
     with pytest.raises(UsageError, match="changes the backbone"):

@@ -88,7 +88,7 @@ def make_arm(make_job, schema):
     """
 
     def make(backbone="DNN", plugin="dense", **settings):
-        arm = build_arm(make_job(backbone, plugin, **settings), schema).arm
+        arm = build_arm(make_job(backbone, plugin, **settings).resolve(), schema).arm
         generator = torch.Generator().manual_seed(1)
         with torch.no_grad():
             for name, value in arm.state_dict().items():

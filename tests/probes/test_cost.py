@@ -14,6 +14,7 @@ from prime_bench.probes.arms import Pool, job_of, trainer_of
 from prime_bench.probes.cost import phases_of
 from prime_bench.probes.forward import forms_on, forward_of
 from prime_bench.recipe.job import Job
+from prime_bench.settings.plugins import PrimeConfig
 from prime_bench.settings.probes import CostArm, CostProbe
 from prime_bench.settings.training import TrainSpec
 from prime_bench.store.runs import Runs
@@ -101,7 +102,9 @@ def test_a_record_of_all_arms_comes_back_as_it_was(make_request, tmp_path):
 def test_without_other_batch_sizes_the_protocol_alone_is_timed(make_request, table):
     request = make_request(other_batch_sizes=[], arms=[])
 
-    (dense,) = cost.run(request, table, device=CPU, on_progress=lambda _: None).arms
+    (dense,) = cost.run(
+        request, request.job.resolve(), table, device=CPU, on_progress=lambda _: None
+    ).arms
     assert [(cost.form, cost.batch_size) for cost in dense.inference] == [("eager", 32)]
 
 
@@ -109,10 +112,13 @@ def test_without_other_batch_sizes_the_protocol_alone_is_timed(make_request, tab
 def test_parameters_and_products_are_those_of_the_model_that_was_timed(make_request, table):
     request = make_request()
 
-    findings = cost.run(request, table, device=CPU, on_progress=lambda _: None)
+    findings = cost.run(
+        request, request.job.resolve(), table, device=CPU, on_progress=lambda _: None
+    )
     rows = table.split("train")
+    job = request.job.resolve()
     for own, arm in zip(
-        [request.job, job_of(request.job, CostProbe.parse(request.job.probe, where="").arms[0])],
+        [job, job_of(job, job.probe_as(CostProbe).arms[0])],
         findings.arms,
         strict=True,
     ):
@@ -136,7 +142,10 @@ def test_arms_are_timed_in_turn_in_the_modes_of_their_phases(make_request, table
         return [1.0 + place for place in range(len(arms))]
 
     monkeypatch.setattr(cost, "latencies_ms", spy)
-    findings = cost.run(make_request(), table, device=CPU, on_progress=lambda _: None)
+    request = make_request()
+    findings = cost.run(
+        request, request.job.resolve(), table, device=CPU, on_progress=lambda _: None
+    )
     # The protocol's forward passes and training steps, then the sizes 1 and 64, twice.
     each = [(12, 2, True), (5, 2, False), (12, 2, True), (6, 2, True)]
     assert journal == [(2, n, w, turn, mode) for turn in (0, 1) for n, w, mode in each]
@@ -174,8 +183,8 @@ def test_rows_are_the_tables_own_in_the_order_of_the_first_epoch(table):
 
 def test_a_forward_pass_is_the_arms_own_and_leaves_no_trace_of_training(make_request, table):
     request = make_request()
-    arm = job_of(request.job, CostProbe.parse(request.job.probe, where="").arms[0])
-    trainer = trainer_of(arm, table.schema, device=CPU)
+    job = request.job.resolve()
+    trainer = trainer_of(job_of(job, job.probe_as(CostProbe).arms[0]), table.schema, device=CPU)
     pool = Pool(table.split("train"), n_rows=32, seed=1, device=CPU)
     batch = pool.batches(batch_size=32, n=1)[0]
     trainer.arm.eval()
@@ -198,8 +207,9 @@ def test_forms_of_a_device():
 @pytest.mark.parametrize("other", [{"device": "another card"}, {"threads": 3}])
 def test_another_place_than_the_jobs_is_refused(make_request, table, other):
     torch.set_num_threads(1)
+    request = make_request(**other)
     with pytest.raises(UsageError, match="is to be measured on") as caught:
-        cost.run(make_request(**other), table, device=CPU, on_progress=lambda _: None)
+        cost.run(request, request.job.resolve(), table, device=CPU, on_progress=lambda _: None)
     assert "prime-bench profile" in caught.value.hint
 
 
@@ -218,10 +228,11 @@ class TestMemory:
         job = request.job.model_copy(update={"backbone_settings": wide})
 
         peak = memory.peak_training_bytes(
-            request.model_copy(update={"job": job}), table, device=CPU
+            request.model_copy(update={"job": job}), job.resolve(), table, device=CPU
         )
         weights = sum(
-            p.numel() * 4 for p in trainer_of(job, table.schema, device=CPU).arm.parameters()
+            p.numel() * 4
+            for p in trainer_of(job.resolve(), table.schema, device=CPU).arm.parameters()
         )
         # Weight, gradient and two moments of Adam; far from twice as much again.
         assert 4 * weights <= peak < 10 * weights
@@ -230,7 +241,7 @@ class TestMemory:
         request = make_request().model_copy(update={"table": "/nowhere"})
 
         with pytest.raises(EnvironmentFault, match="no prepared table"):
-            memory.peak_training_bytes(request, table, device=CPU)
+            memory.peak_training_bytes(request, request.job.resolve(), table, device=CPU)
 
     def test_where_nothing_can_be_read_nothing_is_claimed(
         self, make_request, table, monkeypatch, tmp_path
@@ -238,7 +249,8 @@ class TestMemory:
         monkeypatch.setattr(memory, "_STATUS", tmp_path / "none")
 
         assert memory.memory_label(CPU, compiled=False) == "not measured"
-        assert memory.peak_training_bytes(make_request(), table, device=CPU) is None
+        request = make_request()
+        assert memory.peak_training_bytes(request, request.job.resolve(), table, device=CPU) is None
 
     def test_a_compiler_is_not_counted(self, make_request, table):
         request = make_request()
@@ -248,12 +260,14 @@ class TestMemory:
 
         assert memory.memory_label(CPU, compiled=True) == "not measured"
         assert memory.memory_label(torch.device("cuda"), compiled=True) == "max_memory_allocated"
-        assert memory.peak_training_bytes(request, table, device=CPU) is None
+        assert memory.peak_training_bytes(request, request.job.resolve(), table, device=CPU) is None
 
 
 def test_an_arm_takes_the_place_of_the_jobs_own(make_request):
-    job = make_request().job
+    job = make_request().job.resolve()
     arm = CostArm(plugin="prime", settings={"rank": 2})
 
-    assert (job_of(job, arm).plugin, job_of(job, arm).plugin_settings) == ("prime", {"rank": 2})
-    assert job_of(job, arm).seed == job.seed
+    other = job_of(job, arm)
+    assert (other.job.plugin, other.job.plugin_settings) == ("prime", {"rank": 2})
+    assert other.arm == PrimeConfig(rank=2)
+    assert (other.seed, other.training, other.backbone) == (job.seed, job.training, job.backbone)

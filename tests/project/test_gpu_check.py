@@ -125,8 +125,8 @@ class TestChecks:
 
         def other(job, schema, *, device):
             calls.append(job)
-            job = job.model_copy(update={"seed": job.seed + len(calls)})
-            return original(job, schema, device=device)
+            job = job.job.model_copy(update={"seed": job.seed + len(calls)})
+            return original(job.resolve(), schema, device=device)
 
         monkeypatch.setattr(checks, "trainer_of", other)
         with pytest.raises(checks.Wrong, match="DNN dense: two runs of 5 steps differ"):

@@ -19,7 +19,7 @@ parallel_dnn_hidden_units = [8]
 
 
 def arms_of(trial):
-    return [arm["plugin"] for arm in trial.probe["arms"]]
+    return [arm.plugin for arm in trial.others]
 
 
 @pytest.fixture

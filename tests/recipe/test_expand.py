@@ -4,6 +4,7 @@ import pytest
 
 from prime_bench.base.errors import UsageError
 from prime_bench.recipe.file import load_recipe
+from prime_bench.settings.interface import DenseSettings
 from prime_bench.settings.plugins import PrimeConfig
 
 TWO_SETS = """
@@ -85,14 +86,14 @@ def test_only_refuses_what_the_recipe_has_not(grid, only, said):
 def test_on_tables_hold_on_their_data_set_alone(grid):
     settings = grid.backbones["DNN"]
 
-    assert settings["synthetic"]["hidden_units"] == [8]
-    assert settings["criteo"]["hidden_units"] == [5]
-    assert settings["criteo"]["embedding_dim"] == 7
+    assert settings["synthetic"].hidden_units == (8,)
+    assert settings["criteo"].hidden_units == (5,)
+    assert settings["criteo"].embedding_dim == 7
 
 
 def test_the_width_of_training_holds_for_every_backbone_that_sets_none(grid):
-    assert grid.backbones["DNN"]["synthetic"]["embedding_dim"] == 4
-    assert {settings["embedding_dim"] for settings in grid.backbones["DCNv2"].values()} == {4}
+    assert grid.backbones["DNN"]["synthetic"].embedding_dim == 4
+    assert {settings.embedding_dim for settings in grid.backbones["DCNv2"].values()} == {4}
 
 
 def test_arms_refine_plugins(write, sound):
@@ -104,12 +105,12 @@ def test_arms_refine_plugins(write, sound):
 
     dense, prime, narrow, wide = load_recipe(write(text)).arms
 
-    assert (dense.plugin, dense.label, dense.settings) == ("dense", "Dense", {})
+    assert (dense.plugin, dense.label, dense.settings) == ("dense", "Dense", DenseSettings())
     assert (prime.plugin, prime.label) == ("prime", "P")
-    assert prime.settings == PrimeConfig().plain()
+    assert prime.settings == PrimeConfig()
     assert (narrow.plugin, narrow.label) == ("prime", "narrow")
-    assert narrow.settings == PrimeConfig(rank=2).plain()
-    assert (wide.label, wide.settings["rank"]) == ("Wide", 64)
+    assert narrow.settings == PrimeConfig(rank=2)
+    assert (wide.label, wide.settings.rank) == ("Wide", 64)
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ def test_trials_carry_kind_and_resolved_settings_and_need_their_training(write, 
 
     assert [trial.trained for trial in trials] == training
     assert {trial.kind for trial in trials} == {"gradients"}
-    assert trials[0].probe == GradientsSettings(blocks=4).plain()
+    assert trials[0].probe == GradientsSettings(blocks=4)
     assert str(trials[0]) == f"{training[0]} gradients"
     jobs = [trial.bind("f") for trial in trials]
     assert [job.trained.id for job in jobs] == [trial.bind("f").id for trial in training]
@@ -43,9 +43,9 @@ def test_one_trial_of_the_cost_kind_has_all_arms_of_its_group(write, measured):
     trials = recipe.trials()
     assert len(trials) == 4
     assert {trial.arm.name for trial in trials} == {"dense+prime"}
-    assert {tuple(arm["plugin"] for arm in t.probe["arms"]) for t in trials} == {("prime",)}
+    assert {tuple(arm.plugin for arm in t.others) for t in trials} == {("prime",)}
     assert {trial.trained for trial in trials} == {None}
-    assert recipe.trials(only=["arm=dense", "seed=7"])[0].probe["arms"] == []
+    assert recipe.trials(only=["arm=dense", "seed=7"])[0].others == ()
 
 
 def test_only_kinds_that_measure_have_a_probe_table(write, sound, measured):

@@ -201,7 +201,7 @@ def test_main13_has_every_reference_value(backbone, dataset):
 @pytest.mark.parametrize("backbone", sorted(BACKBONES))
 @pytest.mark.parametrize("dataset", ["avazu", "criteo"])
 def test_main13_hands_the_values_on_to_the_jobs(backbone, dataset):
-    settings = load_recipe("main13").backbones[backbone][dataset]
+    settings = load_recipe("main13").backbones[backbone][dataset].plain()
 
     assert REFERENCE[backbone][dataset].items() <= settings.items()
     assert settings["embedding_dim"] == 10
@@ -263,7 +263,7 @@ def test_seeds_and_protocol_are_the_papers(name):
 def test_costs_are_measured_by_the_papers_protocol_on_main13s_backbones():
     recipe = _recipe("cost")
     arms = {
-        (trial.dataset, trial.backbone): tuple(arm["plugin"] for arm in trial.probe["arms"])
+        (trial.dataset, trial.backbone): tuple(arm.plugin for arm in trial.others)
         for trial in load_recipe("cost").trials()
     }
 
@@ -302,7 +302,7 @@ def test_gradients_are_measured_by_the_papers_protocol():
     probe = load_recipe("gradients").probe
 
     ours = {"null_labels": 1, "include_head": True}
-    assert probe == {**GradientsSettings().plain(), **ours}
+    assert probe == GradientsSettings(**ours)
 
 
 def test_controls_are_figure_4():
@@ -325,7 +325,8 @@ def test_apg_stands_where_it_is_defined():
 
 def test_dense_weights():
     weights = {
-        arm.name: arm.settings.get("dense_weight") for arm in load_recipe("dense_weight").arms
+        arm.name: arm.settings.plain().get("dense_weight")
+        for arm in load_recipe("dense_weight").arms
     }
 
     assert list(_recipe("dense_weight")["backbone"]) == FOUR
@@ -340,11 +341,11 @@ def test_gdcn_attachments_are_the_ten_rows_of_the_supplement():
     rows = [
         (
             arm.label,
-            arm.settings["router_input"],
-            arm.settings["expert_input"],
-            arm.settings["detach_router"],
-            arm.settings["output"],
-            arm.settings["layer_norm"],
+            arm.settings.router_input,
+            arm.settings.expert_input,
+            arm.settings.detach_router,
+            arm.settings.output,
+            arm.settings.layer_norm,
         )
         for arm in recipe.arms[1:]
     ]
@@ -364,7 +365,7 @@ def test_gdcn_attachments_are_the_ten_rows_of_the_supplement():
 
 
 def test_structural_rivals_have_the_ranks_of_fidelity_27_and_28():
-    ranks = {arm.name: arm.settings.get("rank") for arm in load_recipe("structural").arms}
+    ranks = {arm.name: arm.settings.plain().get("rank") for arm in load_recipe("structural").arms}
 
     assert list(_recipe("structural")["backbone"]) == FOUR
     assert ranks == {
@@ -383,7 +384,7 @@ def test_criteo_numeric_has_three_rules_and_equal_backbones_under_each():
     ]
     for name, settings in recipe.backbones.items():
         assert settings["criteo"] == settings["criteo_log_bucket"] == settings["criteo_log1p"]
-        assert REFERENCE[name]["criteo"].items() <= settings["criteo"].items()
+        assert REFERENCE[name]["criteo"].items() <= settings["criteo"].plain().items()
 
 
 BEST_BY_VALIDATION = {
@@ -404,9 +405,9 @@ BEST_BY_VALIDATION = {
 def test_by_validation_differs_from_main13_in_the_chosen_trials_alone(backbone, dataset):
     expected = REFERENCE[backbone][dataset] | BEST_BY_VALIDATION.get((backbone, dataset), {})
 
-    found = load_recipe("main13_by_validation").backbones[backbone][dataset]
+    found = load_recipe("main13_by_validation").backbones[backbone][dataset].plain()
     assert expected.items() <= found.items()
-    assert found.keys() == load_recipe("main13").backbones[backbone][dataset].keys()
+    assert found.keys() == load_recipe("main13").backbones[backbone][dataset].plain().keys()
 
 
 def test_train_vocabulary_is_main13_but_for_the_vocabulary():

@@ -51,8 +51,8 @@ def runs(tmp_path: Path, recipe: Path, make_record: MakeRecord) -> Path:
                     variant=variant,
                     arm=trial.arm.name,
                     seed=1,
-                    backbone_settings=trial.backbone_settings,
-                    plugin_settings=trial.arm.settings,
+                    backbone_settings=trial.backbone_settings.plain(),
+                    plugin_settings=trial.arm.settings.plain(),
                     training=trial.training,
                 )
             )
@@ -121,7 +121,7 @@ def test_main13_says_which_backbones_were_chosen_by_test_rows(
         make_record(
             variant=resolve("avazu", recipe.datasets["avazu"]).digest,
             seed=trial.seed,
-            backbone_settings=trial.backbone_settings,
+            backbone_settings=trial.backbone_settings.plain(),
             training=trial.training,
         )
     )
@@ -409,8 +409,8 @@ def test_against_the_paper_takes_each_table_from_its_own_recipe(
                 variant=resolve("avazu", recipe.datasets["avazu"]).digest,
                 seed=trial.seed,
                 arm=trial.arm.name,
-                plugin_settings=trial.arm.settings,
-                backbone_settings=trial.backbone_settings,
+                plugin_settings=trial.arm.settings.plain(),
+                backbone_settings=trial.backbone_settings.plain(),
                 training=trial.training,
                 verified=False,
                 notes=("vocabulary over all splits: test-only ids own rows",),
@@ -612,9 +612,9 @@ def test_260_jobs_in_every_format_within_ten_seconds_and_without_torch(
                 dataset=trial.dataset,
                 variant=resolve(trial.dataset, recipe.datasets[trial.dataset]).digest,
                 backbone=trial.backbone,
-                backbone_settings=trial.backbone_settings,
+                backbone_settings=trial.backbone_settings.plain(),
                 arm=trial.arm.name,
-                plugin_settings=trial.arm.settings,
+                plugin_settings=trial.arm.settings.plain(),
                 training=trial.training,
                 seed=trial.seed,
             ),

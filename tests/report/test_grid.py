@@ -8,7 +8,7 @@ import pytest
 from prime_bench.recipe.expand import Arm, Trial
 from prime_bench.report.quantities.grid import Grid, Panel
 from prime_bench.report.quantities.records import RecipeCells, gather, narrowed
-from prime_bench.settings.backbones import DNNSettings
+from prime_bench.settings.backbones import AFMSettings, DNNSettings
 from prime_bench.settings.interface import DenseSettings
 from prime_bench.settings.plugins import PrimeConfig
 from prime_bench.settings.training import TrainSpec
@@ -168,13 +168,13 @@ def trials(arms: Sequence[Arm], *, seeds: Sequence[int] = (1, 2)) -> list[Trial]
             seed=seed,
         )
         for seed in seeds
-        for backbone, settings in (("AFM", {}), ("DNN", DNNSettings().plain()))
+        for backbone, settings in (("AFM", AFMSettings()), ("DNN", DNNSettings()))
         for arm in arms
     ]
 
 
-DENSE = Arm(name="dense", label="Dense", plugin="dense", settings=DenseSettings().plain())
-PRIME = Arm(name="ours", label="Ours", plugin="prime", settings=PrimeConfig().plain())
+DENSE = Arm(name="dense", label="Dense", plugin="dense", settings=DenseSettings())
+PRIME = Arm(name="ours", label="Ours", plugin="prime", settings=PrimeConfig())
 
 
 def test_a_recipe_shows_exactly_its_cells(make_record: MakeRecord) -> None:

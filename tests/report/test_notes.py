@@ -8,6 +8,8 @@ from prime_bench.recipe.expand import Arm, Trial
 from prime_bench.report.document import make_report
 from prime_bench.report.quantities.records import RecipeCells, gather
 from prime_bench.report.tables.definition import load_definition
+from prime_bench.settings.backbones import DNNSettings
+from prime_bench.settings.interface import DenseSettings
 from prime_bench.settings.plugins import PrimeConfig
 from prime_bench.settings.training import TrainSpec
 from prime_bench.store.record import RunRecord
@@ -95,12 +97,15 @@ def test_missing_and_partial_cells_are_said(full_set: list[RunRecord]) -> None:
 
 
 def test_a_backbone_without_any_record_is_said_once(make_record: MakeRecord) -> None:
-    arms = [Arm(name=name, label=name, plugin=name, settings={}) for name in ("dense", "prime")]
+    arms = [
+        Arm(name=name, label=name, plugin=name, settings=DenseSettings())
+        for name in ("dense", "prime")
+    ]
     trials = [
         Trial(
             dataset="avazu",
             backbone=backbone,
-            backbone_settings={"k": 1},
+            backbone_settings=DNNSettings(),
             arm=arm,
             training=TrainSpec(),
             seed=1,
@@ -109,7 +114,13 @@ def test_a_backbone_without_any_record_is_said_once(make_record: MakeRecord) -> 
         for arm in arms
     ]
     records = [
-        make_record(arm=arm, seed=1, variant="v", backbone_settings={"k": 1}, plugin_settings={})
+        make_record(
+            arm=arm,
+            seed=1,
+            variant="v",
+            backbone_settings=DNNSettings().plain(),
+            plugin_settings={},
+        )
         for arm in ("dense", "prime")
     ]
     cells = RecipeCells(title="", trials=trials, variants={"avazu": "v"})
@@ -122,13 +133,30 @@ def test_a_backbone_without_any_record_is_said_once(make_record: MakeRecord) -> 
 def test_the_recipes_own_notes_stand_between_the_data_and_the_chance(
     make_record: MakeRecord,
 ) -> None:
-    arms = [Arm(name=name, label=name, plugin=name, settings={}) for name in ("dense", "prime")]
-    facts = {"backbone_settings": {"k": 1}, "seed": 1}
+    arms = [
+        Arm(name=name, label=name, plugin=name, settings=DenseSettings())
+        for name in ("dense", "prime")
+    ]
+    dnn = DNNSettings()
     trials = [
-        Trial(dataset="avazu", backbone="DNN", arm=arm, training=TrainSpec(), **facts)
+        Trial(
+            dataset="avazu",
+            backbone="DNN",
+            backbone_settings=dnn,
+            arm=arm,
+            training=TrainSpec(),
+            seed=1,
+        )
         for arm in arms
     ]
-    records = pair(make_record, variant="v", plugin_settings={}, notes=("of the data",), **facts)
+    records = pair(
+        make_record,
+        variant="v",
+        backbone_settings=dnn.plain(),
+        plugin_settings={},
+        notes=("of the data",),
+        seed=1,
+    )
     cells = RecipeCells(title="", trials=trials, variants={"avazu": "v"}, notes=["First", "Next"])
     notes = notes_of(records, cells=cells)
 

@@ -28,7 +28,7 @@ def batches(split, sizes):
 
 def run(job, schema, split, *, compile_, sizes=(20, 20, 20, 13)):
     """Losses, states of the dropout stream after each step, and the weights."""
-    arm = build_arm(job, schema).arm
+    arm = build_arm(job.resolve(), schema).arm
     optimizer = Optimizer(arm, TrainSpec(compile=compile_), penalty=PENALTY)
     torch.manual_seed(5)
     losses, states = [], []

@@ -32,7 +32,7 @@ def run(schema, make_job, splits):
 
     def run(job=None, *, on=splits, **spec):
         job = job or make_job(training={"batch_size": 32, "learning_rate": 0.02, **spec})
-        arm, events = build_arm(job, schema).arm, []
+        arm, events = build_arm(job.resolve(), schema).arm, []
         result = train(
             arm,
             on,
@@ -202,7 +202,7 @@ def test_constant_and_undefined_predictions_are_degenerate():
 
 
 def test_prediction_leaves_the_mode_and_the_load_buffers_alone(schema, make_job, make_split):
-    arm = build_arm(make_job(plugin="prime", net_dropout=0.5), schema).arm
+    arm = build_arm(make_job(plugin="prime", net_dropout=0.5).resolve(), schema).arm
     before = {name: value.clone() for name, value in arm.state_dict().items()}
     rows = Rows(make_split(50), device=CPU)
     first, second = (predict(arm, rows, batch_size=size) for size in (7, 50))

@@ -6,8 +6,7 @@ import pytest
 import torch
 
 from prime_bench.base.errors import EnvironmentFault
-from prime_bench.recipe.budget import Budget
-from prime_bench.settings.interface import TableShape
+from prime_bench.settings.interface import Budget, TableShape
 from prime_bench.training import job as training_job
 from prime_bench.training import loop, memory
 from prime_bench.training.memory import device_bytes, is_out_of_memory, need_of

@@ -30,7 +30,7 @@ class Watch(TorchDispatchMode):
 @pytest.mark.parametrize("backbone", ["DNN", "DCNv2"])
 def test_a_step_hands_no_number_to_the_host(backbone, plugin, loss, schema, make_split, make_job):
     settings = {"net_dropout": 0.3, "batch_norm": True}
-    arm = build_arm(make_job(backbone, plugin, **settings), schema).arm
+    arm = build_arm(make_job(backbone, plugin, **settings).resolve(), schema).arm
     spec = TrainSpec(loss=loss)
     optimizer = Optimizer(arm, spec, penalty=Penalty(embedding=0.1, network=0.1))
     split = make_split(20)

@@ -166,7 +166,7 @@ def batch_of(split, rows):
 def test_ten_steps_equal_fuxictr_formula(
     backbone, oracle_class, settings, loss, compile_, schema, make_split, make_job
 ):
-    arm = build_arm(make_job(backbone, **settings), schema).arm.double()
+    arm = build_arm(make_job(backbone, **settings).resolve(), schema).arm.double()
     with torch.no_grad():
         # Embeddings of FuxiCTR's size (1e-4) would hide a wrong gradient below the tolerance.
         arm.backbone.embedding.table.mul_(5000)
@@ -195,7 +195,7 @@ def test_a_gradient_below_the_norm_is_not_clipped(schema, make_split, make_job):
     job, batch = make_job(), batch_of(make_split(20), slice(0, 20))
     norms = {}
     for limit in (10.0, 1e-3):
-        arm = build_arm(job, schema).arm.double()
+        arm = build_arm(job.resolve(), schema).arm.double()
         spec = TrainSpec(max_gradient_norm=limit)
         optimizer = Optimizer(arm, spec, penalty=Penalty(embedding=0.0, network=0.0))
         optimizer.step(batch)
@@ -211,7 +211,7 @@ def test_a_gradient_below_the_norm_is_not_clipped(schema, make_split, make_job):
 def test_the_penalty_reaches_rows_and_parameters_that_the_batch_does_not(
     schema, make_split, make_job
 ):
-    arm = build_arm(make_job(plugin="prime"), schema).arm
+    arm = build_arm(make_job(plugin="prime").resolve(), schema).arm
     before = arm.backbone.embedding.table.detach().clone()
     split = make_split(4)
     batch = next(iter(Rows(split, device=torch.device("cpu")).in_order(batch_size=4)))
@@ -223,7 +223,7 @@ def test_the_penalty_reaches_rows_and_parameters_that_the_batch_does_not(
 
 
 def test_the_network_penalty_covers_the_plugin(schema, make_split, make_job):
-    arm = build_arm(make_job(plugin="prime"), schema).arm
+    arm = build_arm(make_job(plugin="prime").resolve(), schema).arm
     router = arm.plugin.router.detach().clone()
     batch = batch_of(make_split(20), slice(0, 20))
     batch = dataclasses.replace(batch, numerics=batch.numerics.float())
@@ -237,7 +237,9 @@ def test_an_auxiliary_loss_joins_the_step_and_not_the_loss_that_is_reported(
 ):
     # At the start all experts agree, so nothing but the loss on the load reaches the router.
     batch = batch_of(make_split(20), slice(0, 20))
-    arm, twin = (build_arm(make_job(plugin="auxiliary_loss"), schema).arm.double() for _ in "ab")
+    arm, twin = (
+        build_arm(make_job(plugin="auxiliary_loss").resolve(), schema).arm.double() for _ in "ab"
+    )
     cross_entropy = batch_loss(twin, batch, kind="probability")
     auxiliary = twin.auxiliary_loss()
     expected = torch.autograd.grad(auxiliary, twin.plugin.router)[0]
@@ -290,7 +292,7 @@ def test_the_penalty_moves_a_parameter_that_the_loss_does_not_use():
 
 @pytest.mark.parametrize("plugin", ["dense", "prime", "residual_parameters"])
 def test_nan_spreads_to_the_weights_and_nothing_is_raised(plugin, schema, make_split, make_job):
-    arm = build_arm(make_job(plugin=plugin), schema).arm
+    arm = build_arm(make_job(plugin=plugin).resolve(), schema).arm
     batch = batch_of(make_split(20), slice(0, 20))
     numerics = batch.numerics.float()
     numerics[3, 1] = torch.nan
@@ -301,7 +303,7 @@ def test_nan_spreads_to_the_weights_and_nothing_is_raised(plugin, schema, make_s
 
 
 def test_the_learning_rate_can_be_set(schema, make_split, make_job):
-    arm = build_arm(make_job(), schema).arm.double()
+    arm = build_arm(make_job().resolve(), schema).arm.double()
     spec = TrainSpec(learning_rate=RATE)
     optimizer = Optimizer(arm, spec, penalty=Penalty(embedding=0.0, network=0.0))
     optimizer.learning_rate = 1e-7
@@ -328,7 +330,7 @@ def test_an_optimizer_that_was_saved_goes_on_bit_by_bit(
             optimizer.step(dataclasses.replace(batch, numerics=batch.numerics.float()))
 
     def fresh():
-        arm = build_arm(job, schema).arm
+        arm = build_arm(job.resolve(), schema).arm
         return arm, Optimizer(arm, TrainSpec(compile=compile_), penalty=penalty)
 
     torch._dynamo.reset()
@@ -360,7 +362,7 @@ def test_an_optimizer_that_was_saved_goes_on_bit_by_bit(
 def test_two_hundred_steps_and_their_aucs_equal_the_oracles(
     backbone, oracle_class, settings, compile_, schema, make_split, make_job
 ):
-    arm = build_arm(make_job(backbone, **settings), schema).arm.double()
+    arm = build_arm(make_job(backbone, **settings).resolve(), schema).arm.double()
     state = {name: p.detach().numpy() for name, p in arm.backbone.named_parameters()}
     oracle = oracle_class(state, schema)
     # Weak enough for the model to learn: units that are dead for all rows make equal predictions,
@@ -397,7 +399,7 @@ def test_rows_that_a_backbone_looks_up_by_itself_count_as_well(schema, make_spli
     """A copy of the ids is not the batch's tensor: its rows' gradient comes as a dense one."""
     split, weights = make_split(80), []
     for copies in (False, True):
-        arm = build_arm(make_job(), schema).arm.double()
+        arm = build_arm(make_job().resolve(), schema).arm.double()
         embedding = arm.backbone.embedding
         if copies:
             embedding.register_forward_pre_hook(lambda _, inputs: (inputs[0].long(), inputs[1]))

@@ -29,7 +29,7 @@ def paired_runs(schema, make_split, make_job, monkeypatch):
     def runs(backbone, plugin, *, seed=2021, before=lambda: None):
         training = {"batch_size": 16, "max_epochs": 2}
         job = make_job(backbone, plugin, seed=seed, training=training, **settings)
-        assembled = build_arm(job, schema)
+        assembled = build_arm(job.resolve(), schema)
         found = {"initial_weights": assembled.initial_weights, "orders": [], "states": []}
         found["first"] = predict(assembled.arm, Rows(splits.valid, device=CPU), batch_size=16)
         order = loop.row_order

@@ -72,7 +72,7 @@ def design_from_trials(
             label=trial.arm.label,
             key=ArmKey(
                 plugin=trial.arm.plugin,
-                settings=settings_text(trial.arm.settings),
+                settings=settings_text(trial.arm.settings.plain()),
                 code=trial.code.get(trial.arm.plugin, ""),
             ),
         )
@@ -178,7 +178,7 @@ def _comparison_key(trial: Trial, *, variant: str, fingerprint: str | None) -> C
         fingerprint=fingerprint,
         training=settings_text(trial.training.plain()),
         backbone=trial.backbone,
-        backbone_settings=settings_text(trial.backbone_settings),
+        backbone_settings=settings_text(trial.backbone_settings.plain()),
         backbone_code=trial.code.get(trial.backbone, ""),
     )
 

@@ -168,16 +168,17 @@ def _spot(record: ProbeRecord) -> tuple[str, str, str]:
 
 def _answers(record: ProbeRecord, trial: Trial, variant: str) -> bool:
     """Whether a measurement is what a trial asks for, on whatever device."""
-    job = record.job
+    job, asked = record.job, trial.probe.plain() if trial.probe else {}
     arm = PROBES[job.kind].unit == "group" or (
-        (job.plugin, job.plugin_settings) == (trial.arm.plugin, trial.arm.settings)
+        (job.plugin, job.plugin_settings) == (trial.arm.plugin, trial.arm.settings.plain())
     )
     return (
         arm
         and record.data_variant == variant
-        and (job.backbone, job.backbone_settings) == (trial.backbone, trial.backbone_settings)
+        and (job.backbone, job.backbone_settings)
+        == (trial.backbone, trial.backbone_settings.plain())
         and (job.seed, job.training) == (trial.seed, trial.training)
-        and all(job.probe.get(k) == v for k, v in trial.probe.items() if k != "arms")
+        and all(job.probe.get(k) == v for k, v in asked.items())
     )
 
 

@@ -4,13 +4,13 @@ import itertools
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
-from prime_bench.recipe.budget import added_text
 from prime_bench.report.formats.numbers import series, signed
 from prime_bench.report.quantities import stats
 from prime_bench.report.quantities.design import ArmColumn, changed_keys, changes_of_arm
 from prime_bench.report.quantities.grid import Grid, Panel
 from prime_bench.report.quantities.stats import METRIC_LABELS, METRICS
 from prime_bench.report.tables.cells import spread
+from prime_bench.settings.interface import added_text
 from prime_bench.settings.training import TrainSpec
 from prime_bench.store.pairing import arm_key
 from prime_bench.store.record import ProbeRecord, RunRecord

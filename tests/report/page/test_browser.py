@@ -82,9 +82,9 @@ def test_a_cell_opens_the_jobs_behind_it(browse: Browse, page_file: Path) -> Non
     assert browser.run(f"{DIALOG}.open") is True
     assert sorted(shown) == sorted(jobs)
     assert browser.run("document.querySelector('#job-title').textContent").startswith("DNN, AUC")
-    assert browser.run("document.querySelectorAll('#job-dialog .curves polyline').length") == 2 * len(
-        jobs
-    )
+    assert browser.run(
+        "document.querySelectorAll('#job-dialog .curves polyline').length"
+    ) == 2 * len(jobs)
     for words in ("Configuration", "Environment", "torch", "training.batch_size", "190034"):
         assert words in text
     assert browser.errors == []
