@@ -135,7 +135,7 @@ def load_curves(runs: Iterable[RunRecord]) -> list[LoadCurve]:
     for run in runs:
         points = [(point.epoch, point.routing) for point in run.history if point.routing]
         n_experts = run.job.plugin_settings.get("experts_per_bag")
-        if points and n_experts:
+        if points and isinstance(n_experts, int):
             curves.append(
                 LoadCurve(
                     backbone=backbone_label(run.job.backbone),
