@@ -85,9 +85,8 @@ def _job_of(record: RunRecord | ProbeRecord, parts: dict[str, int]) -> PageJob:
 def _settings_of(record: RunRecord | ProbeRecord) -> dict[str, Settings]:
     """Settings and environment under the titles that the page shows."""
     job = record.job
-    environment = record.environment.plain()
-    versions = environment.pop("versions")
-    environment.pop("started")  # no two jobs share it
+    # No two jobs share the time of their start.
+    environment = record.environment.model_dump(mode="json", exclude={"versions", "started"})
     return {
         "Configuration": {
             "kind": job.kind,
@@ -105,5 +104,5 @@ def _settings_of(record: RunRecord | ProbeRecord) -> dict[str, Settings]:
             **{f"probe.{key}": value for key, value in job.probe.items()},
             **{f"code of {key}": value for key, value in job.code.items()},
         },
-        "Environment": {**environment, **versions},
+        "Environment": {**environment, **record.environment.versions},
     }
