@@ -114,6 +114,11 @@ class ResolvedJob:
     """None for a training run."""
 
     @property
+    def id(self) -> str:
+        """The job's id."""
+        return self.job.id
+
+    @property
     def training(self) -> TrainSpec:
         """The training protocol."""
         return self.job.training

@@ -100,7 +100,7 @@ class TrainingJob:
     @property
     def _conditions(self) -> dict[str, str]:
         """What a process that goes on from this one's state must share with it."""
-        return {"job": self.job.job.id, **conditions(self.environment)}
+        return {"job": self.job.id, **conditions(self.environment)}
 
     def _trained(self, budget: Budget) -> tuple[Assembled, TrainResult]:
         """Train, from a saved state if there is one that fits."""
@@ -109,7 +109,7 @@ class TrainingJob:
             conditions=self._conditions,
             background=self.device.type == "cuda",
         )
-        job_id = self.job.job.id
+        job_id = self.job.id
         with file:
             try:
                 state = load_state(self.folder.state, conditions=self._conditions)
@@ -153,17 +153,17 @@ class TrainingJob:
 
     def _report_progress(self, progress: EpochProgress) -> None:
         self.folder.note_progress(progress)
-        self.on_event(ProgressEvent(job_id=self.job.job.id, progress=progress))
+        self.on_event(ProgressEvent(job_id=self.job.id, progress=progress))
 
     def _report_validation(self, validation: Validation) -> None:
         self.folder.add_validation(validation)
         self.folder.log(f"epoch {validation.epoch}: {validation}")
-        self.on_event(EpochEvent(job_id=self.job.job.id, validation=validation))
+        self.on_event(EpochEvent(job_id=self.job.id, validation=validation))
 
     def _stop_if_asked(self) -> None:
         if self.interrupted():
             self.folder.log("stopped as asked")
-            raise JobInterrupted(self.job.job.id)
+            raise JobInterrupted(self.job.id)
 
     def _evaluated(self, assembled: Assembled, trained: TrainResult) -> Result:
         """Score the validation and, this once, the test split with the best weights."""
@@ -201,7 +201,7 @@ class TrainingJob:
         wall_s: float,
     ) -> RunRecord:
         return RunRecord(
-            job_id=self.job.job.id,
+            job_id=self.job.id,
             job=self.job.job,
             dataset=self.request.dataset,
             arm=self.request.arm,
