@@ -267,6 +267,12 @@ def find_plugin(name: str) -> PluginEntry:
     return PluginEntry(target=target, settings=_settings(target, ArmSettings), **_words(target))
 
 
+def entry_point_targets(noun: str) -> dict[str, str]:
+    """`module:Class` by name of the entry points for a `backbone` or `plug-in`; none is loaded."""
+    group = "prime_bench.backbones" if noun == "backbone" else "prime_bench.plugins"
+    return {point.name: point.value for point in entry_points(group=group)}
+
+
 def is_foreign(name: str) -> bool:
     """Whether a name is `module:Class`."""
     return re.fullmatch(r"[\w.]+:\w+", name) is not None
@@ -274,8 +280,7 @@ def is_foreign(name: str) -> bool:
 
 def _target(name: str, noun: str, ours: list[str]) -> str:
     """`module:Class` of a name that is not ours."""
-    group = "prime_bench.backbones" if noun == "backbone" else "prime_bench.plugins"
-    points = {point.name: point.value for point in entry_points(group=group)}
+    points = entry_point_targets(noun)
     if not is_foreign(name) and name not in points:
         known = [*ours, *points]
         raise UsageError(

@@ -13,16 +13,17 @@ CLEAN_SCHEMA = 1
 @click.option(
     "--unfinished",
     is_flag=True,
-    help="Also the folders of jobs that failed or were interrupted; they begin anew then.",
+    help="Also the folders of jobs that failed or were interrupted; they then start from epoch 1.",
 )
-@click.option("--yes", is_flag=True, help="Remove what is listed, without a question.")
+@click.option("--yes", is_flag=True, help="Delete what is listed, without a question.")
 @options.runs_dir
 @options.as_json
 def clean(unfinished: bool, yes: bool, runs_dir: Path, as_json: bool) -> None:
-    """List what no record needs, and remove it with --yes or when a terminal's user says so.
+    """List what no record needs, and delete it on request.
 
-    Replaced records, states that finished jobs do not go on from any more, halves of files. Records
-    and their weights stay, and so does everything of a job at work.
+    That is: replaced records, saved states of finished jobs, and incomplete files. It is deleted
+    with --yes, or after a question in a terminal. Records and their weights are kept, and so is
+    everything of a running job.
     """
     import sys
 

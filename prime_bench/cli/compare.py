@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from prime_bench.cli import options
+from prime_bench.cli import complete, options
 
 if TYPE_CHECKING:
     from prime_bench.report.quantities.matches import Match, MatchRow
@@ -18,8 +18,8 @@ _DECIMALS = 4
 
 
 @click.command()
-@click.argument("left", metavar="A")
-@click.argument("right", metavar="B")
+@click.argument("left", metavar="A", shell_complete=complete.sides)
+@click.argument("right", metavar="B", shell_complete=complete.sides)
 @click.option("--changed", is_flag=True, help="Leave out what is the same on both sides.")
 @options.data_dir
 @options.runs_dir
@@ -27,11 +27,11 @@ _DECIMALS = 4
 def compare(
     left: str, right: str, changed: bool, data_dir: Path, runs_dir: Path, as_json: bool
 ) -> None:
-    """Hold A against B, seed by seed: two folders of runs, two recipes, or two arms.
+    """Compare two arms, recipes or folders of runs by seed.
 
-    Prints the test metrics, the paired differences (B over A; positive favours B, for LogLoss too)
-    and what differs in settings and surroundings. Arms are looked for in the runs folder, wherever
-    both have run under one choice of all else.
+    Prints the test metrics of A and B, the paired differences (B over A; positive favours B, for
+    LogLoss too) and where settings and environment differ. Two arms are compared wherever both have
+    records in the runs folder under the same settings otherwise.
     """
     from prime_bench.base.errors import DataError
     from prime_bench.cli.output import print_json
@@ -62,7 +62,7 @@ def _matches(
 
     kinds = [_kind(side) for side in (left, right)]
     if kinds[0] != kinds[1]:
-        raise UsageError(f"{left} is a {kinds[0]} and {right} a {kinds[1]}: two of a kind, please")
+        raise UsageError(f"{left} is a {kinds[0]} and {right} a {kinds[1]}: name two of one kind")
     if kinds[0] == "folder":
         return match_sets(_records(Path(left)), _records(Path(right)))
     if kinds[0] == "recipe":

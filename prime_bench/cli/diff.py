@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from prime_bench.cli import options
+from prime_bench.cli import complete, options
 
 if TYPE_CHECKING:
     from prime_bench.recipe.expand import Recipe
@@ -13,14 +13,15 @@ DIFF_SCHEMA = 1
 
 
 @click.command()
-@click.argument("left", metavar="RECIPE")
-@click.argument("right", metavar="RECIPE")
+@click.argument("left", metavar="RECIPE", shell_complete=complete.recipes)
+@click.argument("right", metavar="RECIPE", shell_complete=complete.recipes)
 @options.as_json
 def diff(left: str, right: str, as_json: bool) -> None:
-    """Show where two recipes differ, key by key, with all defaults filled in.
+    """Show where the settings of two recipes differ.
 
-    Each is a file or the name of a bundled recipe. The last line says how many jobs they share:
-    those are done once. The exit code is 0 whether they differ or not.
+    Each RECIPE is a file or the name of a bundled recipe; all defaults are filled in. The last line
+    says how many jobs they share: those are done once. The exit code is 0 whether they differ or
+    not.
     """
     from prime_bench.cli.output import print_json
     from prime_bench.recipe.differences import differing_keys, resolved, value_text

@@ -16,10 +16,11 @@ _MARKS = {"ok": "ok", "note": "note", "fault": "FAULT"}
 @options.as_json
 @click.pass_context
 def doctor(ctx: click.Context, data_dir: Path, runs_dir: Path, as_json: bool) -> None:
-    """Look at this machine: versions, compiler, memory, disk, tables, a moment on each device.
+    """Check this machine: versions, memory, disk, devices.
 
-    Versions are held against those that this release was checked with. The exit code is 4 where
-    something does not work.
+    Also the compiler, the prepared tables, and a second of training on each device. Versions are
+    compared with those that this release was tested with. The exit code is 4 where something does
+    not work.
     """
     from prime_bench.base.errors import EnvironmentFault
     from prime_bench.cli.output import print_json

@@ -4,16 +4,16 @@ from pathlib import Path
 
 import click
 
-from prime_bench.cli import options
+from prime_bench.cli import complete, options
 
 
 @click.group()
 def export() -> None:
-    """Write what other programs read."""
+    """Write a prepared table for another program."""
 
 
 @export.command()
-@click.argument("table", metavar="TABLE")
+@click.argument("table", metavar="TABLE", shell_complete=complete.prepared_tables)
 @click.option(
     "--to",
     "folder",

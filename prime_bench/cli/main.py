@@ -34,7 +34,7 @@ COMMANDS = {
     "show": "prime_bench.cli.show:show",
     "export": "prime_bench.cli.export:export",
 }
-ISSUES = "please report it with the output of the same command with `prime-bench --debug`"
+ADVICE = "`prime-bench --debug ...` prints the traceback, which says where it happened"
 
 
 class _LazyGroup(click.Group):
@@ -68,9 +68,10 @@ class _LazyGroup(click.Group):
 @click.version_option(__version__, prog_name="prime-bench")
 @click.option("--debug", is_flag=True, help="Show the traceback of an error.")
 def cli(debug: bool) -> None:
-    """Paired comparison of plug-ins for click-through-rate models.
+    """Compare plug-ins for click-through-rate models in paired runs.
 
-    PRIME, its matched controls, and the Dense models they are built around.
+    `prepare` data, `run` a recipe, `report` its records: `prime-bench ls recipes` lists the bundled
+    recipes. Shell completion: docs/cli.md.
     """
 
 
@@ -90,7 +91,7 @@ def exit_code(arguments: list[str]) -> int:
             error.show()
         return UsageError.exit_code
     except (KeyboardInterrupt, click.Abort):
-        _say("interrupted; the same command goes on where this one was", debug=debug)
+        _say("interrupted; the same command continues this run", debug=debug)
         return codes.INTERRUPTED
     except UserError as error:
         _say(f"error: {error}", debug=debug)
@@ -106,7 +107,7 @@ def exit_code(arguments: list[str]) -> int:
 
 
 def _bug(error: Exception) -> str:
-    return f"a bug of prime-bench: {type(error).__name__}: {error}\n\nhint: {ISSUES}"
+    return f"a bug of prime-bench: {type(error).__name__}: {error}\n\nhint: {ADVICE}"
 
 
 def _say(message: str, *, debug: bool) -> None:

@@ -73,7 +73,7 @@ one_device = click.option(
 retrain = click.option(
     "--retrain",
     type=click.Choice(["stale"]),
-    help="Do jobs again whose pairs stand on another kind of device; old records are kept aside.",
+    help="Do jobs again whose records cannot pair with those of this device; old ones are kept.",
 )
 
 

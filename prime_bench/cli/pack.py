@@ -4,11 +4,11 @@ from pathlib import Path
 
 import click
 
-from prime_bench.cli import options
+from prime_bench.cli import complete, options
 
 
 @click.command()
-@click.argument("recipe")
+@click.argument("recipe", shell_complete=complete.recipes)
 @options.changes
 @click.option(
     "-o",
@@ -19,8 +19,9 @@ from prime_bench.cli import options
 )
 @options.runs_dir
 def pack(recipe: str, changes: tuple[str, ...], output: Path, runs_dir: Path) -> None:
-    """Pack the records of RECIPE's jobs: with configurations and environments, no weights, no data.
+    """Pack the records of a recipe's jobs into one file.
 
+    The bundle has records, configurations and environments, but neither weights nor data.
     `prime-bench report BUNDLE` makes the tables from it, without torch. The same records give the
     same bytes.
     """

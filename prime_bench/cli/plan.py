@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from prime_bench.cli import options
+from prime_bench.cli import complete, options
 
 if TYPE_CHECKING:
     from prime_bench.schedule.estimate import Estimate, Likeness, Pace, Total
@@ -16,7 +16,7 @@ PLAN_SCHEMA = 1
 
 
 @click.command()
-@click.argument("recipe")
+@click.argument("recipe", shell_complete=complete.recipes)
 @options.only
 @options.changes
 @options.device
@@ -41,10 +41,11 @@ def plan(
     runs_dir: Path,
     as_json: bool,
 ) -> None:
-    """List the jobs of RECIPE, a file or the name of a bundled recipe, and why each would run.
+    """List the jobs of a recipe, and why each would run.
 
-    `--device` says where they would run: it tells which records could not pair, and whose times
-    count for the estimate.
+    RECIPE is a file or the name of a bundled recipe. Also estimates time, memory and disk.
+    `--device` says where the jobs would run: which records could not pair, and whose times count
+    for the estimate, depends on it.
     """
     from prime_bench import api
     from prime_bench.schedule.devices import cores, find_devices

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Self
 
 import click
 
-from prime_bench.cli import codes, options
+from prime_bench.cli import codes, complete, options
 
 if TYPE_CHECKING:
     from rich.progress import TaskID
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("what", metavar="JOB|RECIPE")
+@click.argument("what", metavar="JOB|RECIPE", shell_complete=complete.jobs_and_recipes)
 @options.only
 @options.changes
 @options.one_device
@@ -30,11 +30,12 @@ def predict(
     data_dir: Path,
     runs_dir: Path,
 ) -> None:
-    """Write predictions.npz into the folders of finished jobs, from the weights that they kept.
+    """Write the predictions of finished jobs from their weights.
 
     JOB is the id of a job, or its first digits, four at least; RECIPE stands for all its jobs that
-    have a record. The file has `valid` and `test`, the probabilities (float32) in the order of the
-    table's rows, and `valid_labels` and `test_labels`. It is what `run --keep-predictions` leaves.
+    have a record. Each job's folder gets predictions.npz, which has `valid` and `test`, the
+    probabilities (float32) in the order of the table's rows, and `valid_labels` and `test_labels`.
+    It is what `run --keep-predictions` leaves.
 
     Nothing is written where the predictions do not give the recorded metrics; exit code 1 then.
     """

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from prime_bench.base.errors import UsageError, UserError
-from prime_bench.cli import options
+from prime_bench.cli import complete, options
 from prime_bench.cli.output import print_json
 from prime_bench.cli.prepare_output import (
     PREPARE_SCHEMA,
@@ -41,10 +41,11 @@ def _setting(flag: str, *, metavar: str, help: str, type: Any = None) -> Callabl
 
 
 @click.command()
-@click.argument("name", required=False)
+@click.argument("name", required=False, shell_complete=complete.datasets)
 @click.option(
     "--recipe",
     metavar="RECIPE",
+    shell_complete=complete.recipes,
     help="Prepare every data set of RECIPE, under its settings, in place of NAME.",
 )
 @click.option(
@@ -99,7 +100,10 @@ def prepare(
     data_dir: Path,
     as_json: bool,
 ) -> int:
-    """Make the prepared table of the data set NAME: avazu, criteo, avazu-raw or synthetic."""
+    """Make the prepared table of a data set.
+
+    NAME is avazu, criteo, avazu-raw or synthetic. A table that is there already is not made again.
+    """
     settings = ctx.meta.get(_SETTINGS, {})
     if recipe is not None:
         _check_recipe_flags(name, settings, raw=raw, raw_format=raw_format)

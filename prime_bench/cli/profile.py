@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from prime_bench.cli import codes, options
+from prime_bench.cli import codes, complete, options
 
 if TYPE_CHECKING:
     from prime_bench.schedule.plan import Plan
@@ -14,7 +14,7 @@ PROFILE_SCHEMA = 1
 
 
 @click.command()
-@click.argument("recipe")
+@click.argument("recipe", shell_complete=complete.recipes)
 @options.only
 @options.changes
 @options.device
@@ -40,11 +40,12 @@ def profile(
     runs_dir: Path,
     as_json: bool,
 ) -> None:
-    """Measure latency, memory and parameters of the arms of RECIPE, whose kind is `cost`.
+    """Measure time, memory and parameters of a recipe's arms.
 
-    The paper's protocol: all arms of a backbone take turns in one process, and ratios to Dense are
-    paired within a repetition. Times are CUDA events on a GPU and the wall clock on a CPU; memory
-    is what torch allocated on a GPU, and on a CPU how much a process of its own grew.
+    The kind of RECIPE is `cost`. The paper's protocol: all arms of a backbone take turns in one
+    process, and ratios to Dense are paired within a repetition. Times are CUDA events on a GPU and
+    the wall clock on a CPU; memory is what torch allocated on a GPU, and on a CPU how much a
+    process of its own grew.
 
     One device is used, the first of `--device`, and every core. Let nothing else run: what shares
     the machine is measured too. What has a record of the same device is not measured again.

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
-from prime_bench.cli import codes, options
+from prime_bench.cli import codes, complete, options
 
 if TYPE_CHECKING:
     from prime_bench.api import ReportView
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("recipe", required=False)
+@click.argument("recipe", required=False, shell_complete=complete.recipes_and_bundles)
 @options.only
 @options.changes
 @click.option(
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     "tables",
     multiple=True,
     metavar="NAME",
+    shell_complete=complete.report_tables,
     help="Show this table instead of the recipe's own; may be repeated.",
 )
 @click.option(
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
 @click.option(
     "--against",
     type=click.Choice(["paper"]),
-    help="Hold every printed number, and the abstract's claims, against these records.",
+    help="Compare every printed number, and the abstract's claims, with these records.",
 )
 @click.option(
     "--check",
@@ -61,6 +62,7 @@ if TYPE_CHECKING:
     help="Write into this folder, with a CSV of each table and a manifest, instead of printing.",
 )
 @options.runs_dir
+@click.option("--json", "as_json", is_flag=True, help="Short for --format json.")
 @click.pass_context
 def report(
     ctx: click.Context,
@@ -76,12 +78,14 @@ def report(
     mixed: bool,
     output: Path | None,
     runs_dir: Path,
+    as_json: bool,
 ) -> None:
-    """Print the tables of RECIPE's jobs, or the main table of everything that has records.
+    """Print tables from records, or write them with figures.
 
     RECIPE is a file, the name of a bundled recipe, or a bundle that `pack` made; give the same
-    --set as for `run`. Cells without a record are shown as missing. `--against paper` without
-    RECIPE takes each of the paper's tables from its own bundled recipe.
+    --set as for `run`. Without it the main table of all records is made. Cells without a record
+    are shown as missing. `--against paper` without RECIPE takes each of the paper's tables from
+    its own bundled recipe.
     """
     from prime_bench import api
     from prime_bench.base.errors import UsageError
@@ -99,6 +103,7 @@ def report(
         mixed=mixed,
         runs_dir=runs_dir,
     )
+    format = "json" if as_json else format
     if output is None:
         click.echo(_text(made) if format in (None, "text") else made.render(format), nl=False)
     else:

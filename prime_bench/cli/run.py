@@ -6,16 +6,18 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
-from prime_bench.cli import codes, options
+from prime_bench.cli import codes, complete, options
 
 if TYPE_CHECKING:
     from prime_bench.api import RunSummary
 
-_STOPPING = b"\nstopping: running jobs go on to the end of their epoch; once more ends them now\n"
+_STOPPING = (
+    b"\nstopping: running jobs go on to the end of their epoch; Ctrl-C again ends them now\n"
+)
 
 
 @click.command()
-@click.argument("recipe")
+@click.argument("recipe", shell_complete=complete.recipes)
 @options.only
 @options.changes
 @options.device
@@ -93,7 +95,11 @@ def run(
     data_dir: Path,
     runs_dir: Path,
 ) -> None:
-    """Do every job of RECIPE, a file or the name of a bundled recipe, that has no record."""
+    """Do every job of a recipe that has no record.
+
+    RECIPE is a file or the name of a bundled recipe. Ctrl-C lets running jobs go on to the end of
+    their epoch, a second one ends them at once; the same command then continues the run.
+    """
     from prime_bench import api
     from prime_bench.cli.plan import print_plan
     from prime_bench.cli.progress import RunProgress

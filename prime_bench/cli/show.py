@@ -1,13 +1,16 @@
-"""`prime-bench show`: one thing that a recipe can name, in full."""
+"""`prime-bench show`: one backbone, arm, recipe, prepared table or job in full."""
 
+import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from prime_bench.cli import options
+from prime_bench.cli import complete, options
 
 if TYPE_CHECKING:
+    from prime_bench.base.frozen import Frozen
     from prime_bench.settings.interface import BackboneSettings
 
 SHOW_SCHEMA = 1
@@ -15,46 +18,113 @@ SHOW_SCHEMA = 1
 
 @click.group()
 def show() -> None:
-    """Show one thing that a recipe can name, in full."""
+    """Show a backbone, arm, recipe, prepared table or job in full."""
 
 
 @show.command()
-@click.argument("name")
+@click.argument("name", shell_complete=complete.backbones)
 @click.option(
     "--data",
     metavar="TABLE",
+    shell_complete=complete.prepared_tables,
     help="Count parameters for this prepared table: its folder, or the name of a data set for all "
     "of its tables in the data folder.",
 )
 @options.data_dir
 @options.as_json
 def backbone(name: str, data: str | None, data_dir: Path, as_json: bool) -> None:
-    """Show the settings of the backbone NAME, its sites and its Top-NN.
+    """Show a backbone's settings, sites and Top-NN.
 
-    Parameters and multiply-accumulates a row are those of the default settings.
+    NAME is one that `ls backbones` lists, or `module:Class` of your own. With --data, parameters
+    and multiply-accumulates a row are those of the default settings.
     """
     from prime_bench.catalog import find_backbone
-    from prime_bench.cli.output import print_json
+    from prime_bench.cli.output import print_json, table_text
 
     entry = find_backbone(name)
     settings = entry.settings()
-    content = {
-        "name": name,
-        "label": entry.label,
-        "cite": entry.cite,
-        "top_nn": list(settings.top_nn),
-        "sites": list(settings.sites),
-        "keys": _keys(settings),
-        "tables": _tables(settings, data, data_dir=data_dir) if data is not None else [],
-    }
+    tables = _counts(settings, data, data_dir=data_dir) if data is not None else []
+    keys = _keys(settings)
     if as_json:
+        content = {
+            "name": name,
+            "label": entry.label,
+            "cite": entry.cite,
+            "top_nn": list(settings.top_nn),
+            "sites": list(settings.sites),
+            "keys": keys,
+            "tables": tables,
+        }
         print_json(SHOW_SCHEMA, content)
-    else:
-        _print(content)
+        return
+    click.echo(f"{name}: {entry.cite}\n")
+    _print_keys(keys)
+    click.echo(f"\nTop-NN: {', '.join(settings.top_nn) or 'none'}")
+    click.echo(f"sites: {', '.join(settings.sites)}")
+    if tables:
+        header = ["table", "fields", "d", "parameters", "multiply-accumulates a row"]
+        rows = [
+            [row["path"], row["fields"], row["input_width"], row["parameters"], row["macs"]]
+            for row in tables
+        ]
+        cells = [[path, *(f"{number:,}" for number in numbers)] for path, *numbers in rows]
+        click.echo("\n" + table_text(cells, header=header))
 
 
 @show.command()
-@click.argument("table", metavar="TABLE")
+@click.argument("name", shell_complete=complete.arms)
+@options.as_json
+def arm(name: str, as_json: bool) -> None:
+    """Show the settings of an arm, with their defaults.
+
+    NAME is one that `ls arms` lists, or `module:Class` of your own. A recipe sets them in
+    `[arm.NAME]`, or in `[arm.ANOTHER]` with `plugin = "NAME"`.
+    """
+    from prime_bench.catalog import find_plugin
+    from prime_bench.cli.output import print_json
+
+    entry = find_plugin(name)
+    keys = _keys(entry.settings())
+    if as_json:
+        content = {"name": name, "label": entry.label, "cite": entry.cite, "keys": keys}
+        print_json(SHOW_SCHEMA, content)
+        return
+    click.echo(f"{name}: {entry.label} ({entry.cite})\n")
+    _print_keys(keys)
+
+
+@show.command()
+@click.argument("name", shell_complete=complete.recipes)
+@options.as_json
+def recipe(name: str, as_json: bool) -> None:
+    """Print the text of a recipe, to copy and change.
+
+    NAME is one that `ls recipes` lists, or a file: `prime-bench show recipe quick > mine.toml`.
+    """
+    from prime_bench.cli.output import print_json
+    from prime_bench.recipe.file import find_recipe, load_recipe
+
+    path = find_recipe(name)
+    if not as_json:
+        click.echo(path.read_text(encoding="utf-8-sig"), nl=False)
+        return
+    loaded = load_recipe(path)
+    content = {
+        "name": loaded.name,
+        "title": loaded.title,
+        "kind": loaded.kind,
+        "path": str(path),
+        "datasets": list(loaded.datasets),
+        "backbones": list(loaded.backbones),
+        "arms": [each.name for each in loaded.arms],
+        "seeds": loaded.seeds,
+        "text": path.read_text(encoding="utf-8-sig"),
+    }
+    print_json(SHOW_SCHEMA, content)
+
+
+@show.command()
+@click.argument("table", metavar="TABLE", shell_complete=complete.prepared_tables)
 @click.option(
     "--html",
     type=click.Path(path_type=Path, dir_okay=False),
@@ -64,11 +134,11 @@ def backbone(name: str, data: str | None, data_dir: Path, as_json: bool) -> None
 @options.data_dir
 @options.as_json
 def dataset(table: str, html: Path | None, data_dir: Path, as_json: bool) -> None:
-    """Show what a prepared table holds: TABLE is its folder or the name of a data set.
+    """Show what a prepared table holds.
 
-    Rows and click rates of its splits, ids of its fields, values without an id, missing values, and
-    the memory that each backbone needs under its default settings. Of a data set's name all tables
-    in the data folder are shown.
+    TABLE is its folder, or the name of a data set for all of its tables in the data folder. Shows
+    rows and click rates of its splits, ids of its fields, values without an id, missing values, and
+    the memory that each backbone needs under its default settings.
     """
     from prime_bench.base.errors import UsageError
     from prime_bench.base.files import write_whole
@@ -92,14 +162,15 @@ def dataset(table: str, html: Path | None, data_dir: Path, as_json: bool) -> Non
 
 
 @show.command()
-@click.argument("job", metavar="JOB")
+@click.argument("job", metavar="JOB", shell_complete=complete.jobs)
 @options.data_dir
 @options.runs_dir
 @options.as_json
 def job(job: str, data_dir: Path, runs_dir: Path, as_json: bool) -> None:
-    """Show a job: its settings and where each is from, its history, environment and log.
+    """Show a job's settings, history, environment and log.
 
-    JOB is the id of a job, or its first digits, four at least; it need not be done.
+    Of each setting it says whether the recipe, `--set` or a default has it. JOB is the id of a job,
+    or its first digits, four at least. The job may have finished, failed, or run at this moment.
     """
     from prime_bench.base.errors import UsageError
     from prime_bench.cli import show_job
@@ -120,7 +191,8 @@ def job(job: str, data_dir: Path, runs_dir: Path, as_json: bool) -> None:
         click.echo(show_job.text(facts))
 
 
-def _keys(settings: "BackboneSettings") -> list[dict[str, Any]]:
+def _keys(settings: "Frozen") -> list[dict[str, Any]]:
+    """Each key with its default, its choices and its docstring, as JSON values."""
     from typing import Literal, get_args, get_origin
 
     defaults = settings.plain()
@@ -137,7 +209,8 @@ def _keys(settings: "BackboneSettings") -> list[dict[str, Any]]:
     ]
 
 
-def _tables(settings: "BackboneSettings", data: str, *, data_dir: Path) -> list[dict[str, Any]]:
+def _counts(settings: "BackboneSettings", data: str, *, data_dir: Path) -> list[dict[str, Any]]:
+    """The counts for each prepared table, as JSON values."""
     from prime_bench.data.manifest import find_tables
     from prime_bench.data.table import PreparedTable
 
@@ -160,31 +233,16 @@ def _tables(settings: "BackboneSettings", data: str, *, data_dir: Path) -> list[
     return counts
 
 
-def _print(content: dict[str, Any]) -> None:
+def _print_keys(keys: Sequence[Mapping[str, Any]]) -> None:
     from prime_bench.cli.output import table_text
 
-    click.echo(f"{content['name']}: {content['cite']}\n")
-    keys = [[key["name"], _value(key["default"]), _described(key)] for key in content["keys"]]
-    click.echo(table_text(keys, header=["key", "default", "what"]))
-    click.echo(f"\nTop-NN: {', '.join(content['top_nn']) or 'none'}")
-    click.echo(f"sites: {', '.join(content['sites'])}")
-    if content["tables"]:
-        header = ["table", "fields", "d", "parameters", "multiply-accumulates a row"]
-        rows = [
-            [row["path"], row["fields"], row["input_width"], row["parameters"], row["macs"]]
-            for row in content["tables"]
-        ]
-        cells = [[path, *(f"{number:,}" for number in numbers)] for path, *numbers in rows]
-        click.echo("\n" + table_text(cells, header=header))
+    if not keys:
+        click.echo("no settings")
+        return
+    rows = [[key["name"], json.dumps(key["default"]), _described(key)] for key in keys]
+    click.echo(table_text(rows, header=["key", "default", "what"]))
 
 
-def _value(value: Any) -> str:
-    """As a recipe writes it."""
-    import json
-
-    return json.dumps(value)
-
-
-def _described(key: dict[str, Any]) -> str:
+def _described(key: Mapping[str, Any]) -> str:
     choices = key["choices"]
     return f"{key['doc']} One of {', '.join(choices)}." if choices else str(key["doc"])

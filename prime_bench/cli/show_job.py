@@ -1,11 +1,9 @@
 """What `show job` prints of a job: JSON, or text with small charts."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-from prime_bench.cli.chart import sparkline
 
 if TYPE_CHECKING:
     from prime_bench.store.runs import Runs
@@ -13,6 +11,8 @@ if TYPE_CHECKING:
 _LOG_LINES = 10
 _SERIES = {"validation AUC": "valid_auc", "validation LogLoss": "valid_logloss"}
 _SERIES |= {"training loss": "train_loss"}
+_BARS = "▁▂▃▄▅▆▇█"
+_GAP = "·"
 
 
 def facts(job_id: str, runs: "Runs", *, data_dir: Path) -> dict[str, Any]:
@@ -163,3 +163,21 @@ def _data_settings(job: Mapping[str, Any] | None, *, data_dir: Path) -> dict[str
         return None
     settings: dict[str, Any] = Manifest.read(folder).settings
     return settings
+
+
+def sparkline(values: Sequence[float | None], *, width: int = 60) -> str:
+    """A bar a value, the lowest ▁ and the highest █; `·` where there is no number.
+
+    More values than `width` are cut to the last ones.
+    """
+    shown = values[-width:]
+    numbers = [value for value in shown if value is not None]
+    if not numbers:
+        return _GAP * len(shown)
+    low, high = min(numbers), max(numbers)
+    return "".join(_GAP if value is None else _bar(value, low, high) for value in shown)
+
+
+def _bar(value: float, low: float, high: float) -> str:
+    share = (value - low) / (high - low) if high > low else 0.0
+    return _BARS[round(share * (len(_BARS) - 1))]

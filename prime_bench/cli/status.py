@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from prime_bench.cli import options
+from prime_bench.cli import complete, options
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -21,7 +21,7 @@ _LINES_AROUND = 5  # header, rule, summary and what a terminal needs below
 
 
 @click.command()
-@click.argument("recipe", required=False)
+@click.argument("recipe", required=False, shell_complete=complete.recipes)
 @options.only
 @options.changes
 @options.device
@@ -39,12 +39,12 @@ def status(
     runs_dir: Path,
     as_json: bool,
 ) -> None:
-    """Show how far the jobs of RECIPE are, or all jobs that have a folder.
+    """Show how far jobs are.
 
-    A table of the jobs at work and of those that failed or were interrupted, with the running
-    epoch, the rows a second, the best validation AUC and the time left; then a line of counts,
-    which is all that a pipe gets. `plan` lists every job. `--device` says where they are meant to
-    run, as for `plan`.
+    They are the jobs of RECIPE, else all that have a folder. A terminal shows a table of the jobs
+    that run, failed or were interrupted, with the running epoch, the rows a second, the best
+    validation AUC and the time left, then a line of counts; a pipe gets that line alone. `plan`
+    lists every job. `--device` says where the jobs are meant to run, as for `plan`.
     """
     from rich.console import Console
 

@@ -4,13 +4,15 @@ from pathlib import Path
 
 import click
 
-from prime_bench.cli import codes, options
+from prime_bench.cli import codes, complete, options
 
 VERIFY_SCHEMA = 1
 
 
 @click.command()
-@click.argument("what", metavar="[JOB|RECIPE]", required=False)
+@click.argument(
+    "what", metavar="[JOB|RECIPE]", required=False, shell_complete=complete.jobs_and_recipes
+)
 @options.only
 @options.changes
 @options.one_device
@@ -24,7 +26,7 @@ VERIFY_SCHEMA = 1
     "--report",
     "report_folder",
     type=click.Path(path_type=Path, file_okay=False, exists=True),
-    help="Also hold the report in this folder against its records.",
+    help="Also check the report in this folder against its records.",
 )
 @options.data_dir
 @options.runs_dir
@@ -42,7 +44,7 @@ def verify(
     runs_dir: Path,
     as_json: bool,
 ) -> None:
-    """Check records, their files and data, and which runs cannot be compared.
+    """Check records, their files, their data and their pairs.
 
     JOB is the id of a job, or its first digits, four at least; RECIPE stands for its jobs; without
     either all records are checked. Every digest is computed again. The exit code is 1 where

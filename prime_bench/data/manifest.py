@@ -5,6 +5,7 @@ command that prepares it. The `Manifest` in that folder is written last, so a fo
 is complete.
 """
 
+import contextlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -226,6 +227,15 @@ def _flag_value(value: object) -> str:
     if isinstance(value, list):
         return ",".join(str(item) for item in value)
     return str(value)
+
+
+def prepared_tables(data_dir: Path) -> list[tuple[str, Path]]:
+    """Data set and folder of every prepared table below `data_dir`; unfit ones are left out."""
+    found = []
+    for path in sorted(data_dir.glob(f"*/{MANIFEST_NAME}")):
+        with contextlib.suppress(DataError):
+            found.append((Manifest.read(path.parent).dataset, path.parent))
+    return found
 
 
 def find_tables(table: str | Path, *, data_dir: Path) -> list[Path]:

@@ -362,6 +362,29 @@ def find_recipe(argument: str | Path) -> Path:
     )
 
 
+def recipe_files() -> list[tuple[str, str, str, Path]]:
+    """The bundled recipes, and those in the working folder and its folder `recipes`.
+
+    Returns what names each as an argument, its kind and title, and its path. A file that is not a
+    recipe is left out; one with faults is not.
+    """
+    bundled = bundled_folder("recipes")
+    files = [(file.stem, file) for file in sorted(bundled.glob("*.toml"))]
+    for folder in (Path(), Path("recipes")):
+        if folder.resolve() != bundled.resolve():
+            files += [(str(file), file) for file in sorted(folder.glob("*.toml"))]
+    found = []
+    for name, file in files:
+        try:
+            table = tomllib.loads(file.read_text(encoding="utf-8-sig"))
+        except (OSError, ValueError, RecursionError):
+            continue
+        if {"seeds", "arms"} <= table.keys():
+            kind, title = table.get("kind", "train"), table.get("title", "")
+            found.append((name, str(kind), str(title), file))
+    return found
+
+
 def _apply(table: dict[str, Any], change: str) -> tuple[str, ...]:
     """Set one `key.key=value` in the raw table and return the key's path."""
     try:

@@ -1,6 +1,6 @@
 import pytest
 
-from prime_bench.cli.chart import sparkline
+from prime_bench.cli.show_job import sparkline
 
 
 @pytest.mark.parametrize(

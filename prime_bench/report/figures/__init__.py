@@ -12,3 +12,17 @@ in this order in its module:
 figure, write the three parts, call them in `gallery`, and test the drawing with made-up numbers as
 `tests/report/figures/test_drawings.py` does.
 """
+
+FIGURES = {
+    "pairs": "Both scores of every pair, backbone by backbone",
+    "wins": "Pairs won and lost, by backbone and seed",
+    "forest": "Paired differences of each backbone with their intervals",
+    "tradeoff": "What an arm gains, and what it costs in parameters and time",
+    "controls": "PRIME against each control (the paper's Figure 4)",
+    "curves": "Validation AUC by epoch of both arms",
+    "load": "The largest load of PRIME's experts by epoch",
+    "competition": "Gradient alignment of semantic and random groups (Figure 1)",
+    "gap": "The competition gap of both arms (Figure 3)",
+    "subgroups": "Paired differences within subgroups of the rows",
+}
+"""What the names of a figure's files begin with -> what it shows."""

@@ -1,0 +1,188 @@
+"""Shell completion: the names that an argument or option may have.
+
+A shell waits for the answer at each TAB, so nothing here loads pydantic, polars or torch.
+"""
+
+import ast
+import json
+from collections.abc import Callable, Iterable, Iterator
+from importlib.metadata import entry_points
+from pathlib import Path
+
+import click
+from click.shell_completion import CompletionItem
+
+from prime_bench.base.files import bundled_folder
+
+Complete = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
+_JOB_ID_DIGITS = 16
+_DESCRIBED = 50
+"""Jobs up to which each is shown with what it is; more are ids alone."""
+
+
+def recipes(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Bundled recipes by name, and files `*.toml`."""
+    return _items(_recipe_names(incomplete))
+
+
+def recipes_and_bundles(
+    _ctx: click.Context, _param: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """Recipes, and files `*.zip`."""
+    return _items([*_recipe_names(incomplete), *_files(incomplete, ".zip")])
+
+
+def jobs_and_recipes(
+    ctx: click.Context, _param: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """Jobs that have a folder, and recipes."""
+    return [*_jobs(ctx, incomplete), *_items(_recipe_names(incomplete))]
+
+
+def jobs(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Jobs that have a folder in `--runs-dir`."""
+    return _jobs(ctx, incomplete)
+
+
+def backbones(
+    _ctx: click.Context, _param: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """Backbones, those of installed packages too."""
+    return _matching(backbone_names(), incomplete)
+
+
+def arms(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Arms, those of installed packages too."""
+    return _matching(arm_names(), incomplete)
+
+
+def backbones_and_arms(
+    _ctx: click.Context, _param: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """What `check` takes."""
+    return _matching([*arm_names(), *backbone_names()], incomplete)
+
+
+def sides(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """What `compare` takes: arms, recipes, folders."""
+    names = [name for name in arm_names() if name.startswith(incomplete)]
+    folders = [path for path in _paths(incomplete) if path.is_dir()]
+    return _items([*names, *_recipe_names(incomplete), *map(str, folders)])
+
+
+def datasets(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Data sets."""
+    return _matching(_dataset_names(), incomplete)
+
+
+def prepared_tables(
+    ctx: click.Context, _param: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """Data sets, and the folders of their prepared tables."""
+    folder = Path(ctx.params.get("data_dir") or "data")
+    folders = [str(path.parent) for path in sorted(folder.glob("*/manifest.json"))]
+    return _matching([*_dataset_names(), *folders], incomplete)
+
+
+def report_tables(
+    _ctx: click.Context, _param: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """Tables of a report."""
+    return _matching(_stems("reports"), incomplete)
+
+
+def backbone_names() -> list[str]:
+    """Names of `catalog.BACKBONES` and of entry points."""
+    return [*_keys_of("BACKBONES"), *_entry_points("prime_bench.backbones")]
+
+
+def arm_names() -> list[str]:
+    """Names of `catalog.PLUGINS` and of entry points."""
+    return [*_keys_of("PLUGINS"), *_entry_points("prime_bench.plugins")]
+
+
+def _keys_of(table: str) -> list[str]:
+    """The keys of a literal table in `catalog`, read as text: to import it takes too long."""
+    source = (Path(__file__).parents[1] / "catalog.py").read_text(encoding="utf-8")
+    for node in ast.parse(source).body:
+        if (
+            isinstance(node, ast.AnnAssign)
+            and isinstance(node.target, ast.Name)
+            and node.target.id == table
+            and isinstance(node.value, ast.Dict)
+        ):
+            return [str(key.value) for key in node.value.keys if isinstance(key, ast.Constant)]
+    return []
+
+
+def _entry_points(group: str) -> list[str]:
+    return sorted(point.name for point in entry_points(group=group))
+
+
+def _stems(folder: str) -> list[str]:
+    return sorted(path.stem for path in bundled_folder(folder).glob("*.toml"))
+
+
+def _dataset_names() -> list[str]:
+    return [name.replace("_", "-") for name in _stems("datasets")]
+
+
+def _recipe_names(incomplete: str) -> list[str]:
+    names = [name for name in _stems("recipes") if name.startswith(incomplete)]
+    return [*names, *_files(incomplete, ".toml")]
+
+
+def _files(incomplete: str, suffix: str) -> Iterator[str]:
+    """Files that begin so, and those in folders that begin so."""
+    for path in _paths(incomplete):
+        if path.is_dir():
+            yield from map(str, sorted(path.glob(f"*{suffix}")))
+        elif path.suffix == suffix:
+            yield str(path)
+
+
+def _paths(incomplete: str) -> list[Path]:
+    typed = Path(incomplete)
+    folder, begins = (
+        (typed, "") if not incomplete or incomplete.endswith("/") else (typed.parent, typed.name)
+    )
+    if not folder.is_dir():
+        return []
+    return sorted(
+        path
+        for path in folder.iterdir()
+        if path.name.startswith(begins) and (begins or not path.name.startswith("."))
+    )
+
+
+def _jobs(ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+    folder = Path(ctx.params.get("runs_dir") or "runs")
+    found = [
+        path
+        for path in (sorted(folder.iterdir()) if folder.is_dir() else ())
+        if path.name.startswith(incomplete)
+        and len(path.name) == _JOB_ID_DIGITS
+        and not path.name.startswith(".")
+    ]
+    describe = len(found) <= _DESCRIBED
+    return [CompletionItem(path.name, help=_job(path) if describe else None) for path in found]
+
+
+def _job(folder: Path) -> str | None:
+    """Data set, backbone, arm and seed; zsh and fish show it beside the id."""
+    try:
+        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        job = config["job"]
+        return f"{config['dataset']} {job['backbone']} {config['arm']} seed {job['seed']}"
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _matching(names: Iterable[str], incomplete: str) -> list[CompletionItem]:
+    """Names that begin so, in upper or lower case."""
+    typed = incomplete.lower()
+    return _items(name for name in names if name.lower().startswith(typed))
+
+
+def _items(names: Iterable[str]) -> list[CompletionItem]:
+    return [CompletionItem(name) for name in dict.fromkeys(names)]
