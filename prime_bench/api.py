@@ -1084,7 +1084,8 @@ class ReportView:
         """The tables by name, each a frame with a row for each row of the table.
 
         The columns are `block` (as a rule the data set), `row`, and one for each column of the
-        table: numbers in full precision, counts and words as text, null where a cell is missing.
+        table: numbers in full precision (of `4/5` the 4), words as text, null where a cell is
+        missing.
         """
         import polars as pl
 

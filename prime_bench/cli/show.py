@@ -203,10 +203,17 @@ def _keys(settings: "Frozen") -> list[dict[str, Any]]:
             "choices": list(get_args(field.annotation))
             if get_origin(field.annotation) is Literal
             else None,
-            "doc": " ".join((field.description or "").split()),
+            "doc": _doc(type(settings), name),
         }
         for name, field in type(settings).model_fields.items()
     ]
+
+
+def _doc(settings: "type[Frozen]", key: str) -> str:
+    """The key's docstring; of a key that has another default alone, that of the base class."""
+    fields = [getattr(base, "model_fields", {}).get(key) for base in settings.__mro__]
+    texts = [field.description for field in fields if field is not None and field.description]
+    return " ".join(texts[0].split()) if texts else ""
 
 
 def _counts(settings: "BackboneSettings", data: str, *, data_dir: Path) -> list[dict[str, Any]]:

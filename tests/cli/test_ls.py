@@ -1,0 +1,153 @@
+"""`ls`, `show recipe` and `show arm`: what they print is what there is."""
+
+import json
+import tomllib
+from collections.abc import Callable
+from importlib.metadata import EntryPoint
+from pathlib import Path
+
+import click
+import pytest
+
+from prime_bench import catalog
+from prime_bench.base.files import bundled_folder
+from prime_bench.catalog import BACKBONES, PLUGINS
+from prime_bench.cli.main import COMMANDS, cli, exit_code
+from prime_bench.data.card import card_names
+from prime_bench.recipe.file import load_recipe
+from prime_bench.report.figures import FIGURES
+from prime_bench.report.tables.definition import shipped_tables
+
+RECIPES = sorted(bundled_folder("recipes").glob("*.toml"))
+Answer = Callable[..., str]
+
+
+@pytest.fixture
+def answer(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Answer:
+    monkeypatch.chdir(tmp_path)
+
+    def answer(*arguments: str) -> str:
+        assert exit_code([*arguments]) == 0
+        return capsys.readouterr().out
+
+    return answer
+
+
+def test_ls_alone_names_everything(answer: Answer) -> None:
+    text = answer("ls")
+    assert all(len(line) <= 80 for line in text.splitlines())
+    names = set(text.replace(",", " ").split())
+    wanted = [*BACKBONES, *PLUGINS, *card_names(), *shipped_tables(), *FIGURES]
+    assert names >= {*wanted, *(path.stem for path in RECIPES)}
+    listed = json.loads(answer("ls", "--json"))
+    assert set(listed) == {
+        *("schema", "backbones", "arms", "recipes", "datasets", "tables", "figures")
+    }
+
+
+def test_arms_are_listed_with_label_and_source(answer: Answer) -> None:
+    rows = json.loads(answer("ls", "arms", "--json"))["arms"]
+    assert [row["name"] for row in rows] == list(PLUGINS)
+    text = answer("ls", "arms")
+    assert all(entry.cite in text for entry in PLUGINS.values())
+
+
+def test_entry_points_are_listed_without_being_loaded(
+    answer: Answer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = EntryPoint("gate", "no_such_module:Gate", "prime_bench.plugins")
+    monkeypatch.setattr(catalog, "entry_points", lambda group: [own] if group == own.group else [])
+    (row,) = [r for r in json.loads(answer("ls", "arms", "--json"))["arms"] if r["name"] == "gate"]
+    assert row["cite"] == "no_such_module:Gate"
+    assert "no_such_module:Gate" in answer("ls", "arms")
+    assert "gate" in answer("ls")
+
+
+def test_recipes_of_the_working_folder_are_listed_too(answer: Answer, tmp_path: Path) -> None:
+    text = (bundled_folder("recipes") / "quick.toml").read_text(encoding="utf-8")
+    (tmp_path / "recipes").mkdir()
+    (tmp_path / "mine.toml").write_text(text, encoding="utf-8")
+    (tmp_path / "recipes" / "other.toml").write_text(text, encoding="utf-8")
+    (tmp_path / "pyproject.toml").write_text("[project]\n", encoding="utf-8")
+    (tmp_path / "broken.toml").write_text("[", encoding="utf-8")
+    rows = json.loads(answer("ls", "recipes", "--json"))["recipes"]
+    names = [row["name"] for row in rows]
+    assert names == [*(path.stem for path in RECIPES), "mine.toml", "recipes/other.toml"]
+    for row in rows:
+        recipe = load_recipe(row["name"])
+        assert (row["title"], row["kind"]) == (recipe.title, recipe.kind)
+
+
+def test_datasets_are_listed_with_their_tables(answer: Answer, tmp_path: Path) -> None:
+    assert exit_code(["prepare", "synthetic", "--rows", "400"]) == 0
+    answer("ls")
+    broken = tmp_path / "data" / "broken"
+    broken.mkdir()
+    (broken / "manifest.json").write_text("{", encoding="utf-8")
+    rows = {row["name"]: row for row in json.loads(answer("ls", "datasets", "--json"))["datasets"]}
+    assert list(rows) == card_names()
+    (folder,) = rows["synthetic"]["tables"]
+    assert (tmp_path / folder / "manifest.json").is_file()
+    assert rows["avazu"]["tables"] == []
+
+
+def test_tables_and_figures_are_listed(answer: Answer) -> None:
+    tables = json.loads(answer("ls", "tables", "--json"))["tables"]
+    assert [row["name"] for row in tables] == shipped_tables()
+    figures = json.loads(answer("ls", "figures", "--json"))["figures"]
+    assert {row["name"]: row["title"] for row in figures} == FIGURES
+
+
+@pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem)
+def test_a_recipe_is_printed_as_its_file_has_it(answer: Answer, path: Path) -> None:
+    text = answer("show", "recipe", path.stem)
+    assert text == path.read_text(encoding="utf-8")
+    shown = json.loads(answer("show", "recipe", path.stem, "--json"))
+    assert shown["text"] == text
+    assert shown["seeds"] == tomllib.loads(text)["seeds"]
+
+
+@pytest.mark.parametrize("name", PLUGINS)
+def test_an_arm_is_shown_with_its_keys_and_defaults(answer: Answer, name: str) -> None:
+    shown = json.loads(answer("show", "arm", name, "--json"))
+    defaults = PLUGINS[name].settings().plain()
+    assert {key["name"]: key["default"] for key in shown["keys"]} == defaults
+    assert all(key["doc"].endswith(".") for key in shown["keys"]), shown["keys"]
+    text = answer("show", "arm", name)
+    assert PLUGINS[name].cite in text
+    assert all(key["doc"] in text for key in shown["keys"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["arm", "prim"], "unknown plug-in `prim`; did you mean `prime`?"),
+        (["recipe", "quikc"], "no such recipe; did you mean `quick`?"),
+    ],
+)
+def test_a_wrong_name_is_answered_with_the_nearest(
+    capsys: pytest.CaptureFixture[str], arguments: list[str], said: str
+) -> None:
+    assert exit_code(["show", *arguments]) == 2
+    assert said in capsys.readouterr().err
+
+
+def commands(group: click.Group, context: click.Context) -> list[click.Command]:
+    found = []
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        assert command is not None
+        found.append(command)
+        if isinstance(command, click.Group):
+            found += commands(command, context)
+    return found
+
+
+@pytest.mark.parametrize("command", commands(cli, click.Context(cli)), ids=lambda c: c.name)
+def test_a_summary_fits_a_terminal_of_80_columns(command: click.Command) -> None:
+    longest = max(map(len, COMMANDS))
+    summary = command.get_short_help_str(limit=80 - 2 - longest - 2)
+    assert summary.endswith(".")
+    assert not summary.endswith("...")

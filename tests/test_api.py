@@ -1,0 +1,311 @@
+"""The Python interface: docs/python.md runs as it stands, and each function keeps its promise."""
+
+import inspect
+import re
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import matplotlib as mpl
+import polars as pl
+import pytest
+
+from prime_bench import api
+from prime_bench.base.errors import DataError, UsageError, UserError
+from prime_bench.data.manifest import resolve
+from prime_bench.recipe.file import load_recipe
+from prime_bench.store.record import RunRecord
+from prime_bench.store.runs import Runs
+
+ROOT = Path(__file__).parents[1]
+MakeRecord = Callable[..., RunRecord]
+RECIPE = """
+schema = 1
+title = "Ranks"
+seeds = [1, 2]
+arms = ["dense", "low", "high"]
+[arm.low]
+plugin = "prime"
+rank = 4
+[arm.high]
+plugin = "prime"
+rank = 8
+[dataset.synthetic]
+[backbone.DNN]
+hidden_units = [8]
+[backbone.DCNv2]
+"""
+
+
+def validation(epoch: int) -> dict[str, object]:
+    return {
+        "epoch": epoch,
+        "step": 10 * epoch,
+        "learning_rate": 0.001,
+        "train_loss": 0.6 / epoch,
+        "valid_auc": None if epoch == 2 else 0.7,
+        "valid_logloss": 0.4,
+        "improved": epoch == 1,
+        "wall_s": 1.5 * epoch,
+    }
+
+
+@pytest.fixture
+def recipe(tmp_path: Path) -> Path:
+    path = tmp_path / "ranks.toml"
+    path.write_text(RECIPE, encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def runs(tmp_path: Path, recipe: Path, plain_record: MakeRecord) -> Path:
+    """A record for each job of the recipe, and two with other settings of the protocol."""
+    folder = Runs(tmp_path / "runs")
+    variant = resolve("synthetic", {}).digest
+    for changes, only in (([], []), (["training.max_epochs=1"], ["seed=1", "arm=dense"])):
+        for trial in load_recipe(recipe, changes=changes).trials(only=only):
+            folder.put(
+                plain_record(
+                    trial.bind("f" * 64),
+                    dataset="synthetic",
+                    arm=trial.arm.name,
+                    data_variant=variant,
+                    history=[validation(epoch) for epoch in (1, 2)],
+                    result={"test": {"auc": 0.7 + 0.01 * trial.seed, "logloss": 0.4}},
+                )
+            )
+    return folder.folder
+
+
+def test_the_page_runs_as_it_stands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = (ROOT / "docs" / "python.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
+    assert len(blocks) >= 10
+    monkeypatch.chdir(tmp_path)
+    mpl.use("Agg")
+
+    names: dict[str, object] = {}
+    for number, block in enumerate(blocks):
+        exec(compile(block, f"docs/python.md, block {number}", "exec"), names)
+
+    assert (tmp_path / "curves.png").stat().st_size > 10_000
+    assert {path.suffix for path in (tmp_path / "report").iterdir()} >= {".html", ".csv", ".svg"}
+    records = names["records"]
+    assert isinstance(records, pl.DataFrame)
+    assert records.height == 4
+    view = names["report"]
+    assert isinstance(view, api.ReportView)
+    assert view._repr_html_().count("<table") >= 1
+    assert "| DNN" in view._repr_markdown_()
+    assert "training.max_epochs=3" in str(view)
+
+
+def test_the_module_loads_without_heavy_packages() -> None:
+    code = (
+        "import sys; from prime_bench import api\n"
+        "print([n for n in ('torch', 'polars', 'numpy', 'matplotlib', 'ray') if n in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
+
+
+@pytest.mark.parametrize("name", api.__all__)
+def test_every_name_has_a_docstring_with_its_parts(name: str) -> None:
+    found = getattr(api, name)
+    text = inspect.getdoc(found) or ""
+    assert text
+    assert text.partition("\n")[0].endswith(".")
+    if inspect.isfunction(found):
+        parameters = list(inspect.signature(found).parameters)
+        if len(parameters) > 1:
+            described = re.findall(r"^    (\w+): ", text.partition("Args:")[2], flags=re.MULTILINE)
+            assert described[: len(parameters)] == parameters
+
+
+def test_records_have_a_row_a_run_and_a_column_for_each_setting_that_differs(
+    runs: Path, recipe: Path
+) -> None:
+    own = api.records(recipe, runs_dir=runs)
+    assert own.height == 2 * 3 * 2
+    assert own.columns[:6] == ["dataset", "backbone", "arm", "seed", "job_id", "arm.rank"]
+    ranks = dict(own.select("arm", "arm.rank").unique().iter_rows())
+    assert ranks == {"dense": None, "low": 4, "high": 8}
+    for column in ("valid_auc", "valid_logloss", "test_auc", "test_logloss", "wall_s"):
+        assert own[column].dtype == pl.Float64
+    assert {"epochs", "best_epoch", "degenerate", "parameters", "numerics"} <= set(own.columns)
+
+    every = api.records(runs_dir=runs)
+    assert every.height == own.height + 2
+    assert set(every["training.max_epochs"]) == {1, 100}
+    # A setting that only differs between backbones is not a difference of comparable runs.
+    assert not [column for column in every.columns if column.startswith("backbone.")]
+    changed = api.records(recipe, changes={"training.max_epochs": 1}, runs_dir=runs)
+    assert set(changed["arm"]) == {"dense"}
+
+
+def test_only_narrows_records_by_mapping_or_text(runs: Path, recipe: Path) -> None:
+    asked = {"backbone": "DNN", "seed": [1, 2], "arm": {"low"}}
+    by_mapping = api.records(recipe, only=asked, runs_dir=runs)
+    texts = ["backbone=DNN", "seed=1", "seed=2", "arm=low"]
+    assert by_mapping.equals(api.records(recipe, only=texts, runs_dir=runs))
+    assert by_mapping.height == 2
+    with pytest.raises(UsageError, match="a list of texts or a mapping"):
+        api.records(recipe, only="seed=1", runs_dir=runs)
+    with pytest.raises(UsageError, match="no such seed"):
+        api.records(only={"seed": 7}, runs_dir=runs)
+
+
+def test_a_folder_without_records_gives_an_empty_frame(tmp_path: Path, recipe: Path) -> None:
+    for frame in (api.records(runs_dir=tmp_path), api.records(recipe, runs_dir=tmp_path)):
+        assert frame.height == 0
+        assert "test_auc" in frame.columns
+    assert api.histories(runs_dir=tmp_path).height == 0
+    with pytest.raises(DataError, match="no records here"):
+        api.report(runs_dir=tmp_path)
+
+
+def test_histories_have_a_row_a_validation(runs: Path, recipe: Path) -> None:
+    curves = api.histories(recipe, runs_dir=runs)
+    records = {record.job_id: record for record in Runs(runs).records()}
+    own = api.records(recipe, runs_dir=runs)["job_id"]
+    assert curves.height == sum(len(records[job_id].history) for job_id in own)
+    one = curves.filter(pl.col("job_id") == own[0])
+    assert one["epoch"].to_list() == [point.epoch for point in records[own[0]].history]
+    assert one.filter("best")["epoch"].to_list() == [records[own[0]].result.best_epoch]
+
+
+def test_a_record_that_cannot_be_read_is_warned_about(runs: Path) -> None:
+    broken = next(runs.glob("*/record.json"))
+    broken.write_text("{", encoding="utf-8")
+    with pytest.warns(UserWarning, match=f"left out: .*{broken.parent.name}"):
+        frame = api.records(runs_dir=runs)
+    assert broken.parent.name not in frame["job_id"]
+
+
+def test_a_bundle_reads_as_its_folder_does(runs: Path, recipe: Path, tmp_path: Path) -> None:
+    bundle = tmp_path / "ranks.zip"
+    packed = api.pack(recipe, bundle, runs_dir=runs)
+    assert len(packed) == 12
+    assert api.records(bundle).equals(api.records(recipe, runs_dir=runs))
+    from_bundle, from_folder = api.report(bundle), api.report(recipe, runs_dir=runs)
+    # Only the recipe's name in the provenance may differ.
+    assert from_bundle.tables["main"].equals(from_folder.tables["main"])
+    files = from_bundle.write(tmp_path / "out", format="latex")
+    assert {path.name for path in files} >= {"main.tex", "main.csv", "manifest.json"}
+
+
+def test_a_report_has_its_tables_as_frames(runs: Path, recipe: Path) -> None:
+    view = api.report(recipe, runs_dir=runs)
+    main = view.tables["main"]
+    assert main.columns[:2] == ["block", "row"]
+    assert {"DNN", "DCNv2"} <= set(main["row"])
+    values = dict(zip(view.cells()["row"], view.cells()["value"], strict=True))
+    assert "DNN" in values
+    numbers = [column for column in main.columns if main[column].dtype == pl.Float64]
+    assert numbers
+    mean = api.records(recipe, only={"arm": "dense", "backbone": "DNN"}, runs_dir=runs)["test_auc"]
+    row = main.filter(pl.col("row") == "DNN")
+    assert any(row[column][0] == pytest.approx(mean.mean()) for column in numbers)
+
+
+def test_a_cost_recipe_is_planned_for_a_device(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="depends on the device"):
+        api.plan("cost", device="cpu", data_dir=tmp_path)
+    made = api.cost_plan("cost", device="cpu", data_dir=tmp_path, runs_dir=tmp_path)
+    assert set(made.counts) == {"needs data"}
+    with pytest.raises(DataError, match="no data set of this recipe is prepared"):
+        api.run(made, device="cpu", runs_dir=tmp_path)
+
+
+def test_a_plan_is_run_as_it_is(tmp_path: Path) -> None:
+    made = api.plan("quick", device="cpu", data_dir=tmp_path, runs_dir=tmp_path)
+    assert api.jobs(made).height == 18
+    with pytest.raises(UsageError, match="arguments of `plan`"):
+        api.run(made, changes={"training.max_epochs": 1})
+    with pytest.raises(UsageError, match="--only and --set go with a recipe"):
+        api.status(only={"seed": 1})
+
+
+def test_a_loaded_recipe_takes_no_changes(tmp_path: Path) -> None:
+    loaded = api.load_recipe("quick", changes={"seeds": [5], "training.max_epochs": 2})
+    assert (loaded.seeds, loaded.training.max_epochs) == ([5], 2)
+    made = api.plan(loaded, device="cpu", data_dir=tmp_path, runs_dir=tmp_path)
+    assert {planned.trial.seed for planned in made.jobs} == {5}
+    with pytest.raises(UsageError, match="already read"):
+        api.plan(loaded, changes={"seeds": [6]}, device="cpu")
+
+
+def test_a_recipe_is_prepared_and_errors_of_one_data_set_do_not_stop_the_others(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "two.toml"
+    text = RECIPE.replace("[dataset.synthetic]", "[dataset.synthetic]\nrows = 400\n[dataset.avazu]")
+    path.write_text(text, encoding="utf-8")
+    sources = {"avazu": tmp_path / "nothing"}
+    with pytest.raises(UserError):
+        api.prepare_recipe(path, sources=sources, data_dir=tmp_path / "a")
+    failed: list[str] = []
+    stages: set[tuple[str, str]] = set()
+    (made,) = api.prepare_recipe(
+        path,
+        sources=sources,
+        data_dir=tmp_path / "a",
+        on_error=lambda name, _error: failed.append(name),
+        on_progress=lambda name, progress: stages.add((name, progress.stage)),
+    )
+    assert (made.dataset, made.made, failed) == ("synthetic", False, ["avazu"])
+    assert made.folder.is_dir()
+    with pytest.raises(UsageError, match="no dataset `avasu`; did you mean `avazu`"):
+        api.prepare_recipe(path, sources={"avasu": tmp_path}, data_dir=tmp_path)
+
+
+def test_arguments_without_effect_are_refused(tmp_path: Path) -> None:
+    for arguments, said in (
+        ({"source": tmp_path}, "is generated"),
+        ({"allow_unverified": True}, "no digests are published"),
+        ({"keep_download": True}, "nothing is downloaded"),
+        ({"settings": {"rowz": 5}}, "did you mean `rows`"),
+    ):
+        with pytest.raises(UsageError, match=said):
+            api.prepare("synthetic", data_dir=tmp_path, **arguments)
+
+
+class Backend:
+    """An engine that notes a request to stop."""
+
+    def __init__(self) -> None:
+        self.stopped = 0
+
+    def stop(self) -> None:
+        self.stopped += 1
+
+
+def test_the_first_interrupt_stops_gently_and_the_second_at_once() -> None:
+    backend, asked = Backend(), []
+    before = signal.getsignal(signal.SIGINT)
+
+    def work() -> None:
+        with api._stopping_gently(backend, lambda: asked.append(1)) as received:  # type: ignore[arg-type]
+            signal.raise_signal(signal.SIGINT)
+            assert (backend.stopped, asked, received) == (1, [1], [signal.SIGINT])
+            signal.raise_signal(signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt):
+        work()
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_in_another_thread_signals_are_left_alone() -> None:
+    found = []
+
+    def work() -> None:
+        with api._stopping_gently(Backend(), None) as received:  # type: ignore[arg-type]
+            found.append(received)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert found == [[]]
