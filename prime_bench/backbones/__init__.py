@@ -1,1 +1,1 @@
-"""CTR models that compute logits and nothing else, each in a file of its own."""
+"""Backbones: CTR models that compute logits, one file for each, and the parts they share."""

@@ -1,13 +1,18 @@
-"""AFM's attention scores of all pairs of fields, block by block of rows.
+"""AFM: a linear term and an attention-weighted sum of the products of all pairs of fields.
 
-    s_p = h . ReLU(W (E_i * E_j) + b),    p = (i, j), i < j
+    s_p = h . ReLU(W (E_i * E_j) + b),    alpha = softmax(s),    p = (i, j), i < j
+    l = LR(x) + w . Dropout(sum_p Dropout(alpha)_p E_i * E_j),    LR with bias
+    l = LR(x) + sum_p <E_i, E_j>    without attention
 
-On their way the scores need tensors of B P k and B P a numbers (4,096 x 741 x 32 floats on Criteo:
-388 MB). Here they exist for a block of rows at a time, and backward makes them again: only E is
+Shapes: B rows, C categorical and K numeric fields, F = C + K, k embedding width,
+P = F (F - 1) / 2 pairs in row order of the upper triangle, a width of the hidden layer, R rows of a
+block. Xiao et al., Attentional Factorization Machines: Learning the Weight of Feature Interactions
+via Attention Networks, IJCAI 2017; as FuxiCTR 2.3.10's AFM, whose parameter names these are. There
+is no Top-NN.
+
+The scores need intermediate tensors of B P k and B P a numbers (4,096 x 741 x 32 floats on Criteo:
+388 MB). They are computed for a block of rows at a time and again in backward, so that only E is
 kept.
-
-Shapes: B rows, F fields, k embedding width, P = F (F - 1) / 2 pairs in row order of the upper
-triangle, a width of the hidden layer, R rows of a block.
 """
 
 from typing import Any
@@ -29,21 +34,21 @@ from prime_bench.backbones.layers import (
 from prime_bench.data.schema import Schema
 from prime_bench.settings.backbones import AFMSettings
 
-# Floats of a block's hidden layer: what a core's cache holds, or on an accelerator what keeps it
-# busy.
+# Number of floats in the hidden layer of a block: what fits into the cache of a CPU core, or what
+# keeps an accelerator busy.
 CPU_BLOCK = 2**19
 ACCELERATOR_BLOCK = 2**27
 
 
 def pair_scores(embeddings: Tensor, weight: Tensor, bias: Tensor, head: Tensor) -> Tensor:
-    """E (B, F, k), W (a, k), b (a,), h (1, a) -> (B, P)."""
-    apply: Any = _PairScores.apply  # torch gives the method no types
+    """The attention scores s: E (B, F, k), W (a, k), b (a,), h (1, a) -> (B, P)."""
+    apply: Any = _PairScores.apply  # torch has no types for `apply`
     scores: Tensor = apply(embeddings, weight, bias, head)
     return scores
 
 
 class _PairScores(torch.autograd.Function):
-    """The scores and their gradient; second derivatives are not there."""
+    """The scores and their gradient. Second derivatives are not defined."""
 
     @staticmethod
     def forward(ctx: Any, embeddings: Tensor, weight: Tensor, bias: Tensor, head: Tensor) -> Tensor:
@@ -69,8 +74,8 @@ class _PairScores(torch.autograd.Function):
             hidden = F.linear(flat, weight, bias).relu_()  # (R P, a)
             column = d_scores.reshape(-1, 1)  # (R, P) -> (R P, 1)
             d_head += column.T @ hidden
-            # In place of the hidden layer: where it lets through, the score's gradient; h follows
-            # below, where a row of it is one number.
+            # Overwrites `hidden` with its gradient, but without the factor h: that is multiplied
+            # after the sums over rows, where it is cheap.
             passed = hidden.sign_().mul_(column)
             d_bias += passed.sum(dim=0)
             d_weight += passed.T @ flat
@@ -79,22 +84,24 @@ class _PairScores(torch.autograd.Function):
 
 
 def _block_rows(embeddings: Tensor, width: int) -> int:
-    """R, at least 1."""
+    """R: the number of rows of a block, at least 1."""
     n_fields = embeddings.shape[1]
-    # A compiler would unroll the loop over blocks, and fuses by itself what they save.
+    # torch.compile would unroll the loop over blocks, and its fusion saves the same memory.
     small = embeddings.device.type == "cpu" and not torch.compiler.is_compiling()
     block = CPU_BLOCK if small else ACCELERATOR_BLOCK
     return max(1, block // max(1, n_fields * (n_fields - 1) // 2 * width))
 
 
 def _pair_products(rows: Tensor) -> Tensor:
-    """(R, F, k) -> (R, P, k): E_i * E_j, all pairs of one left field at a time."""
+    """The products E_i * E_j, one left field i at a time: (R, F, k) -> (R, P, k)."""
     lefts = range(rows.shape[1] - 1)
     return torch.cat([rows[:, i : i + 1] * rows[:, i + 1 :] for i in lefts], dim=1)
 
 
 def _add_product_gradients(d_rows: Tensor, rows: Tensor, d_products: Tensor) -> None:
-    """Add to (R, F, k) what the gradient (R, P, k) of the products says; the latter is used up."""
+    """Add the gradient of E (R, F, k) that follows from that of the products (R, P, k), which is
+    overwritten.
+    """
     n_fields = rows.shape[1]
     parts = torch.split(d_products, list(range(n_fields - 1, 0, -1)), dim=1)
     for left, part in enumerate(parts):
@@ -103,7 +110,7 @@ def _add_product_gradients(d_rows: Tensor, rows: Tensor, d_products: Tensor) -> 
 
 
 class AFM(Backbone):
-    """Site: `embedding` (B, F, k)."""
+    """AFM. Site: `embedding` (B, F, k)."""
 
     upper: Tensor
 
@@ -116,7 +123,7 @@ class AFM(Backbone):
         self.lr_layer = LinearTerm(schema, bias=True)
         if self._attends:
             self.register_buffer("upper", upper_triangle(schema.shape.n_fields), persistent=False)
-            # The layers hold the weights under FuxiCTR's names; `pair_scores` does their work.
+            # These layers only hold the weights under FuxiCTR's names; `pair_scores` uses them.
             self.attention = nn.Sequential(
                 nn.Linear(settings.embedding_dim, settings.attention_dim),
                 nn.ReLU(),
@@ -136,7 +143,7 @@ class AFM(Backbone):
         return linear + pooled
 
     def _attend(self, embeddings: Tensor) -> Tensor:
-        """(B, F, k) -> (B, k)."""
+        """The weighted sum of the products of all pairs, (B, F, k) -> (B, k)."""
         hidden, head = self.attention.get_submodule("0"), self.attention.get_submodule("2")
         weight, bias = hidden.get_parameter("weight"), hidden.get_parameter("bias")
         scores = pair_scores(embeddings, weight, bias, head.get_parameter("weight"))  # (B, P)

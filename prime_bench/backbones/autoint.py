@@ -1,13 +1,16 @@
-"""Multi-head self-attention over fields, as AutoInt has it.
+"""AutoInt: layers of multi-head self-attention over the fields, and optionally an MLP beside them.
 
-    Q = X W_q, K = X W_k, V = X W_v, cut into heads;    A = softmax(Q K^T / s) a head
-    Y = ReLU(LN([Dropout(A) V of all heads] + X W_res))
+    X_0 = E;    Q = X W_q, K = X W_k, V = X W_v, each cut into heads;    A = softmax(Q K^T / s)
+    X_{i+1} = ReLU(LN([Dropout(A) V for all heads] + X W_res))
+    l = fc(vec(X_L)) + MLP(z; h; 1) + LR(x),    z = vec(E),    LR without bias
 
-s is sqrt(a / heads) or 1; the residual is X itself where its width is a; LN and residual may be
-off.
+s is sqrt(a / heads) or 1. The residual is X itself if X has width a. LN, the residual, MLP and LR
+can each be switched off; with MLP the model is the paper's AutoInt+.
 
-Shapes: B rows, F fields, a width of all heads together. Source: FuxiCTR 2.3.10's AutoInt, whose
-parameter names these are.
+Shapes: B rows, C categorical and K numeric fields, F = C + K, k embedding width, d = F k, a width
+of all heads together, L layers. Song et al., AutoInt: Automatic Feature Interaction Learning via
+Self-Attentive Neural Networks, CIKM 2019; as FuxiCTR 2.3.10's AutoInt, whose parameter names these
+are. The Top-NN is the MLP.
 """
 
 import math
@@ -26,7 +29,7 @@ from prime_bench.settings.backbones import AutoIntSettings
 
 
 class SelfAttention(nn.Module):
-    """(B, F, width_in) -> (B, F, a)."""
+    """One attention layer, (B, F, width_in) -> (B, F, a)."""
 
     W_res: nn.Linear | None
     layer_norm: nn.LayerNorm | None
@@ -43,7 +46,7 @@ class SelfAttention(nn.Module):
         self.layer_norm = nn.LayerNorm(width) if settings.layer_norm else None
 
     def forward(self, x: Tensor) -> Tensor:
-        """Attend from each field to all."""
+        """Attend from each field to all fields of the row."""
         query, key, value = (self._heads(project(x)) for project in (self.W_q, self.W_k, self.W_v))
         scores = query @ key.transpose(2, 3) / self._scale  # (B, heads, F, F)
         weights = torch.softmax(scores, dim=-1)
@@ -56,13 +59,13 @@ class SelfAttention(nn.Module):
         return F.relu(y)
 
     def _heads(self, x: Tensor) -> Tensor:
-        """(B, F, a) -> (B, heads, F, a / heads)."""
+        """Cut the last axis into heads, (B, F, a) -> (B, heads, F, a / heads)."""
         n_rows, n_fields, _ = x.shape
         return x.view(n_rows, n_fields, self._n_heads, -1).transpose(1, 2)
 
 
 class AutoInt(Backbone):
-    """Sites: `embedding` (B, F, k) and, with an MLP, `top_input` (B, d)."""
+    """AutoInt. Sites: `embedding` (B, F, k) and, with an MLP, `top_input` (B, d)."""
 
     dnn: nn.Module | None
     lr_layer: LinearTerm | None
@@ -99,6 +102,6 @@ class AutoInt(Backbone):
         return logit if self.lr_layer is None else logit + self.lr_layer(ids, numerics)
 
     def embedding_parameters(self) -> list[nn.Parameter]:
-        """The tables, width k and, with a linear term, width 1, and the numeric fields' weights."""
+        """The tables of width k and, with a linear term, of width 1; weights of numeric fields."""
         linear = [] if self.lr_layer is None else self.lr_layer.embedding_parameters()
         return [*self.embedding.parameters(), *linear]

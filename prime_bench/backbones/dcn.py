@@ -20,8 +20,8 @@ from prime_bench.settings.backbones import DCNSettings
 
 
 class DCN(Backbone):
-    """Sites: `embedding` (B, F, k), `cross_1` to `cross_L` (B, d) and, with an MLP, `top_input` (B,
-    d).
+    """DCN. Sites: `embedding` (B, F, k), `cross_1` to `cross_L` (B, d) and, with an MLP,
+    `top_input` (B, d).
     """
 
     dnn: nn.Module | None

@@ -1,5 +1,5 @@
-"""DCNv2: cross layers with full matrices, and MLPs on their output (stacked), beside them
-(parallel), both or none.
+"""DCNv2: cross layers with full matrices and MLPs on their output (stacked), beside them
+(parallel), both, or neither.
 
     x_0 = z = vec(E),    x_{l+1} = x_l + x_0 * (W_l x_l + b_l),    l = 0, ..., L - 1
     crossnet_only: l = fc(x_L)                  stacked:          l = fc(MLP_s(x_L))
@@ -9,9 +9,8 @@ Shapes: B rows, C categorical and K numeric fields, F = C + K, k embedding width
 layers. Wang et al., DCN V2: Improved Deep & Cross Network, WWW 2021; as FuxiCTR 2.3.10's DCNv2,
 whose parameter names these are.
 
-The Top-NN is the parallel MLP, or the stacked one where there is no parallel one. `fc` belongs to
-it only where nothing else reaches `fc` (stacked); in the other structures it is shared with the
-cross path.
+The Top-NN is the parallel MLP, or the stacked one if there is no parallel one. `fc` belongs to the
+Top-NN only if it has no other input (stacked); in the other structures the cross path shares it.
 """
 
 import torch
@@ -26,8 +25,8 @@ from prime_bench.settings.backbones import DCNv2Settings
 
 
 class DCNv2(Backbone):
-    """Sites: `embedding` (B, F, k), `cross_1` to `cross_L` (B, d) and, with an MLP, `top_input` (B,
-    d).
+    """DCNv2. Sites: `embedding` (B, F, k), `cross_1` to `cross_L` (B, d) and, with an MLP,
+    `top_input` (B, d).
     """
 
     stacked_dnn: nn.Module | None
@@ -60,15 +59,15 @@ class DCNv2(Backbone):
         for number, layer in enumerate(layers, start=1):
             crossed = self.sites[f"cross_{number}"](torch.addcmul(crossed, z, layer(crossed)))
         if self.stacked_dnn is not None:
-            crossed = self.stacked_dnn(self._read("stacked_dnn", crossed))  # (B, d) -> (B, h)
+            crossed = self.stacked_dnn(self._mlp_input("stacked_dnn", crossed))  # (B, d) -> (B, h)
         parts = [crossed]
         if self.parallel_dnn is not None:
-            parts.append(self.parallel_dnn(self._read("parallel_dnn", z)))
+            parts.append(self.parallel_dnn(self._mlp_input("parallel_dnn", z)))
         logit: Tensor = self.fc(torch.cat(parts, dim=1))  # (B, head width) -> (B, 1)
         return logit.squeeze(-1)
 
-    def _read(self, mlp: str, x: Tensor) -> Tensor:
-        """What the MLP reads; it passes the site `top_input` where this MLP is the Top-NN."""
+    def _mlp_input(self, mlp: str, x: Tensor) -> Tensor:
+        """The input of an MLP, which passes the site `top_input` if that MLP is the Top-NN."""
         seen: Tensor = self.sites["top_input"](x) if mlp == self._top else x
         return seen
 

@@ -1,4 +1,4 @@
-"""DeepFM: a factorization machine beside a multi-layer perceptron on the same embeddings.
+"""DeepFM: a factorization machine and a multi-layer perceptron on the same embeddings.
 
     l = sum_{i<j} <E_i, E_j> + LR(x) + MLP(z; h; 1),    z = vec(E),    LR with bias
 
@@ -23,20 +23,20 @@ from prime_bench.settings.backbones import DeepFMSettings
 
 
 class FactorizationMachine(nn.Module):
-    """The pairs' inner products and the linear term, on embeddings from outside."""
+    """The inner products of all pairs of fields plus a linear term."""
 
     def __init__(self, schema: Schema) -> None:
         super().__init__()
         self.lr_layer = LinearTerm(schema, bias=True)
 
     def forward(self, embeddings: Tensor, ids: Tensor, numerics: Tensor) -> Tensor:
-        """E (B, F, k) of the ids (B, C) and values (B, K) -> (B,)."""
+        """Embeddings (B, F, k), ids (B, C) and values (B, K) -> (B,)."""
         linear: Tensor = self.lr_layer(ids, numerics)
         return linear + pooled_products(embeddings).sum(dim=1)
 
 
 class DeepFM(Backbone):
-    """Sites: `embedding` (B, F, k), `top_input` (B, d)."""
+    """DeepFM. Sites: `embedding` (B, F, k), `top_input` (B, d)."""
 
     def __init__(self, schema: Schema, settings: DeepFMSettings) -> None:
         super().__init__()

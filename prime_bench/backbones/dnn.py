@@ -17,7 +17,7 @@ from prime_bench.settings.backbones import DNNSettings
 
 
 class DNN(Backbone):
-    """Sites: `embedding` (B, F, k), `top_input` (B, d)."""
+    """DNN. Sites: `embedding` (B, F, k), `top_input` (B, d)."""
 
     def __init__(self, schema: Schema, settings: DNNSettings) -> None:
         super().__init__()

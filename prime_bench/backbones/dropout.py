@@ -2,16 +2,16 @@
 
     y_bj = x_bj / (1 - p) where u_b v_j mod 2^32 >= p 2^32, else 0
 
-u (B,) and v (n,) are odd 32-bit words from torch's global generator of the device. A product of odd
-words with one that is uniform is uniform over the odd words, so that any two masks of a batch are
-independent, and any three: only the four corners of a rectangle are not, whose fourth product
-follows from the other three modulo 2^32. Those of a row, or of a column, are independent all
-together.
+u (B,) and v (n,) are random odd 32-bit words from torch's global generator of the device. The
+product of a uniform odd word with another odd word is uniform over the odd words, so any two and
+any three elements of the mask are independent, and so are all elements of a row or of a column.
+Only the four corners of a rectangle are dependent: three products determine the fourth modulo 2^32.
 
-torch's own dropout draws a word for each number, which on a CPU takes longer than the product of
-the layer before it; here it is B + n words, and what is left a compiler fuses with its neighbours.
+torch's own dropout draws a word for each element, which on a CPU takes longer than the matrix
+product of the preceding layer. Here B + n words are drawn, and a compiler fuses the rest with the
+neighbouring operations.
 
-Shapes: B rows, n numbers of a row.
+Shapes: B rows, n elements of a row.
 """
 
 import math
@@ -24,24 +24,25 @@ _WORDS = 1 << 32
 
 
 class DroppedReLU(nn.Dropout):
-    """Dropout of ReLU, (B, ...) -> (B, ...).
+    """ReLU followed by dropout, (B, ...) -> (B, ...).
 
-    Behind a ReLU the result says what backward needs: it is above 0 where x is and where it was
-    kept. So no mask is stored, and the next layer has the result anyway.
+    Backward needs no mask: the output is positive exactly where x is positive and kept, and the
+    next layer keeps the output anyway.
     """
 
     def forward(self, x: Tensor) -> Tensor:
-        """ReLU alone where p is 0 or not in training."""
+        """ReLU and dropout of x; ReLU alone in evaluation mode or with p = 0."""
         if not self.training or self.p == 0:
             return torch.relu(x)
-        apply: Any = _DroppedReLU.apply  # torch gives the method no types
+        apply: Any = _DroppedReLU.apply  # torch has no types for `apply`
         y: Tensor = apply(x, self.p)
         return y
 
 
 def dropout(x: Tensor, p: float, *, training: bool) -> Tensor:
-    """Each number of x (B, ...) is 0 with probability p, and over 1 - p otherwise; x itself where p
-    is 0 or not in training.
+    """Set each element of x (B, ...) to 0 with probability p, and divide the others by 1 - p.
+
+    Returns x itself if not `training` or if p is 0.
     """
     return x * _factors(x, p) if training and p > 0 else x
 
@@ -62,7 +63,7 @@ class _DroppedReLU(torch.autograd.Function):
 
 
 def _factors(x: Tensor, p: float) -> Tensor:
-    """0 or 1 / (1 - p) for each number of x (B, ...)."""
+    """A factor for each element of x (B, ...): 0 with probability p, else 1 / (1 - p)."""
     n_rows, width = len(x), math.prod(x.shape[1:])
     words = torch.randint(
         -_WORDS // 2, _WORDS // 2, (n_rows + width,), dtype=torch.int32, device=x.device

@@ -1,11 +1,10 @@
-"""Embeddings of all fields: one table for the categorical ones, one weight vector for each numeric
-one.
+"""Embeddings of all fields: one table for all categorical fields, a vector for each numeric field.
 
     E_f = table[offset_f + id_f]  (categorical),    E_f = x_f w_f  (numeric)
 
 Shapes: B rows, C categorical and K numeric fields, F = C + K, k embedding width, V ids of all
-fields together. Source: FuxiCTR's FeatureEmbedding, which has one nn.Embedding a categorical field
-and one nn.Linear(1, k) a numeric one.
+fields together. The same function as FuxiCTR's FeatureEmbedding, which has an nn.Embedding for
+each categorical field and an nn.Linear(1, k) for each numeric one.
 """
 
 import itertools
@@ -19,28 +18,29 @@ from torch import Tensor, nn
 from prime_bench.data.schema import Schema
 
 PAD = 0
-INITIAL_STD = 1e-4  # FuxiCTR's embedding_initializer, nn.init.normal_(std=1e-4)
+INITIAL_STD = 1e-4  # as FuxiCTR's embedding_initializer, nn.init.normal_(std=1e-4)
 
 
 @dataclass(frozen=True)
 class LookedUp:
-    """Rows of a table that were looked up before the forward pass."""
+    """Rows of a table that a training step looked up before the forward pass."""
 
     ids: Tensor
-    """(B, C), the very tensor that forward will be given."""
+    """(B, C): the same tensor object that `forward` will be given."""
     rows: Tensor
-    """(B, C, k)."""
+    """(B, C, k): the rows of these ids."""
 
 
 class FieldEmbedding(nn.Module):
-    """ids (B, C) int32 or int64, numerics (B, K) -> (B, F, k), in schema order.
+    """Embeddings in schema order: ids (B, C) int32 or int64, numerics (B, K) -> (B, F, k).
 
-    `table` (V, k) holds the fields' tables one after another, `offsets` (C,) says where each
-    begins, `numeric_weight` is (K, k); a kind without fields has None. Row PAD of each field is
-    zero and stays zero: it gets no gradient.
+    `table` (V, k) holds the tables of all categorical fields one after another, and `offsets` (C,)
+    their first rows. `numeric_weight` is (K, k). Either is None if there are no such fields. The
+    row PAD of each field is zero and stays zero, since it gets no gradient.
 
-    While `looked_up` is set, forward takes the rows of its ids from there, and backward ends at
-    them: a training step that knows what to do with their gradient needs none of all V rows.
+    While `looked_up` is set, `forward` takes the rows of its ids from there, and the backward pass
+    ends at these rows. A training step that applies their gradient itself so avoids a gradient of
+    all V rows.
     """
 
     offsets: Tensor
@@ -66,7 +66,7 @@ class FieldEmbedding(nn.Module):
         self._freeze_padding()
 
     def forward(self, ids: Tensor, numerics: Tensor) -> Tensor:
-        """Look the categories up and scale the numeric fields' vectors."""
+        """Look up the categorical fields and scale the vectors of the numeric fields."""
         parts: dict[str, Tensor] = {}
         if self.table is not None:
             held = self.looked_up
@@ -81,7 +81,7 @@ class FieldEmbedding(nn.Module):
             )  # (B, K, 1) -> (B, K, k)
         if len(parts) == 1:
             return next(iter(parts.values()))
-        # split and cat: the gradient of either is one copy, however the kinds are interleaved.
+        # split and cat, since the gradient of each is a single copy however the kinds interleave.
         runs = {
             kind: iter(torch.split(part, [n for other, n in self._runs if other == kind], dim=1))
             for kind, part in parts.items()
@@ -97,9 +97,8 @@ class FieldEmbedding(nn.Module):
                 nn.init.xavier_normal_(weight.unsqueeze(1))  # nn.Linear(1, k).weight is (k, 1)
 
     def _freeze_padding(self) -> None:
-        # The gradient of C rows is overwritten after it was accumulated; a mask would be another
-        # (V, k).
-        table: Any = self.table  # torch gives the method no types
+        # A hook zeroes the gradient of C rows; a mask would be another tensor of (V, k).
+        table: Any = self.table  # torch has no types for the method
         if table is not None:
             table.register_post_accumulate_grad_hook(self._clear_padding_gradient)
 
@@ -107,7 +106,7 @@ class FieldEmbedding(nn.Module):
         if table.grad is not None:
             table.grad.index_fill_(0, self.offsets + PAD, 0.0)
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
+    def __setstate__(self, state: dict[str, object]) -> None:
         # A copied or unpickled Parameter has lost its hooks.
         restore: Any = super().__setstate__
         restore(state)
@@ -115,19 +114,19 @@ class FieldEmbedding(nn.Module):
 
 
 def _rows(table: Tensor, places: Tensor) -> Tensor:
-    """(V, k) and (B, C) -> (B, C, k)."""
+    """The rows of `table` (V, k) at `places` (B, C), as (B, C, k)."""
     if table.device.type != "cpu":
         return F.embedding(places, table)
-    # The same numbers; the gradient by index_add costs a third of embedding's, at k = 1 a tenth.
-    # On accelerators index_add sums in no fixed order.
+    # index_select gives the same numbers, and its gradient costs a third of embedding's, a tenth at
+    # k = 1. On accelerators that gradient is not deterministic, so embedding is used there.
     opaque = torch.compiler.is_compiling() and not torch.is_grad_enabled()
     look_up: Any = _opaque_index_select if opaque else torch.index_select
     rows: Tensor = look_up(table, 0, places.flatten())
     return rows.view(*places.shape, -1)
 
 
-# A compiler looks into operations that it knows: it would look the rows up once more, number by
-# number, in everything that reads them.
+# Opaque to torch.compile, which would otherwise fuse the lookup into every operation that reads the
+# rows, and so repeat it element by element.
 @torch.library.custom_op("prime_bench::index_select", mutates_args=())
 def _opaque_index_select(table: Tensor, dim: int, index: Tensor) -> Tensor:
     return table.index_select(dim, index)

@@ -1,10 +1,15 @@
-"""Bilinear interaction: for each pair of fields i < j, (E_i W) * E_j, element by element.
+"""FiBiNET: an MLP on bilinear products of all pairs of fields, with and without excitation.
 
-W is one matrix (`field_all`), one for each left field i (`field_each`; the last field's is never
-used, but FuxiCTR has it), or one for each pair (`field_interaction`).
+    bilinear(E)_p = (E_i W) * E_j,    p = (i, j), i < j
+    l = LR(x) + MLP(vec([bilinear_1(E), bilinear_2(SENET(E))]); h; 1),    LR without bias
 
-Shapes: B rows, F fields, k embedding width, P = F (F - 1) / 2 pairs, ordered (0, 1), (0, 2), ...
-Source: FuxiCTR 2.3.10's BilinearInteractionV2, without its frozen index.
+W is one matrix (`field_all`), one for each left field i (`field_each`; that of the last field is
+never used, but FuxiCTR has it), or one for each pair (`field_interaction`).
+
+Shapes: B rows, C categorical and K numeric fields, F = C + K, k embedding width,
+P = F (F - 1) / 2 pairs in the order (0, 1), (0, 2), ... Huang, Zhang and Zhang, FiBiNET: Combining
+Feature Importance and Bilinear Feature Interaction for Click-Through Rate Prediction, RecSys 2019;
+as FuxiCTR 2.3.10's FiBiNET, whose parameter names these are. The Top-NN is the MLP.
 """
 
 import torch
@@ -19,7 +24,10 @@ from prime_bench.settings.backbones import FiBiNETSettings
 
 
 class Bilinear(nn.Module):
-    """(B, F, k) -> (B, P, k). `bilinear_W` is (k, k), (F, k, k) or (P, k, k)."""
+    """The products of all pairs, (B, F, k) -> (B, P, k).
+
+    The weight `bilinear_W` is (k, k), (F, k, k) or (P, k, k), by `bilinear_type`.
+    """
 
     def __init__(self, n_fields: int, width: int, bilinear_type: str) -> None:
         super().__init__()
@@ -27,26 +35,26 @@ class Bilinear(nn.Module):
         leading = {"field_all": (), "field_each": (n_fields,), "field_interaction": (pairs,)}
         self.bilinear_type = bilinear_type
         self.bilinear_W = nn.Parameter(torch.empty(*leading[bilinear_type], width, width))
-        # Of three axes this takes the first for the outputs (fan_in = k k, fan_out = n k); FuxiCTR
-        # does it so.
+        # With three axes, torch takes the first for the outputs (fan_in = k k, fan_out = n k), as
+        # in FuxiCTR.
         nn.init.xavier_normal_(self.bilinear_W)
 
     def forward(self, embeddings: Tensor) -> Tensor:
-        """The pairs of one left field are a block: a step a field, none a pair."""
+        """Multiply one left field at a time with all fields to its right."""
         rights, blocks = embeddings, []
-        for left in self._lefts(embeddings):  # (B, 1, k), or (B, F - 1 - i, k) with a matrix a pair
-            # A slice of the slice before: its gradient goes back through P fields in all, where F
-            # slices of the whole would have F F.
+        for left in self._lefts(embeddings):  # (B, 1, k); field_interaction: (B, F - 1 - i, k)
+            # A slice of the preceding slice: backward adds gradients of P fields in all, where
+            # slices of `embeddings` would need F F.
             rights = rights[:, 1:]
             blocks.append(left * rights)
         return torch.cat(blocks, dim=1)
 
     def _lefts(self, embeddings: Tensor) -> tuple[Tensor, ...]:
-        """E_i W of all fields i but the last."""
+        """E_i W for each field i but the last."""
         if self.bilinear_type == "field_interaction":
             n_rows, n_fields, width = embeddings.shape
             matrices = torch.split(self.bilinear_W, list(range(n_fields - 1, 0, -1)))
-            # (n, k, k) -> (k, n k): one product gives a block of n = F - 1 - i pairs.
+            # (n, k, k) -> (k, n k): one matrix product for the n = F - 1 - i pairs of a left field.
             return tuple(
                 (field @ of_pairs.transpose(0, 1).flatten(1)).view(n_rows, -1, width)
                 for field, of_pairs in zip(embeddings.unbind(1), matrices, strict=False)
@@ -59,7 +67,7 @@ class Bilinear(nn.Module):
 
 
 class FiBiNET(Backbone):
-    """Sites: `embedding` (B, F, k), `bilinear` (B, 2 P, k), `top_input` (B, 2 P k)."""
+    """FiBiNET. Sites: `embedding` (B, F, k), `bilinear` (B, 2 P, k), `top_input` (B, 2 P k)."""
 
     def __init__(self, schema: Schema, settings: FiBiNETSettings) -> None:
         super().__init__()
@@ -86,5 +94,5 @@ class FiBiNET(Backbone):
         return deep.squeeze(-1) + linear
 
     def embedding_parameters(self) -> list[nn.Parameter]:
-        """The tables, width k and width 1, and the numeric fields' weights."""
+        """Both tables and the numeric fields' weights."""
         return [*self.embedding.parameters(), *self.lr_layer.embedding_parameters()]

@@ -1,9 +1,9 @@
-"""The only importer of fuxictr: its layers under our names, its faults turned into ours.
+"""Layers of FuxiCTR. This is the only module that imports fuxictr.
 
-`import fuxictr.pytorch.layers` reaches fuxictr's preprocessing, and through it ray and pandas
-(seconds and hundreds of megabytes), for the sake of one function that reads embeddings from a file.
-During that one import placeholders stand in for the two modules; afterwards they are gone, and a
-user's own `import fuxictr.preprocess` gets the real ones.
+`import fuxictr.pytorch.layers` imports fuxictr's preprocessing, and with it ray and pandas (seconds
+and hundreds of megabytes), for one function that reads embeddings from a file. During that import,
+placeholders replace the two preprocessing modules. They are removed afterwards, so that a user's
+own `import fuxictr.preprocess` gets the real modules.
 """
 
 import contextlib
@@ -25,15 +25,13 @@ _TOKENIZER = "fuxictr.preprocess.tokenizer"
 
 
 def _load_pretrain_emb(pretrain_path: str, keys: Sequence[str] = ("key", "value")) -> Any:
-    """What fuxictr's PretrainedEmbedding keeps in this process: the real function, imported when it
-    is called.
-    """
+    """Stands for fuxictr's function of this name, which is imported when this one is called."""
     return importlib.import_module(_TOKENIZER).load_pretrain_emb(pretrain_path, list(keys))
 
 
 @contextlib.contextmanager
 def _without_preprocessing() -> Iterator[None]:
-    """Keep the two modules out of one import, unless this process has them already."""
+    """Replace the two preprocessing modules by placeholders, unless they are imported already."""
     if _PREPROCESS in sys.modules:
         yield
         return
@@ -48,8 +46,7 @@ def _without_preprocessing() -> Iterator[None]:
 
 def _import_layers() -> types.ModuleType:
     try:
-        # fuxictr's own warnings (invalid escapes, deprecations) are nothing that a user of ours can
-        # act on.
+        # Users cannot act on the warnings of fuxictr's own code (invalid escapes, deprecations).
         with _without_preprocessing(), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             return importlib.import_module("fuxictr.pytorch.layers")
@@ -73,8 +70,9 @@ def mlp(
 ) -> nn.Module:
     """FuxiCTR's MLP, (B, width_in) -> (B, width_out), or (B, widths[-1]) without an output layer.
 
-    Per hidden layer Linear, BatchNorm1d if `batch_norm`, ReLU and dropout (one layer) if
-    `dropout` > 0; the output layer is a bare Linear. All of them lie in its nn.Sequential `mlp`.
+    Each hidden layer is Linear, BatchNorm1d if `batch_norm`, ReLU, and dropout if `dropout` > 0,
+    where ReLU and dropout are one `DroppedReLU`. The output layer is a Linear. All of them are in
+    the nn.Sequential `mlp` of the returned module.
     """
     block: nn.Module = _layers.MLP_Block(
         input_dim=width_in,
@@ -87,29 +85,34 @@ def mlp(
     for (name, layer), (after, follower) in itertools.pairwise(list(layers.named_children())):
         if type(layer) is nn.ReLU and type(follower) is nn.Dropout:
             setattr(layers, name, DroppedReLU(follower.p))
-            setattr(layers, after, nn.Identity())  # the layers behind it keep their names
+            setattr(layers, after, nn.Identity())  # keeps the names of the layers after it
     return block
 
 
 def cross_net_v2(width: int, n_layers: int) -> nn.Module:
-    """FuxiCTR's CrossNetV2, (B, width) -> (B, width); its L Linears lie in its nn.ModuleList
-    `cross_layers`.
+    """FuxiCTR's CrossNetV2, (B, width) -> (B, width).
+
+    Its L Linears are in the nn.ModuleList `cross_layers`.
     """
     net: nn.Module = _layers.CrossNetV2(width, n_layers)
     return net
 
 
 def cross_net(width: int, n_layers: int) -> nn.Module:
-    """FuxiCTR's CrossNet, (B, width) -> (B, width); the L layers in its nn.ModuleList `cross_net`
-    have a Linear (width, 1) `weight` without bias and a vector `bias` of zeros.
+    """FuxiCTR's CrossNet, (B, width) -> (B, width).
+
+    The L layers in its nn.ModuleList `cross_net` have a Linear(width, 1) `weight` without bias and
+    a vector `bias`, initially zero.
     """
     net: nn.Module = _layers.CrossNet(width, n_layers)
     return net
 
 
 def squeeze_excitation(n_fields: int, reduction_ratio: int) -> nn.Module:
-    """FuxiCTR's SENET, (B, F, k) -> (B, F, k): each field times ReLU(W2 ReLU(W1 means)), without
-    biases; W1 is (max(1, F // ratio), F).
+    """FuxiCTR's SENET, (B, F, k) -> (B, F, k).
+
+    Each field is multiplied by its element of ReLU(W2 ReLU(W1 m)), where m (B, F) are the means of
+    the embeddings and W1 is (max(1, F // reduction_ratio), F). There are no biases.
     """
     net: nn.Module = _layers.SqueezeExcitation(n_fields, reduction_ratio=reduction_ratio)
     return net

@@ -1,9 +1,9 @@
-"""FwFM: the pairs' inner products, one weight a pair, and a linear part.
+"""FwFM: inner products of all pairs of fields, each with a weight, and a linear part.
 
     l = sum_{i<j} r_ij <E_i, E_j> + b + linear
     LW: linear = sum_f w_f[id_f]    FeLV: linear = sum_f <E_f, L_f>    FiLV: linear = <z, v>
 
-A numeric field counts x_f w_f in LW, and has L_f = x_f l_f in FeLV.
+For a numeric field, LW has the summand x_f w_f, and FeLV has L_f = x_f l_f.
 
 Shapes: B rows, C categorical and K numeric fields, F = C + K, k embedding width, d = F k,
 P = F (F - 1) / 2 pairs. Pan et al., Field-weighted Factorization Machines for Click-Through Rate
@@ -21,7 +21,7 @@ from prime_bench.settings.backbones import FwFMSettings
 
 
 class FwFM(Backbone):
-    """Site: `embedding` (B, F, k)."""
+    """FwFM. Site: `embedding` (B, F, k)."""
 
     upper: Tensor
 
@@ -30,7 +30,7 @@ class FwFM(Backbone):
         self.sites = identity_sites(settings.sites)
         self.embedding = FieldEmbedding(schema, settings.embedding_dim)
         self.register_buffer("upper", upper_triangle(schema.shape.n_fields), persistent=False)
-        # Holds r and b under FuxiCTR's names; `_pairs` does its work.
+        # This layer only holds r and b under FuxiCTR's names; `_pairs` uses them.
         self.interaction_weight = nn.Linear(schema.shape.n_pairs, 1)
         self._linear_type = settings.linear_type
         if settings.linear_type == "FiLV":
@@ -50,7 +50,7 @@ class FwFM(Backbone):
     def _pairs(self, embeddings: Tensor) -> Tensor:
         """(B, F, k) -> (B,): sum_{i<j} r_ij <E_i, E_j> + b = sum_j <E_j, sum_i r_ij E_i> + b."""
         matrix = pair_matrix(self.interaction_weight.weight, self.upper, embeddings.shape[1])[0]
-        # One product of all rows and coordinates with the (F, F) matrix: no tensor of (B, P).
+        # One matrix product for all rows and coordinates avoids a tensor of (B, P).
         by_coordinate = embeddings.transpose(1, 2).contiguous()  # (B, F, k) -> (B, k, F)
         weighted = by_coordinate @ matrix  # (B, k, F)
         return (by_coordinate * weighted).sum(dim=(1, 2)) + self.interaction_weight.bias
@@ -60,10 +60,10 @@ class FwFM(Backbone):
             linear: Tensor = self.linear_weight_layer(embeddings.flatten(1)).squeeze(-1)
             return linear  # (B, F, k) -> (B, d) -> (B,)
         weights: Tensor = self.linear_weight_layer(ids, numerics)  # (B, F, 1) or (B, F, k)
-        met = weights if self._linear_type == "LW" else weights * embeddings
-        return met.sum(dim=(1, 2))
+        terms = weights if self._linear_type == "LW" else weights * embeddings
+        return terms.sum(dim=(1, 2))
 
     def embedding_parameters(self) -> list[nn.Parameter]:
-        """The tables, the linear part's included, and the numeric fields' weights."""
+        """The tables, that of the linear part included, and the numeric fields' weights."""
         tables = [m for m in self.children() if isinstance(m, FieldEmbedding)]
         return [parameter for table in tables for parameter in table.parameters()]

@@ -1,4 +1,4 @@
-"""GDCN: gated cross layers under an MLP (the stacked form, fidelity 9).
+"""GDCN: an MLP on the output of gated cross layers (the stacked form, fidelity 9).
 
     x_0 = z = vec(E),    x_{l+1} = x_0 * (W_l x_l + b_l) * sigmoid(G_l x_l) + x_l
     l = MLP(x_L; h; 1)
@@ -28,18 +28,18 @@ class GatedCrossNet(nn.Module):
             nn.ModuleList(nn.Linear(width, width, bias=False) for _ in range(n_layers))
             for _ in range(2)
         )
-        # Uniform over [0, 1), as FuxiCTR leaves it: its reset does not reach bare parameters.
+        # Uniform over [0, 1), as in FuxiCTR, whose reset only covers layers and not parameters.
         self.b = nn.ParameterList(nn.Parameter(torch.rand(width)) for _ in range(n_layers))
 
     def layer(self, number: int, x: Tensor, base: Tensor) -> Tensor:
-        """The layer `number` (from 0) on x_l and x_0, (B, d) each -> x_{l+1} (B, d)."""
+        """Apply layer `number`, counted from 0: x_l and x_0 (B, d) -> x_{l+1} (B, d)."""
         gate = torch.sigmoid(self.wg[number](x))
         return torch.addcmul(x, base * (self.w[number](x) + self.b[number]), gate)
 
 
 class GDCN(Backbone):
-    """Sites: `embedding` (B, F, k), `cross_1` to `cross_<L-1>` and `cross_out`, the last cross
-    layer's output, and `top_input`, (B, d) each.
+    """GDCN. Sites: `embedding` (B, F, k), and, (B, d) each, `cross_1` to `cross_<L-1>`, `cross_out`
+    (the output of the last cross layer) and `top_input`.
     """
 
     def __init__(self, schema: Schema, settings: GDCNSettings) -> None:

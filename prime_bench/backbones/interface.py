@@ -1,4 +1,4 @@
-"""What every backbone is, and the two ways in which a plug-in may touch it.
+"""The interface of a backbone, and the two ways in which a plug-in attaches to it.
 
 Shapes: B rows, C categorical and K numeric fields, F = C + K, k embedding width, d = F k.
 """
@@ -10,49 +10,52 @@ from torch import Tensor, nn
 
 
 class Backbone(nn.Module):
-    """A CTR model. No device, optimiser, loss, sigmoid or checkpoint inside.
+    """A CTR model that computes a logit; device, optimiser, loss and sigmoid are elsewhere.
 
-    Plug-ins attach from outside, in two ways: a *site* (read or replace an activation by a hook on
-    an identity module) and `replace` (swap a layer of the Top-NN, or a site's module). The backbone
-    does not know that plug-ins exist.
+    Plug-ins attach from outside and a backbone has no code for them. There are two ways: a *site*
+    is an identity module whose activation a hook can read or replace, and `replace` puts another
+    module in place of a hidden layer of the Top-NN or of a site.
     """
 
     sites: nn.ModuleDict
-    """Identity modules. "embedding" (always) sees all fields' embeddings, (B, F, k), in schema
-    order; "top_input" what the Top-NN reads, wherever there is a Top-NN; "cross_1", ... the outputs
-    of cross layers."""
+    """Identity modules by name. `embedding`, which every backbone has, sees the embeddings of all
+    fields, (B, F, k), in schema order; `top_input` sees the input of the Top-NN, if there is one;
+    `cross_1`, ... see the outputs of cross layers."""
     top_layers: list[str]
-    """Paths of the Top-NN's hidden Linears, in order, which `replace` may swap; may be empty."""
+    """Paths of the hidden Linears of the Top-NN, in order; `replace` accepts them. May be empty."""
     top_parameters: list[str]
-    """Names of all parameters of the shared Top-NN, for the gradient diagnosis (fidelity 36)."""
+    """Names of all parameters of the Top-NN, whose gradients the probe measures (fidelity 36)."""
 
     shared_head: tuple[str, ...] = ()
-    """Names of the output layer's parameters where another path shares it with the Top-NN, so that
-    they are not among `top_parameters`."""
+    """Names of the parameters of an output layer that another path shares with the Top-NN. They are
+    not among `top_parameters`."""
 
     @abstractmethod
     def forward(self, ids: Tensor, numerics: Tensor) -> Tensor:
-        """Ids (B, C) int, each field's from 0, and values (B, K) float32 -> logits (B,)."""
+        """Ids (B, C) int32 or int64 and values (B, K) float32 -> logits (B,).
+
+        The ids of each field start at 0.
+        """
 
     @abstractmethod
     def embedding_parameters(self) -> list[nn.Parameter]:
-        """What the embedding L2 term covers: main and linear tables, numeric fields' weights."""
+        """The parameters of the embedding L2 term: all tables, and weights of numeric fields."""
 
 
 def identity_sites(names: Iterable[str]) -> nn.ModuleDict:
-    """A site for each name."""
+    """Identity modules for sites of these names."""
     return nn.ModuleDict({name: nn.Identity() for name in names})
 
 
 def replace(backbone: Backbone, path: str, module: nn.Module) -> nn.Module:
-    """Put `module` in place of the Top-NN layer or the site (`sites.<name>`) at `path`, and return
-    the old one. `top_parameters` follows.
+    """Put `module` in place of the hidden layer or the site (`sites.<name>`) at `path`.
 
-    Raises KeyError for a path that is neither in `top_layers` nor a site.
+    Updates `top_parameters` and returns the replaced module. Raises KeyError for a path that is
+    neither in `top_layers` nor a site.
     """
     if path not in backbone.top_layers and path not in [f"sites.{name}" for name in backbone.sites]:
         raise KeyError(
-            f"{path} is no hidden layer of the Top-NN and no site; "
+            f"{path} is neither a hidden layer of the Top-NN nor a site; "
             f"there are {backbone.top_layers} and {list(backbone.sites)}"
         )
     parent, _, name = path.rpartition(".")
@@ -65,7 +68,7 @@ def replace(backbone: Backbone, path: str, module: nn.Module) -> nn.Module:
 
 
 def _renamed(names: list[str], prefix: str, module: nn.Module) -> list[str]:
-    """`names` with those below `prefix` replaced by the parameters of `module`, in their place."""
+    """`names` with those that start with `prefix` replaced by the parameters of `module`."""
     at = next(i for i, name in enumerate(names) if name.startswith(prefix))
     others = [name for name in names if not name.startswith(prefix)]
     return [*others[:at], *(prefix + name for name, _ in module.named_parameters()), *others[at:]]

@@ -1,4 +1,4 @@
-"""MaskNet: hidden layers on inputs that a mask made from the embeddings weighs.
+"""MaskNet: hidden layers whose inputs are multiplied by masks made from the embeddings.
 
     H_0 = vec(LN_f(E_f)),    m_i = W2_i ReLU(W1_i z + b1_i) + b2_i,    z = vec(E)
     block_i(H) = Dropout(ReLU(LN(W_i (m_i * H))))
@@ -7,11 +7,11 @@
 
 Shapes: B rows, C categorical and K numeric fields, F = C + K, k embedding width, d = F k. Wang, She
 and Zhang, MaskNet: Introducing Feature-Wise Multiplication to CTR Ranking Models by Instance-Guided
-Mask, DLP-KDD 2021; as FuxiCTR 2.3.10's MaskNet. Its parameter names are these, but the fields' F
-LayerNorms are one here.
+Mask, DLP-KDD 2021; as FuxiCTR 2.3.10's MaskNet, whose parameter names these are, except that
+the LayerNorms of the F fields are one module here.
 
-The Top-NN of the serial form is W_i and LN of the blocks and `fc`, and reads m_0 * H_0; that of the
-parallel form is the MLP.
+The Top-NN of the serial form consists of W_i and LN of all blocks and `fc`, and its input is
+m_0 * H_0. The Top-NN of the parallel form is the MLP.
 """
 
 import torch
@@ -28,7 +28,7 @@ from prime_bench.settings.backbones import MaskNetSettings
 
 
 class FieldNorm(nn.Module):
-    """A LayerNorm for each field, (B, F, k) -> (B, F, k); `weight` and `bias` are (F, k)."""
+    """A LayerNorm for each field, (B, F, k) -> (B, F, k), with `weight` and `bias` (F, k)."""
 
     def __init__(self, n_fields: int, width: int) -> None:
         super().__init__()
@@ -36,13 +36,13 @@ class FieldNorm(nn.Module):
         self.bias = nn.Parameter(torch.zeros(n_fields, width))
 
     def forward(self, embeddings: Tensor) -> Tensor:
-        """Normalise each field's embedding on its own."""
+        """Normalise the embedding of each field separately."""
         normalised = F.layer_norm(embeddings, embeddings.shape[-1:])
         return torch.addcmul(self.bias, normalised, self.weight)
 
 
 class MaskBlock(nn.Module):
-    """The parts of a block: `mask_layer` (B, d) -> (B, in), `hidden_layer` (B, in) -> (B, out)."""
+    """The layers of a block: `mask_layer` (B, d) -> (B, in), `hidden_layer` (B, in) -> (B, out)."""
 
     def __init__(self, d: int, width_in: int, width_out: int, settings: MaskNetSettings) -> None:
         super().__init__()
@@ -58,7 +58,9 @@ class MaskBlock(nn.Module):
 
 
 class MaskNet(Backbone):
-    """Sites: `embedding` (B, F, k); `top_input`: serial (B, d), parallel (B, blocks x width)."""
+    """MaskNet. Sites: `embedding` (B, F, k); `top_input` (B, d) if serial, (B, blocks x width) if
+    parallel.
+    """
 
     def __init__(self, schema: Schema, settings: MaskNetSettings) -> None:
         super().__init__()
@@ -91,17 +93,17 @@ class MaskNet(Backbone):
         embeddings = self.sites["embedding"](self.embedding(ids, numerics))  # (B, F, k)
         z = embeddings.flatten(1)  # (B, F, k) -> (B, d)
         hidden = z if self.emb_norm is None else self.emb_norm(embeddings).flatten(1)
-        top = self._chain(z, hidden) if self._serial else self._fan(z, hidden)
+        top = self._serial_logit(z, hidden) if self._serial else self._parallel_logit(z, hidden)
         return top.squeeze(-1)  # (B, 1) -> (B,)
 
-    def _chain(self, z: Tensor, hidden: Tensor) -> Tensor:
+    def _serial_logit(self, z: Tensor, hidden: Tensor) -> Tensor:
         for number, block in enumerate(self._blocks()):
             masked = block.mask_layer(z) * hidden
             hidden = block.hidden_layer(masked if number else self.sites["top_input"](masked))
         logit: Tensor = self.mask_net.get_submodule("fc")(hidden)
         return logit
 
-    def _fan(self, z: Tensor, hidden: Tensor) -> Tensor:
+    def _parallel_logit(self, z: Tensor, hidden: Tensor) -> Tensor:
         parts = [block.hidden_layer(block.mask_layer(z) * hidden) for block in self._blocks()]
         together = self.sites["top_input"](torch.cat(parts, dim=1))
         logit: Tensor = self.mask_net.get_submodule("dnn")(together)

@@ -1,10 +1,11 @@
-"""NFM: a linear term beside a multi-layer perceptron on the pooled products of embeddings.
+"""NFM: a linear term and a multi-layer perceptron on the summed products of all pairs of fields.
 
     l = LR(x) + MLP(sum_{i<j} E_i * E_j; h; 1),    LR without bias
 
 Shapes: B rows, C categorical and K numeric fields, F = C + K, k embedding width.
 He and Chua, Neural Factorization Machines for Sparse Predictive Analytics, SIGIR 2017; as FuxiCTR
-2.3.10's NFM, whose parameter names these are. The Top-NN is the MLP; its input is not z.
+2.3.10's NFM, whose parameter names these are. The Top-NN is the MLP, whose input is the sum of
+products and not z.
 """
 
 from torch import Tensor, nn
@@ -23,7 +24,7 @@ from prime_bench.settings.backbones import NFMSettings
 
 
 class NFM(Backbone):
-    """Sites: `embedding` (B, F, k), `top_input` (B, k)."""
+    """NFM. Sites: `embedding` (B, F, k), `top_input` (B, k)."""
 
     def __init__(self, schema: Schema, settings: NFMSettings) -> None:
         super().__init__()

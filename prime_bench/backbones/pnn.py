@@ -1,4 +1,4 @@
-"""PNN with inner products: a multi-layer perceptron on the embeddings and all pairs' products.
+"""PNN with inner products: a multi-layer perceptron on embeddings and inner products of all pairs.
 
     l = MLP([z, q]; h; 1),    z = vec(E),    q = (<E_i, E_j>)_{i<j}
 
@@ -24,7 +24,7 @@ from prime_bench.settings.backbones import PNNSettings
 
 
 class PNN(Backbone):
-    """Sites: `embedding` (B, F, k), `top_input` (B, d + P)."""
+    """PNN. Sites: `embedding` (B, F, k), `top_input` (B, d + P)."""
 
     upper: Tensor
 

@@ -1,4 +1,4 @@
-"""WideDeep: a linear term beside a multi-layer perceptron.
+"""WideDeep: the sum of a linear term and a multi-layer perceptron.
 
     l = LR(x) + MLP(z; h; 1),    z = vec(E),    LR without bias
 
@@ -17,7 +17,7 @@ from prime_bench.settings.backbones import WideDeepSettings
 
 
 class WideDeep(Backbone):
-    """Sites: `embedding` (B, F, k), `top_input` (B, d)."""
+    """WideDeep. Sites: `embedding` (B, F, k), `top_input` (B, d)."""
 
     def __init__(self, schema: Schema, settings: WideDeepSettings) -> None:
         super().__init__()
