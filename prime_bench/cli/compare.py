@@ -159,9 +159,9 @@ def _settings(rows: "list[MatchRow]") -> Iterator[list[str]]:
 
 
 def _spread(moments: "Moments | None") -> str:
-    from prime_bench.report.tables.cells import spread
+    from prime_bench.report.formats.cells import moments_text
 
-    return spread(moments, decimals=_DECIMALS)
+    return moments_text(moments, decimals=_DECIMALS)
 
 
 def _change(moments: "Moments | None") -> str:

@@ -10,39 +10,27 @@ from prime_bench.report.provenance import provenance_of
 from prime_bench.report.quantities.grid import Panel
 from prime_bench.report.quantities.records import Evidence
 from prime_bench.report.tables import (
-    arms,
     cost,
-    differences,
     family,
     gradients,
-    main,
     methods,
+    pivot,
     routing,
-    seeds,
-    statistics,
     subgroups,
-    wins,
 )
 from prime_bench.report.tables.content import Content
 from prime_bench.report.tables.definition import TableDefinition
-from prime_bench.report.tables.model import Report, Table
+from prime_bench.report.tables.model import Report, Table, note
 
 Builder = Callable[[Evidence, Any], Content]
 
 BUILDERS: dict[str, Builder] = {
-    "main": main.build,
-    "datasets": main.build_datasets,
+    "pivot": pivot.build,
     "methods": methods.build,
     "cost": cost.build,
-    "differences": differences.build,
-    "arms": arms.build,
-    "seeds": seeds.build,
-    "wins": wins.build,
     "routing": routing.build,
     "gradients": gradients.build,
     "subgroups": subgroups.build,
-    "cells": statistics.build,
-    "pairs": statistics.build_pairs,
     "family": family.build,
 }
 """A definition's kind -> what builds the table."""
@@ -76,7 +64,8 @@ def _table(
     name: str, content: Content, *, evidence: Evidence, definition: TableDefinition
 ) -> Table:
     unreadable = [
-        f"A record that cannot be read counts as missing: {fault}" for fault in evidence.unreadable
+        note("unreadable", f"A record that cannot be read counts as missing: {fault}")
+        for fault in evidence.unreadable
     ]
     return Table(
         name=name,

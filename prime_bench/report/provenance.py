@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 
 from prime_bench import __version__
-from prime_bench.report.formats.numbers import series
-from prime_bench.report.tables.model import Provenance, Report, Table
+from prime_bench.report.tables.model import Provenance, Report, Table, series
 from prime_bench.store.record import Environment, ProbeRecord, RunRecord
 
 SHOWN_DIGITS = 12

@@ -26,7 +26,8 @@ def test_shipped_definitions_load() -> None:
         ("decimals", "decimal", "unknown key; did you mean `decimals`?"),
         ("decimals = 4", "decimals = 0", "decimals"),
         ("schema = 1", "schema = 2", "schema"),
-        ('kind = "main"', 'kind = "mian"', "kind: expected one of main, "),
+        ('kind = "pivot"', 'kind = "pivott"', "kind: expected one of pivot, "),
+        ('shows = "level"', 'shows = "levl"', "no statistic `levl`; did you mean `level`?"),
         ("schema = 1", "schema = ", "cannot read the report definition"),
     ],
 )

@@ -4,7 +4,9 @@ import pytest
 
 from prime_bench.findings import FieldGradients, Gap, GradientFindings, Measure
 from prime_bench.recipe.job import Job
-from prime_bench.report.quantities.gaps import field_gaps, gaps_by_seed, null_note
+from prime_bench.report.formats.cells import note_text
+from prime_bench.report.quantities.gaps import field_gaps, gaps_by_seed, null_gaps
+from prime_bench.report.tables.gradients import null_note
 from prime_bench.settings.training import TrainSpec
 from prime_bench.store.record import Environment, ProbeRecord
 
@@ -74,8 +76,8 @@ def test_a_seeds_fields_count_together():
 
 
 def test_random_labels_are_said_once():
-    assert null_note(RECORDS, decimals=2) == [
+    assert [note_text(note) for note in null_note(null_gaps(RECORDS), decimals=2)] == [
         "A random label that no model sees has a gap of +0.01 on average (-0.01 to +0.03 in 2 "
         "measurements, p from 0.500 to 0.500): what is noise"
     ]
-    assert null_note([_record(1, hour=0.2)], decimals=2) == []
+    assert list(null_note(null_gaps([_record(1, hour=0.2)]), decimals=2)) == []

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from prime_bench.report.formats.cells import interval_text
 from prime_bench.report.quantities.stats import t_interval
 
 
@@ -34,4 +35,4 @@ def test_one_value_has_no_interval():
 def test_its_words():
     found = t_interval([0.001, 0.002, 0.003])
 
-    assert found.words(4) == "n=3, 95 % interval -0.0005 to +0.0045"
+    assert interval_text(found, 4) == "n=3, 95 % interval -0.0005 to +0.0045"

@@ -6,6 +6,7 @@ import pytest
 
 from prime_bench.recipe.expand import Arm, Trial
 from prime_bench.report.document import make_report
+from prime_bench.report.formats.cells import note_text
 from prime_bench.report.quantities.records import RecipeCells, gather
 from prime_bench.report.tables.definition import load_definition
 from prime_bench.settings.backbones import DNNSettings
@@ -20,7 +21,7 @@ MakeRecord = Callable[..., RunRecord]
 def notes_of(records: Sequence[RunRecord], *, cells: RecipeCells | None = None) -> str:
     evidence = gather(records, cells=cells)
     report = make_report(evidence, definitions={"main": load_definition("main")})
-    return "\n".join(report.tables[0].notes)
+    return "\n".join(map(note_text, report.tables[0].notes))
 
 
 def pair(make_record: MakeRecord, seed: int = 1, **changes: object) -> list[RunRecord]:

@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from prime_bench.report.formats.numbers import fixed, series, signed
+from prime_bench.report.formats.numbers import fixed, signed
+from prime_bench.report.tables.model import series
 
 
 @pytest.mark.parametrize(

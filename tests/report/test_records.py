@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from prime_bench.report.document import make_report
+from prime_bench.report.formats.cells import printed
 from prime_bench.report.formats.html import table_html
 from prime_bench.report.formats.render import SUFFIXES, Format, render
 from prime_bench.report.quantities.records import gather
@@ -186,19 +187,21 @@ def test_statistics_are_those_of_the_hand(
 
 def test_spreads_are_sample_deviations(cells: dict[str, Cell]) -> None:
     # Of 0, 2, -2, 4, -4: sqrt(40 / 4); PRIME's are 10, 22, 28, -6, 36 around 18.
-    dense, prime = (cells[f"main.avazu.FiBiNET.auc.{arm}"].sd for arm in ("dense", "prime"))
+    dense, prime = (
+        cells[f"main.avazu.FiBiNET.auc.{arm}"].quantity.sd for arm in ("dense", "prime")
+    )
 
     assert in_steps(dense) == pytest.approx(math.sqrt(10))
     assert in_steps(prime) == pytest.approx(math.sqrt((64 + 16 + 100 + 576 + 324) / 4))
-    assert in_steps(cells["main.avazu.mean.auc.dense"].sd) == pytest.approx(math.sqrt(10))
+    assert in_steps(cells["main.avazu.mean.auc.dense"].quantity.sd) == pytest.approx(math.sqrt(10))
 
 
 def test_ties_are_said_and_not_won(cells: dict[str, Cell]) -> None:
     cell = cells["cells.avazu.DCNv2.prime.logloss.won"]
 
-    assert (cell.text, cell.remark) == ("3/5", "1 tied")
+    assert (printed(cell).text, printed(cell).remark) == ("3/5", "1 tied")
     tie = cells["pairs.avazu.DCNv2.prime.logloss.2021"]
-    assert (tie.text, tie.bold) == ("0.0000", False)
+    assert (printed(tie).text, tie.emphasised) == ("0.0000", False)
 
 
 def test_direction_is_data_of_the_table(cells: dict[str, Cell]) -> None:
@@ -209,9 +212,9 @@ def test_direction_is_data_of_the_table(cells: dict[str, Cell]) -> None:
     }
 
     assert signs == {"auc": True, "logloss": False, "parameters": False, "latency": False}
-    assert all(cells[f"apg.avazu.FiBiNET.delta.{key}"].bold for key in signs)
-    assert all(cells[f"apg.avazu.FiBiNET.prime.{key}"].bold for key in signs)
-    assert not cells["apg.avazu.DCNv2.delta.seed.27011"].bold
+    assert all(cells[f"apg.avazu.FiBiNET.delta.{key}"].emphasised for key in signs)
+    assert all(cells[f"apg.avazu.FiBiNET.prime.{key}"].emphasised for key in signs)
+    assert not cells["apg.avazu.DCNv2.delta.seed.27011"].emphasised
 
 
 def test_every_number_names_the_jobs_behind_it(report: Report) -> None:

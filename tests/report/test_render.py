@@ -13,6 +13,7 @@ import pytest
 
 from prime_bench.report.document import make_report
 from prime_bench.report.formats import latex, markdown
+from prime_bench.report.formats.cells import printed
 from prime_bench.report.formats.render import SUFFIXES, Format, render, write_report
 from prime_bench.report.quantities.records import gather
 from prime_bench.report.tables.definition import load_definition
@@ -129,15 +130,16 @@ def test_csv_has_every_cell_in_full_precision(full_set: list[RunRecord]) -> None
     assert addresses == [address for address, _ in table.cells()]
     assert len(set(addresses)) == 2 * (3 + 4) * 11
     for line, (_, cell) in zip(lines, table.cells(), strict=True):
-        assert line["text"] == cell.text
+        assert line["text"] == printed(cell).text
         assert line["value"] == ("" if cell.value is None else repr(cell.value))
-        assert line["sd"] == ("" if cell.sd is None else repr(cell.sd))
+        assert line["sd"] == ("" if cell.quantity.sd is None else repr(cell.quantity.sd))
 
 
 def test_every_format_has_the_same_digits(full_set: list[RunRecord]) -> None:
     report = report_of(full_set)
     texts = {format: render(report, format) for format in FORMATS}
-    digits = [cell.text for _, cell in report.tables[0].cells() if re.search(r"\d", cell.text)]
+    texts_of_cells = [printed(cell).text for _, cell in report.tables[0].cells()]
+    digits = [text for text in texts_of_cells if re.search(r"\d", text)]
 
     assert len(digits) > 100
     for text in digits:

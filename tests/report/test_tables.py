@@ -11,6 +11,7 @@ from prime_bench.recipe.expand import Trial
 from prime_bench.recipe.file import load_recipe
 from prime_bench.recipe.schema import TableName
 from prime_bench.report.document import BUILDERS, make_report
+from prime_bench.report.formats.cells import note_text, printed
 from prime_bench.report.quantities.records import RecipeCells, gather
 from prime_bench.report.tables.definition import KINDS, load_definition, shipped_tables
 from prime_bench.report.tables.model import Cell, Table
@@ -127,7 +128,7 @@ def test_controls_are_the_numbers_of_figure_4(table_of: Callable[..., Table]) ->
     assert steps(cells["avazu.parameter_matched.auc"]) == 8 - 5
     assert steps(cells["avazu.mac_matched.logloss"]) == 8 - 6
     assert steps(cells["avazu.parameter_matched_over_dense.auc"]) == 5
-    assert cells["avazu.parameter_matched.auc.won"].text == "20/20"
+    assert printed(cells["avazu.parameter_matched.auc.won"]).text == "20/20"
     assert steps(cells["avazu.no_anchor.auc.AutoInt"]) == 4
 
 
@@ -138,10 +139,10 @@ def test_controls_count_complete_pairs(table_of: Callable[..., Table]) -> None:
     )
     cells = cells_of(table)
 
-    assert cells["avazu.mac_matched.auc"].remark == "n=19"
-    assert cells["avazu.mac_matched.auc.won"].text == "19/19"
-    assert cells["avazu.mac_matched.auc.DNN"].remark == "n=4"
-    assert any("missing 2021" in note for note in table.notes)
+    assert printed(cells["avazu.mac_matched.auc"]).remark == "n=19"
+    assert printed(cells["avazu.mac_matched.auc.won"]).text == "19/19"
+    assert printed(cells["avazu.mac_matched.auc.DNN"]).remark == "n=4"
+    assert any("missing 2021" in note_text(note) for note in table.notes)
 
 
 def test_an_arm_that_these_jobs_do_not_have_is_named(table_of: Callable[..., Table]) -> None:
@@ -151,7 +152,9 @@ def test_an_arm_that_these_jobs_do_not_have_is_named(table_of: Callable[..., Tab
         "parameter_matched",
         "parameter_matched_over_dense",
     ]
-    assert table.notes[0].startswith("Not among these jobs: residual_macs, uniform_routing")
+    assert note_text(table.notes[0]).startswith(
+        "Not among these jobs: residual_macs, uniform_routing"
+    )
 
 
 def test_dense_weight_has_one_seed_and_all_on_validation(table_of: Callable[..., Table]) -> None:
@@ -164,7 +167,7 @@ def test_dense_weight_has_one_seed_and_all_on_validation(table_of: Callable[...,
     assert steps(cells["avazu.dense_weight_25.auc.190034"]) == 6144 + 9 + 16
     assert steps(cells["avazu.dense_weight_25.auc"]) == pytest.approx(6144 + 9 + 16 / 5)
     assert steps(cells["avazu.prime.auc.DCNv2"]) == pytest.approx(6144 + 8 + 16 / 5)
-    assert cells["avazu.prime.arm"].text == "\N{GREEK SMALL LETTER ALPHA} = 0.5 (PRIME)"
+    assert printed(cells["avazu.prime.arm"]).text == "\N{GREEK SMALL LETTER ALPHA} = 0.5 (PRIME)"
 
 
 def test_gdcn_attachment_says_what_is_read_and_how_it_routes(
@@ -172,11 +175,13 @@ def test_gdcn_attachment_says_what_is_read_and_how_it_routes(
 ) -> None:
     cells = cells_of(table_of("gdcn_attachment"))
 
-    assert [cells[f"criteo.pre_post.{key}"].text for key in ("router_input", "expert_input")] == [
+    assert [
+        printed(cells[f"criteo.pre_post.{key}"]).text for key in ("router_input", "expert_input")
+    ] == [
         "Pre",
         "Post",
     ]
-    assert cells["criteo.dense.router_input"].text == "--"
+    assert printed(cells["criteo.dense.router_input"]).text == "--"
     assert cells["criteo.cross_1_pre.entropy"].value == pytest.approx(mean((0.8, 1.0)))
     assert cells["criteo.cross_1_pre.largest_load"].value == 0.6
     assert cells["criteo.dense.entropy"].value is None
@@ -185,9 +190,9 @@ def test_gdcn_attachment_says_what_is_read_and_how_it_routes(
 def test_gdcn_seeds_are_rows(table_of: Callable[..., Table]) -> None:
     cells = cells_of(table_of("gdcn_seeds", leave_out=lambda t: t.seed == 2021))
 
-    assert cells["criteo.GDCN.2021.prime"].text == "--"
+    assert printed(cells["criteo.GDCN.2021.prime"]).text == "--"
     assert steps(cells["criteo.GDCN.190034.prime"]) == 6144 + 8
-    assert cells["criteo.GDCN.mean.prime"].remark == "n=4"
+    assert printed(cells["criteo.GDCN.mean.prime"]).remark == "n=4"
 
 
 def test_a_structural_win_needs_both_metrics(table_of: Callable[..., Table]) -> None:
@@ -198,12 +203,12 @@ def test_a_structural_win_needs_both_metrics(table_of: Callable[..., Table]) -> 
 
     cells = cells_of(table_of("structural", scores=scores))
 
-    assert cells["avazu.prime.both"].text == "15/20"
-    assert cells["avazu.prime.auc"].text == "20/20"
-    assert cells["avazu.prime.logloss"].text == "15/20"
-    assert cells["avazu.prime.both.DNN"].text == "0/5"
-    assert cells["avazu.hidden_subspace.both"].text == "0/20"
-    best = cells["avazu.best.Best multi-layer bagged.arm"].text
+    assert printed(cells["avazu.prime.both"]).text == "15/20"
+    assert printed(cells["avazu.prime.auc"]).text == "20/20"
+    assert printed(cells["avazu.prime.logloss"]).text == "15/20"
+    assert printed(cells["avazu.prime.both.DNN"]).text == "0/5"
+    assert printed(cells["avazu.hidden_subspace.both"]).text == "0/20"
+    best = printed(cells["avazu.best.Best multi-layer bagged.arm"]).text
     assert best == "Best multi-layer bagged (Multi-layer bagged, rank 8)"
 
 
@@ -226,9 +231,11 @@ def test_a_family_is_corrected_over_all_data_sets(table_of: Callable[..., Table]
         found = {k: cells[f"{dataset}.prime.dense.auc.{k}"] for k in ("wilcoxon", "holm", "won")}
         assert found["wilcoxon"].value == 2 / 2**13
         assert found["holm"].value == 2 * found["wilcoxon"].value
-        assert found["won"].text == "13/13"
-    assert cells["avazu.prime.dense.auc.by_margin"].text == "equivalent"  # 8 steps: 0.00098
-    assert "(95.2%)" in cells["avazu.prime.dense.auc.interval"].text
+        assert printed(found["won"]).text == "13/13"
+    assert (
+        printed(cells["avazu.prime.dense.auc.by_margin"]).text == "equivalent"
+    )  # 8 steps: 0.00098
+    assert "(95.2%)" in printed(cells["avazu.prime.dense.auc.interval"]).text
 
 
 @pytest.mark.parametrize("name", sorted(set(shipped_tables()) - {"cost"}))
@@ -238,6 +245,6 @@ def test_nothing_done_is_dashes_and_words(table_of: Callable[..., Table], name: 
         return
     table = table_of(name, leave_out=lambda _: True)
 
-    assert all(c.value is None or c.text in ("0", "0/0") for c in cells_of(table).values())
-    assert any("no record for" in note for note in table.notes)
+    assert all(c.value is None or printed(c).text in ("0", "0/0") for c in cells_of(table).values())
+    assert any("no record for" in note_text(note) for note in table.notes)
     assert table.provenance.started is None

@@ -38,10 +38,9 @@ from prime_bench.report.figures.pairs import (
     runs_of,
 )
 from prime_bench.report.figures.save import NamedFigure
-from prime_bench.report.quantities.design import ArmColumn, backbone_label
+from prime_bench.report.quantities.design import ArmColumn, backbone_label, dataset_labels
 from prime_bench.report.quantities.grid import Grid, Panel
 from prime_bench.report.quantities.records import Evidence
-from prime_bench.report.tables.definition import dataset_labels
 from prime_bench.store.pairing import arm_key, comparison_key
 from prime_bench.store.record import ProbeRecord
 

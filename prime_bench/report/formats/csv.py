@@ -3,6 +3,7 @@
 import csv
 import io
 
+from prime_bench.report.formats.cells import printed
 from prime_bench.report.tables.model import Report
 
 COLUMNS = (
@@ -29,18 +30,19 @@ def render(report: Report) -> str:
         for block in table.blocks:
             for row in block.rows:
                 for column, cell in zip(block.columns, row.cells, strict=True):
+                    text = printed(cell)
                     writer.writerow(
                         (
                             table.name,
                             block.key,
                             row.key,
                             column.key,
-                            cell.text,
+                            text.text,
                             cell.value,
-                            cell.sd,
+                            cell.quantity.sd,
                             column.better,
-                            cell.remark or cell.aside,
-                            "†" if cell.flagged else "",
+                            text.remark or text.aside,
+                            "†" if text.dagger else "",
                             " ".join(cell.jobs),
                         )
                     )

@@ -4,7 +4,8 @@ import json
 from dataclasses import asdict
 from typing import Any
 
-from prime_bench.report.tables.model import Report, Table
+from prime_bench.report.formats.cells import note_text, printed
+from prime_bench.report.tables.model import Cell, Report, Table
 
 REPORT_SCHEMA = 2
 
@@ -39,7 +40,7 @@ def _table(table: Table) -> dict[str, Any]:
                     {
                         "key": row.key,
                         "cells": {
-                            column.key: asdict(cell)
+                            column.key: _cell(cell)
                             for column, cell in zip(block.columns, row.cells, strict=True)
                         },
                     }
@@ -48,6 +49,21 @@ def _table(table: Table) -> dict[str, Any]:
             }
             for block in table.blocks
         ],
-        "notes": list(table.notes),
+        "notes": [note_text(note) for note in table.notes],
         "provenance": asdict(table.provenance),
+    }
+
+
+def _cell(cell: Cell) -> dict[str, Any]:
+    text, quantity = printed(cell), cell.quantity
+    return {
+        "text": text.text,
+        "value": quantity.value,
+        "sd": quantity.sd,
+        "noise": quantity.noise,
+        "remark": text.remark,
+        "aside": text.aside,
+        "bold": text.bold,
+        "flagged": text.dagger,
+        "jobs": list(quantity.jobs),
     }

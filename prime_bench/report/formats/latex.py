@@ -3,9 +3,11 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from prime_bench.report.formats.cells import MISSING, printed
+from prime_bench.report.formats.notes import own_notes, shared_notes
 from prime_bench.report.formats.templates import latex_templates
 from prime_bench.report.provenance import provenance_line
-from prime_bench.report.tables.model import MISSING, Block, Cell, Column, Report, Table, group_spans
+from prime_bench.report.tables.model import Block, Cell, Column, Report, Table, group_spans
 
 COLUMNS_A_LINE = 10
 """Number columns, or two more, that can be read at the width of a page; words count twice."""
@@ -37,11 +39,17 @@ def render(report: Report) -> str:
             "caption": escaped(table.caption),
             "label": table.label,
             "floats": _floats([part for blocks in _groups(table) for part in _tabulars(blocks)]),
-            "notes": [escaped(note) for note in (*table.notes, provenance_line(table))],
+            "notes": [
+                escaped(note) for note in (*own_notes(table, report), provenance_line(table))
+            ],
         }
         for table in report.tables
     ]
-    return latex_templates().get_template("report.tex.j2").render(tables=tables)
+    shared = [
+        {"tables": escaped(group.tables), "notes": [escaped(note) for note in group.notes]}
+        for group in shared_notes(report)
+    ]
+    return latex_templates().get_template("report.tex.j2").render(tables=tables, shared=shared)
 
 
 def escaped(words: str) -> str:
@@ -155,11 +163,10 @@ def _rows(blocks: Sequence[Block], *, n_names: int, width: int) -> Iterator[str]
         if key in ruled and number:
             yield RULE
         names = next(rows[key] for rows in own if key in rows).cells[:n_names]
-        cells = [_cell(cell, block) for cell, block in zip(names, blocks[0].columns, strict=False)]
-        for block, rows in zip(blocks, own, strict=True):
+        cells = [_cell(cell) for cell in names]
+        for rows in own:
             if key in rows:
-                pairs = zip(rows[key].cells[n_names:], block.columns[n_names:], strict=True)
-                cells += [_cell(cell, column) for cell, column in pairs]
+                cells += [_cell(cell) for cell in rows[key].cells[n_names:]]
             else:
                 cells += [MISSING] * width
         yield " & ".join(cells) + r" \\"
@@ -167,23 +174,24 @@ def _rows(blocks: Sequence[Block], *, n_names: int, width: int) -> Iterator[str]
 
 def _letter(blocks: Sequence[Block], index: int) -> str:
     """A column of names: as wide as they are, or with line breaks where one is long."""
-    cells = [row.cells[index].text for block in blocks for row in block.rows]
+    cells = [printed(row.cells[index]).text for block in blocks for row in block.rows]
     return LONG_LETTER if max(map(len, cells), default=0) > LONG_WORDS else "l"
 
 
-def _cell(cell: Cell, column: Column) -> str:
-    if cell.text == MISSING:
+def _cell(cell: Cell) -> str:
+    made = printed(cell)
+    if made.text == MISSING:
         return MISSING
-    if column.kind in ("words", "count") or "/" in cell.text:
-        text = escaped(cell.text)
-        text = rf"\textbf{{{text}}}" if cell.bold else text
-    elif cell.bold and "±" not in cell.text:
-        text = rf"\textbf{{{escaped(cell.text).replace('-', '$-$')}}}"
+    if not made.numeric:
+        text = escaped(made.text)
+        text = rf"\textbf{{{text}}}" if made.bold else text
+    elif made.bold and "±" not in made.text:
+        text = rf"\textbf{{{escaped(made.text).replace('-', '$-$')}}}"
     else:
-        inner = cell.text.replace("±", r"\pm").replace(",", "{,}").replace("%", r"\%")
-        text = rf"$\mathbf{{{inner}}}$" if cell.bold else f"${inner}$"
-    dagger = r"\textsuperscript{\dag}" * cell.flagged
-    return text + dagger + (rf"\,({escaped(cell.remark)})" if cell.remark else "")
+        inner = made.text.replace("±", r"\pm")
+        text = rf"$\mathbf{{{inner}}}$" if made.bold else f"${inner}$"
+    dagger = r"\textsuperscript{\dag}" * made.dagger
+    return text + dagger + (rf"\,({escaped(made.remark)})" if made.remark else "")
 
 
 def _names(block: Block) -> list[Column]:

@@ -2,9 +2,11 @@
 
 from tabulate import tabulate
 
+from prime_bench.report.formats.cells import MISSING, printed
+from prime_bench.report.formats.notes import own_notes, shared_notes
 from prime_bench.report.formats.templates import text_templates
 from prime_bench.report.provenance import provenance_line
-from prime_bench.report.tables.model import MISSING, Block, Cell, Column, Report
+from prime_bench.report.tables.model import Block, Cell, Column, Report
 
 
 def render(report: Report) -> str:
@@ -16,11 +18,17 @@ def render(report: Report) -> str:
             "blocks": [
                 {"label": escaped(block.label), "text": _block(block)} for block in table.blocks
             ],
-            "notes": [escaped(note) for note in (*table.notes, provenance_line(table))],
+            "notes": [
+                escaped(note) for note in (*own_notes(table, report), provenance_line(table))
+            ],
         }
         for table in report.tables
     ]
-    return text_templates().get_template("report.md.j2").render(tables=tables)
+    shared = [
+        {"tables": escaped(group.tables), "notes": [escaped(note) for note in group.notes]}
+        for group in shared_notes(report)
+    ]
+    return text_templates().get_template("report.md.j2").render(tables=tables, shared=shared)
 
 
 def escaped(words: str) -> str:
@@ -50,12 +58,13 @@ def _head(column: Column) -> str:
 
 
 def _cell(cell: Cell, column: Column) -> str:
-    text = escaped(cell.text) if column.kind == "words" else cell.text
-    if cell.text == MISSING:
+    made = printed(cell)
+    text = escaped(made.text) if column.kind == "words" else made.text
+    if made.text == MISSING:
         return text
-    remark = cell.aside or cell.remark
+    remark = made.aside or made.remark
     return (
-        (f"**{text}**" if cell.bold else text)
-        + "†" * cell.flagged
+        (f"**{text}**" if made.bold else text)
+        + "†" * made.dagger
         + (f" ({escaped(remark)})" if remark else "")
     )

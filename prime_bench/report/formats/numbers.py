@@ -11,8 +11,3 @@ def signed(value: float, decimals: int) -> str:
     """`+0.0010`, `-0.0006`; what rounds to zero has a sign only where it is above it."""
     text = fixed(value, decimals)
     return f"+{text}" if value > 0 else text
-
-
-def series(words: list[str]) -> str:
-    """`a`, `a and b`, `a, b and c`."""
-    return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)

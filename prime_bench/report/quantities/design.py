@@ -1,10 +1,12 @@
 """What a table has to show: panels, rows, columns and seeds, from a recipe or from the records."""
 
 import json
+import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from prime_bench.base.files import bundled_folder
 from prime_bench.catalog import BACKBONES, PLUGINS
 from prime_bench.recipe.expand import Trial
 from prime_bench.store.pairing import ArmKey, ComparisonKey, GroupedRuns, settings_text
@@ -134,6 +136,12 @@ def design_from_records(
             )
         )
     return Design(arms=arms, panels=_labelled(panels, dataset_labels))
+
+
+def dataset_labels() -> dict[str, str]:
+    """Printed names of data sets; one that is not listed keeps its card's name."""
+    path = bundled_folder("reports") / "labels" / "datasets.toml"
+    return {name: str(label) for name, label in tomllib.loads(path.read_text("utf-8")).items()}
 
 
 def backbone_label(backbone: str) -> str:

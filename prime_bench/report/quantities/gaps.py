@@ -4,8 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import mean
 
-from prime_bench.findings import GradientFindings
-from prime_bench.report.formats.numbers import signed
+from prime_bench.findings import Gap, GradientFindings
 from prime_bench.settings.probes import NULL_FIELD
 from prime_bench.store.record import ProbeRecord
 
@@ -90,11 +89,9 @@ def gaps_by_seed(gaps: Sequence[FieldGap], *, unit: str = "block") -> list[float
     return [value for value in found if value is not None]
 
 
-def null_note(records: Iterable[ProbeRecord], *, decimals: int) -> list[str]:
-    """What labels that no model sees have for a gap, where they were measured: a check of the
-    measurement itself.
-    """
-    nulls = [
+def null_gaps(records: Iterable[ProbeRecord]) -> list[Gap]:
+    """Gaps of labels that no model sees, where they were measured: what is noise."""
+    return [
         measure.block
         for record in records
         if isinstance(record.findings, GradientFindings)
@@ -102,14 +99,6 @@ def null_note(records: Iterable[ProbeRecord], *, decimals: int) -> list[str]:
         if field.field.startswith(NULL_FIELD)
         for measure in field.measures
         if measure.parameters == "top"
-    ]
-    if not nulls:
-        return []
-    gaps, p_values = [null.gap for null in nulls], [null.p_value for null in nulls]
-    return [
-        f"A random label that no model sees has a gap of {signed(mean(gaps), decimals)} on average "
-        f"({signed(min(gaps), decimals)} to {signed(max(gaps), decimals)} in {len(gaps)} "
-        f"measurements, p from {min(p_values):.3f} to {max(p_values):.3f}): what is noise"
     ]
 
 

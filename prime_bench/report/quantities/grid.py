@@ -3,13 +3,13 @@
 import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 
 from prime_bench.report.quantities import stats
 from prime_bench.report.quantities.design import ArmColumn, Design, PanelDesign, RowDesign
 from prime_bench.report.quantities.stats import METRICS, Metric, Moments, Tally
+from prime_bench.settings.probes import Split
 from prime_bench.store.pairing import GroupedRuns, Pair, Unpaired, pair_up
 from prime_bench.store.record import RunRecord
 
@@ -64,9 +64,8 @@ class Comparison:
         return stats.tally(self.differences)
 
 
-Split = Literal["test", "valid"]
-Cells = dict[tuple[str, str, Metric], ArmScores]
-Comparisons = dict[tuple[str, str, Metric], Comparison]
+ScoresByCell = dict[tuple[str, str, Metric], ArmScores]
+ComparisonsByCell = dict[tuple[str, str, Metric], Comparison]
 """By the row's label, the arm's name and the metric."""
 
 
@@ -132,8 +131,8 @@ class Panel:
     """One version of one data set."""
 
     design: PanelDesign
-    cells: Cells
-    comparisons: Comparisons
+    cells: ScoresByCell
+    comparisons: ComparisonsByCell
     summaries: dict[tuple[str, Metric], Summary]
     mean_rows: tuple[str, ...]
     """Rows that the Mean row covers: those in which every arm of the panel has a pair."""
@@ -228,8 +227,8 @@ def _panel(
     split: Split,
     mixed: bool,
 ) -> Panel:
-    cells: Cells = {}
-    comparisons: Comparisons = {}
+    cells: ScoresByCell = {}
+    comparisons: ComparisonsByCell = {}
     paired: list[PairedRuns] = []
     dropped: list[DroppedPair] = []
     compared_all_the_same: list[MixedPair] = []
@@ -333,7 +332,11 @@ def _comparison(pairs: Sequence[Pair], metric: Metric, split: Split) -> Comparis
 
 
 def _mean_rows(
-    design: PanelDesign, cells: Cells, comparisons: Comparisons, *, columns: Sequence[ArmColumn]
+    design: PanelDesign,
+    cells: ScoresByCell,
+    comparisons: ComparisonsByCell,
+    *,
+    columns: Sequence[ArmColumn],
 ) -> tuple[str, ...]:
     """Rows in which every arm has a pair: all means of the Mean row cover the same backbones.
 
@@ -353,8 +356,8 @@ def _mean_rows(
 def _summary(
     arm: str,
     metric: Metric,
-    cells: Cells,
-    comparisons: Comparisons,
+    cells: ScoresByCell,
+    comparisons: ComparisonsByCell,
     *,
     mean_rows: Sequence[str],
 ) -> Summary:

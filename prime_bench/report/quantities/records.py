@@ -1,16 +1,22 @@
 """What a table is made from: the records of a recipe's cells, or of everything that has some."""
 
 import functools
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from prime_bench.base.identity import canonical_json
 from prime_bench.findings import RoutingFindings
 from prime_bench.recipe.expand import ONLY_KEYS, Trial, values_asked
-from prime_bench.report.quantities.design import Design, design_from_records, design_from_trials
-from prime_bench.report.quantities.grid import Grid, Split, build_grid, without_degenerate
-from prime_bench.report.tables.definition import dataset_labels
-from prime_bench.settings.probes import PROBES, Kind
+from prime_bench.report.quantities.design import (
+    ArmColumn,
+    Design,
+    RowDesign,
+    dataset_labels,
+    design_from_records,
+    design_from_trials,
+)
+from prime_bench.report.quantities.grid import Grid, build_grid, without_degenerate
+from prime_bench.settings.probes import PROBES, Kind, Split
 from prime_bench.store.pairing import GroupedRuns, group_runs, settings_text
 from prime_bench.store.record import ProbeRecord, RunRecord
 
@@ -49,13 +55,28 @@ class Evidence:
     """What is wrong with records that cannot be read; their runs count as missing."""
     mixed: bool = False
     """Whether runs that may not be compared are, because it was asked for."""
+    _grids: dict[tuple[str, Split, bool], Grid] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
 
     def grid(self, *, baseline: str, split: Split = "test", sound: bool = False) -> Grid:
-        """Every arm against one of them; `sound` leaves degenerate runs out."""
-        grouped = without_degenerate(self.grouped) if sound else self.grouped
-        return build_grid(
-            grouped, design=self.design, baseline=baseline, split=split, mixed=self.mixed
-        )
+        """Every arm against one of them; `sound` leaves degenerate runs out. Computed once."""
+        key = (baseline, split, sound)
+        if key not in self._grids:
+            grouped = without_degenerate(self.grouped) if sound else self.grouped
+            self._grids[key] = build_grid(
+                grouped, design=self.design, baseline=baseline, split=split, mixed=self.mixed
+            )
+        return self._grids[key]
+
+    def runs_of(
+        self, row: RowDesign, arm: ArmColumn, *, seeds: Container[int]
+    ) -> dict[int, RunRecord]:
+        """The runs of an arm on a backbone, by seed; a seed without a record is left out."""
+        if row.comparison is None:
+            return {}
+        runs = self.grouped.get(row.comparison, {}).get(arm.key, {})
+        return {seed: run for seed, run in runs.items() if seed in seeds}
 
     def probes_of(self, kind: Kind) -> list[ProbeRecord]:
         """Measurements of a kind: those that the recipe asks for, where it is of that kind."""

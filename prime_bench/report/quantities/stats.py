@@ -9,8 +9,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import stdtrit
 
-from prime_bench.report.formats.numbers import signed
-
 LEVEL = 0.95
 
 
@@ -23,11 +21,6 @@ class SeedInterval:
     low: float
     high: float
     level: float
-
-    def words(self, decimals: int) -> str:
-        """`n=5, 95 % interval -0.0010 to +0.0020`."""
-        bounds = f"{signed(self.low, decimals)} to {signed(self.high, decimals)}"
-        return f"n={self.n}, {100 * self.level:g} % interval {bounds}"
 
 
 def t_interval(values: Sequence[float], *, level: float = LEVEL) -> SeedInterval | None:
@@ -205,7 +198,7 @@ def _vector(values: ArrayLike) -> NDArray[np.float64]:
     return np.asarray(values, dtype=np.float64)
 
 
-Verdict = Literal["better", "equivalent", "worse", "unclear", "too few"]
+Equivalence = Literal["better", "equivalent", "worse", "unclear", "too few"]
 CONFIDENCE = 0.95
 
 
@@ -262,7 +255,7 @@ def holm(p_values: Sequence[float]) -> list[float]:
     return adjusted
 
 
-def equivalence(interval: Interval, *, margin: float) -> Verdict:
+def equivalence(interval: Interval, *, margin: float) -> Equivalence:
     """Where a whole interval lies: beyond a margin > 0 on either side, inside it, or across.
 
     "too few" where its level is below CONFIDENCE: five values or fewer cannot have it.

@@ -1,26 +1,41 @@
 """Tables that hold a report against expected numbers, and against the paper's claims."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
-from prime_bench.report.formats.numbers import fixed, series, signed
 from prime_bench.report.provenance import merged_provenance
-from prime_bench.report.quantities.claims import RULE, judge_claims
-from prime_bench.report.tables.cells import words
+from prime_bench.report.quantities.values import Count, Difference, Level
+from prime_bench.report.tables.claims import RULE, judge_claims
 from prime_bench.report.tables.expected import (
     MISMATCHES,
     NOISE_DEVIATIONS,
     ExpectedNumbers,
     Judged,
+    Verdict,
     judge,
 )
-from prime_bench.report.tables.model import Block, Cell, Column, Provenance, Report, Row, Table
+from prime_bench.report.tables.model import (
+    Block,
+    Cell,
+    Column,
+    NoteKind,
+    Provenance,
+    Report,
+    Row,
+    Table,
+    TableNote,
+    note,
+    series,
+    shown,
+    words,
+)
 from prime_bench.store.record import Record
 
 
 def claims_table(report: Report, expected: ExpectedNumbers) -> Table:
     """One line a claim of the abstract, with both software stacks and accelerators below."""
-    claims = judge_claims(report)
+    claims = judge_claims(
+        {address: cell.quantity for table in report.tables for address, cell in table.cells()}
+    )
     block = Block(
         key="abstract",
         label="",
@@ -34,8 +49,8 @@ def claims_table(report: Report, expected: ExpectedNumbers) -> Table:
                 key=claim.key,
                 cells=(
                     words(claim.text),
-                    Cell(text=claim.answer, bold=claim.answer == "reproduced", jobs=claim.jobs),
-                    Cell(text=claim.evidence, jobs=claim.jobs),
+                    words(claim.answer, jobs=claim.jobs, emphasised=claim.answer == "reproduced"),
+                    words(*claim.evidence, jobs=claim.jobs),
                 ),
             )
             for claim in claims
@@ -53,8 +68,8 @@ def claims_table(report: Report, expected: ExpectedNumbers) -> Table:
         ),
         blocks=(block,),
         notes=(
-            *_foreign(report, expected),
-            RULE,
+            *(note("comparison", text) for text in _foreign(report, expected)),
+            note("comparison", RULE),
             *_notes(report, expected, behind=behind),
         ),
         provenance=merged_provenance(report, behind),
@@ -67,7 +82,6 @@ def expected_table(report: Report, expected: ExpectedNumbers, *, name: str) -> t
     judged, unknown = judge(report, expected)
     verdicts = [item.verdict for item in judged]
     agree = not unknown and not any(verdict in MISMATCHES for verdict in verdicts)
-    counts = [f"{verdicts.count(v)} {v}" for v in dict.fromkeys(verdicts)]
     left_out = len(expected.printed()) - len(judged) - len(unknown)
     reach = f"within {NOISE_DEVIATIONS} standard deviations of our number over other seeds"
     behind = _behind(report, [job for item in judged for job in item.cell.jobs])
@@ -83,13 +97,7 @@ def expected_table(report: Report, expected: ExpectedNumbers, *, name: str) -> t
         ),
         blocks=tuple(_blocks(judged, expected)),
         notes=(
-            *([f"{len(judged)} numbers: {series(counts)}"] if judged else []),
-            *(f"No such cell: {address}" for address in unknown),
-            *(
-                [f"{left_out} more are of tables or blocks that this report does not show"]
-                if judged and left_out
-                else []
-            ),
+            *_counts(verdicts, unknown=unknown, left_out=left_out),
             *_notes(report, expected, behind=behind),
         ),
         provenance=merged_provenance(report, behind),
@@ -97,6 +105,20 @@ def expected_table(report: Report, expected: ExpectedNumbers, *, name: str) -> t
         side_by_side=8,
     )
     return table, agree and bool(judged)
+
+
+def _counts(
+    verdicts: Sequence[Verdict], *, unknown: Sequence[str], left_out: int
+) -> Iterator[TableNote]:
+    """How many numbers have each verdict, and how many have none."""
+    if verdicts:
+        counts = [f"{verdicts.count(v)} {v}" for v in dict.fromkeys(verdicts)]
+        yield note("comparison", f"{len(verdicts)} numbers: {series(counts)}")
+    for address in unknown:
+        yield note("comparison", f"No such cell: {address}")
+    if verdicts and left_out:
+        text = f"{left_out} more are of tables or blocks that this report does not show"
+        yield note("comparison", text)
 
 
 def _behind(report: Report, jobs: Sequence[str]) -> list[Record]:
@@ -143,57 +165,50 @@ def _blocks(judged: Sequence[Judged], expected: ExpectedNumbers) -> Iterator[Blo
 
 
 def _row(item: Judged, expected: ExpectedNumbers, *, alone: bool) -> Row:
-    decimals, printed = expected.decimals, item.printed
-    sd = "" if printed.sd is None else f"±{fixed(printed.sd, decimals)}"
-    difference = item.difference
+    printed, difference = item.printed, item.difference
     place = item.row.key if alone else f"{item.row.key}: {item.column.key}"
-    count = "/" in item.cell.text
-    theirs = f"{printed.value:.0f}" if count else fixed(printed.value, decimals) + sd
+    decimals = 0 if isinstance(item.cell.quantity, Count) else expected.decimals
+    ahead = Difference(value=difference, jobs=item.cell.jobs if difference is not None else ())
     return Row(
         key=item.row.key if alone else f"{item.row.key}.{item.column.key}",
         cells=(
             words(place),
-            replace(item.cell, bold=False, aside=""),
-            Cell(text=theirs, value=printed.value, sd=printed.sd),
-            Cell()
-            if difference is None
-            else Cell(
-                text=f"{difference:+.0f}" if count else signed(difference, decimals),
-                value=difference,
-                jobs=item.cell.jobs,
-            ),
-            Cell(text=item.verdict, bold=item.verdict in MISMATCHES),
+            Cell(quantity=item.cell.quantity.bare(), decimals=item.cell.decimals),
+            shown(Level(value=printed.value, sd=printed.sd), decimals),
+            Cell(quantity=ahead, decimals=decimals),
+            words(item.verdict, emphasised=item.verdict in MISMATCHES),
         ),
     )
 
 
-def _notes(report: Report, expected: ExpectedNumbers, *, behind: Sequence[Record]) -> Iterator[str]:
+def _notes(
+    report: Report, expected: ExpectedNumbers, *, behind: Sequence[Record]
+) -> Iterator[TableNote]:
     """What bears on every number; nothing where no record is behind one."""
     if behind:
         yield from _stacks(merged_provenance(report, behind), expected)
         yield from _footnotes(report)
 
 
-def _stacks(found: Provenance, expected: ExpectedNumbers) -> Iterator[str]:
+def _stacks(found: Provenance, expected: ExpectedNumbers) -> Iterator[TableNote]:
     """Both software stacks and accelerators: what neither side can leave out."""
     ours = series([f"torch {version}" for version in found.versions.get("torch", ())]) or "none"
     devices = series(list(found.devices)) or "no device"
     if expected.software or expected.accelerator:
-        yield (
+        yield note(
+            "comparison",
             f"Ours: {ours} on {devices}; theirs: {expected.software} on {expected.accelerator}. "
             "Latencies are compared as ratios alone, since milliseconds of two accelerators do not "
-            "compare"
+            "compare",
         )
 
 
-def _footnotes(report: Report) -> Iterator[str]:
-    """What must be known of data and settings, from the notes of all tables."""
+def _footnotes(report: Report) -> list[TableNote]:
+    """What must be known of records, data and settings, from the notes of all tables."""
     every = dict.fromkeys(note for table in report.tables for note in table.notes)
-    for note in every:
-        if any(word in note for word in _FOOTNOTES):
-            yield note
+    return [note for note in every if note.kind in _FOOTNOTES]
 
 
-_FOOTNOTES = ("vocabular", "unverified", "best test AUC", "cannot be read", "on request")
-"""Words of notes that bear on every number: vocabulary of all splits, files that are not the
-published ones, hyperparameters chosen by test AUC upstream, broken and mixed records."""
+_FOOTNOTES: tuple[NoteKind, ...] = ("unreadable", "mixed", "data", "recipe")
+"""Kinds of notes that bear on every number: records that cannot be read, runs that are compared on
+request, vocabulary and files of the data, and what a recipe says of its settings."""

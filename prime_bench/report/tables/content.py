@@ -4,11 +4,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from prime_bench.base.identity import canonical_json
-from prime_bench.report.formats.numbers import series
+from prime_bench.report.quantities.design import dataset_labels
 from prime_bench.report.quantities.grid import Grid, Panel
 from prime_bench.report.quantities.records import Evidence
-from prime_bench.report.tables.definition import TableDefinition, dataset_labels
-from prime_bench.report.tables.model import Block
+from prime_bench.report.tables.definition import TableDefinition
+from prime_bench.report.tables.model import Block, TableNote, note, series
 from prime_bench.report.tables.notes import collect_notes, data_notes, dirty_notes
 from prime_bench.store.record import ProbeRecord, RunRecord
 
@@ -18,7 +18,7 @@ class Content:
     """Blocks, notes, and what the caption may name."""
 
     blocks: Sequence[Block]
-    notes: Sequence[str]
+    notes: Sequence[TableNote]
     records: Sequence[RunRecord | ProbeRecord]
     """What the blocks were computed from."""
     words: Mapping[str, str] = field(default_factory=dict)
@@ -43,7 +43,7 @@ def grid_content(
     *,
     blocks: Sequence[Block],
     definition: TableDefinition,
-    notes: Sequence[str] = (),
+    notes: Sequence[TableNote] = (),
     probes: Sequence[ProbeRecord] = (),
 ) -> Content:
     """The content of a table that is computed from a grid; `notes` stand before the grid's."""
@@ -104,17 +104,19 @@ def measurements(records: Sequence[ProbeRecord]) -> list[Measurements]:
     return groups
 
 
-def probe_notes(records: Sequence[ProbeRecord], *, noun: str) -> list[str]:
-    """What must be said under a table of measurements, beside what the table itself says."""
+def probe_notes(records: Sequence[ProbeRecord], *, noun: str) -> list[TableNote]:
+    """Notes of every table of measurements."""
     if not records:
-        return [f"No {noun} among the records"]
-    notes = [f"n = {len(records)} jobs, {counted([len({r.job.seed for r in records})], 'seed')}"]
+        return [note("missing", f"No {noun} among the records")]
+    seeds = counted([len({record.job.seed for record in records})], "seed")
+    notes = [note("measurement", f"n = {len(records)} jobs, {seeds}")]
     for dataset in sorted({record.dataset for record in records}):
         own = [record for record in records if record.dataset == dataset]
-        notes += [f"{dataset}: {note}" for note in data_notes(own)]
+        notes += [note("data", f"{dataset}: {text}") for text in data_notes(own)]
     devices = sorted({record.environment.device for record in records})
     if len(devices) > 1:
-        notes.append(f"The records come from {len(devices)} devices: {', '.join(devices)}")
+        text = f"The records come from {len(devices)} devices: {', '.join(devices)}"
+        notes.append(note("origin", text))
     return [*notes, *dirty_notes(records)]
 
 

@@ -4,7 +4,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from prime_bench.findings import CostFindings
-from prime_bench.report.formats.numbers import series
 from prime_bench.report.quantities.costs import MeasuredCost, Spot, measured_costs
 from prime_bench.report.quantities.design import (
     ArmColumn,
@@ -13,10 +12,20 @@ from prime_bench.report.quantities.design import (
     catalogue_rank,
 )
 from prime_bench.report.quantities.records import Evidence
-from prime_bench.report.tables.cells import level, words
+from prime_bench.report.quantities.values import Level
 from prime_bench.report.tables.content import Content, measurements, probe_notes
 from prime_bench.report.tables.definition import CostDefinition
-from prime_bench.report.tables.model import Block, Cell, Column, Row
+from prime_bench.report.tables.model import (
+    Block,
+    Cell,
+    Column,
+    Row,
+    TableNote,
+    note,
+    series,
+    shown,
+    words,
+)
 from prime_bench.settings.probes import CostSettings
 from prime_bench.store.record import ProbeRecord
 
@@ -86,8 +95,8 @@ def _cells(cost: MeasuredCost, definition: CostDefinition) -> list[Cell]:
         cost.training_ratio,
         cost.memory_ratio,
     )
-    jobs = (cost.record.job_id,)
-    return [level(value, decimals=definition.decimals, jobs=jobs) for value in values]
+    levels = [Level(value=value, jobs=(cost.record.job_id,)) for value in values]
+    return [shown(level, definition.decimals) for level in levels]
 
 
 def _with_bold(
@@ -105,7 +114,9 @@ def _with_bold(
         (
             arm,
             [
-                replace(cell, bold=cells in rivals and least is not None and cell.value == least)
+                replace(
+                    cell, emphasised=cells in rivals and least is not None and cell.value == least
+                )
                 for cell, least in zip(cells, lowest, strict=True)
             ],
         )
@@ -113,7 +124,7 @@ def _with_bold(
     ]
 
 
-def _how(records: Sequence[ProbeRecord]) -> Iterator[str]:
+def _how(records: Sequence[ProbeRecord]) -> Iterator[TableNote]:
     """The protocol, the clock and what memory means, once for each way of measuring."""
     ways: list[str] = []
     for record in records:
@@ -127,4 +138,4 @@ def _how(records: Sequence[ProbeRecord]) -> Iterator[str]:
             f"{probe.training_steps} of training; medians of {probe.repetitions} repetitions; "
             f"time by {record.findings.clock}, memory: {record.findings.memory}"
         )
-    yield from dict.fromkeys(ways)
+    yield from (note("measurement", way) for way in dict.fromkeys(ways))

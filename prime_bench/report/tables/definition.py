@@ -2,18 +2,21 @@
 
 import tomllib
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 import pydantic
 
 from prime_bench.base.errors import UsageError, did_you_mean
 from prime_bench.base.files import bundled_folder
 from prime_bench.base.frozen import Frozen
-from prime_bench.report.tables.model import Better
+from prime_bench.report.quantities.statistics import STATISTICS
+from prime_bench.report.quantities.stats import Metric
+from prime_bench.report.quantities.values import Better
+from prime_bench.settings.probes import Split
 
 
 class TableDefinition(Frozen):
-    """What every kind of table is told."""
+    """Keys of every table."""
 
     report_schema: Literal[1] = pydantic.Field(alias="schema")
     kind: str
@@ -32,20 +35,96 @@ class TableDefinition(Frozen):
     """Number columns up to which LaTeX sets data sets side by side."""
 
 
+def _known_statistic(name: str) -> str:
+    if name != SETTING and name not in STATISTICS:
+        raise ValueError(f"no statistic `{name}`{did_you_mean(name, STATISTICS)}")
+    return name
+
+
+SETTING = "setting"
+"""What a column shows that has the value of a plug-in's setting in words."""
+Rows = Literal[
+    "backbone",
+    "backbone.arm",
+    "arm",
+    "seed",
+    "dataset",
+    "comparison",
+    "best_of",
+    "mean",
+    "all_seeds",
+    "paired_median",
+    "pairs_won",
+    "backbones_won",
+]
+"""Rows of a pivot: one a backbone, a backbone and arm, ...; the last five sum up the others."""
+Axis = Literal["backbone", "arm", "metric", "seed"]
+
+
+class PivotColumn(Frozen):
+    """One column, or a column for each item of one or several axes.
+
+    `key`, `label` and `group` may name an item: `{metric}` is its key, `{metric.label}` its name.
+    """
+
+    each: tuple[Axis, ...] = ()
+    """Axes that the column is repeated over; neighbours that have the same alternate."""
+    key: str
+    label: str
+    group: str = ""
+    """Head above neighbouring columns."""
+    aside: str = ""
+    """Written behind the label where there is room."""
+    shows: Annotated[str, pydantic.AfterValidator(_known_statistic)]
+    """A name in `quantities.statistics.STATISTICS`, or `setting`."""
+    setting: str = ""
+    """Key of the plug-in that `setting` shows."""
+    metric: Metric = "auc"
+    """Where no axis tells it."""
+    seed: int | None = None
+    """One seed alone; None: all."""
+    spread: bool = True
+    """Whether a level is printed with its sample standard deviation."""
+    better: Better | None = None
+    """Which direction is an improvement; None: as the metric of a level says, else neither."""
+    decimals: int | None = None
+    """None: those of the table."""
+
+
+class Compared(Frozen):
+    """One comparison of two arms."""
+
+    key: str
+    label: str
+    arm: str
+    versus: str
+    """Its difference is `arm` less `versus` for AUC, the other way for LogLoss."""
+
+
+class PivotDefinition(TableDefinition):
+    """Rows and columns that select runs, and a statistic of them in each cell."""
+
+    kind: Literal["pivot"]
+    rows: list[Rows]
+    head: str = ""
+    """Head above the rows' names; empty: what the rows are."""
+    blocks: Literal["dataset", "backbone"] = "dataset"
+    """What has a block of its own."""
+    split: Split = "test"
+    arms: list[str] | None = None
+    """Names of the arms in their order; None: all there are."""
+    labels: dict[str, str] = {}
+    """What the table calls an arm that it does not call by its own label."""
+    values: dict[str, str] = {}
+    """What the table calls a value of a setting."""
+    comparisons: list[Compared] = []
+    """The rows `comparison`."""
+    best_of: dict[str, list[str]] = {}
+    """The rows `best_of`, by label: the best of these arms by mean AUC."""
+    columns: list[PivotColumn]
+
+
 Measured = Literal["auc", "logloss", "parameters", "latency"]
-Routed = Literal["entropy", "largest_load"]
-
-
-class MainDefinition(TableDefinition):
-    """Levels and differences of every arm on every backbone, a block a data set."""
-
-    kind: Literal["main"]
-
-
-class DatasetsDefinition(TableDefinition):
-    """The main table's Mean row of each data set, data sets below each other."""
-
-    kind: Literal["datasets"]
 
 
 class MethodsDefinition(TableDefinition):
@@ -66,69 +145,6 @@ class CostDefinition(TableDefinition):
     arms: list[str]
     compared: list[str]
     """The lowest cost among these arms is bold."""
-
-
-class Compared(Frozen):
-    """One comparison of two arms."""
-
-    key: str
-    label: str
-    arm: str
-    versus: str
-    """Its difference is `arm` less `versus` for AUC, the other way for LogLoss."""
-
-
-class DifferencesDefinition(TableDefinition):
-    """A row a comparison of two arms, over all backbones and on each."""
-
-    kind: Literal["differences"]
-    comparisons: list[Compared]
-
-
-class LevelColumn(Frozen):
-    """One column of levels, averaged over backbones."""
-
-    key: str
-    label: str
-    group: str = ""
-    shows: Literal["auc", "logloss", "entropy", "largest_load"]
-    split: Literal["test", "valid"] = "test"
-    seed: int | None = None
-    """One seed alone; None: all."""
-    by_backbone: bool = False
-    """Whether a column a backbone follows."""
-
-
-class ArmsDefinition(TableDefinition):
-    """A row an arm, with levels over all backbones, and settings in words."""
-
-    kind: Literal["arms"]
-    arms: list[str]
-    labels: dict[str, str] = {}
-    """What the table calls an arm that it does not call by its own label."""
-    settings: dict[str, str] = {}
-    """Columns of words: the head, and the plug-in's key that it shows."""
-    values: dict[str, str] = {}
-    """What such a value is called."""
-    columns: list[LevelColumn]
-
-
-class SeedsDefinition(TableDefinition):
-    """A row a seed, a column an arm."""
-
-    kind: Literal["seeds"]
-    arms: list[str]
-    labels: dict[str, str] = {}
-    metric: Literal["auc", "logloss"] = "auc"
-
-
-class WinsDefinition(TableDefinition):
-    """A row an arm: pairs in which both validation metrics are better than the baseline's."""
-
-    kind: Literal["wins"]
-    arms: list[str]
-    best_of: dict[str, list[str]] = {}
-    """Label of one more row: the best of these arms by mean validation AUC."""
 
 
 class RoutingDefinition(TableDefinition):
@@ -152,18 +168,6 @@ class SubgroupsDefinition(TableDefinition):
     """The arm that is compared with the baseline."""
 
 
-class CellsDefinition(TableDefinition):
-    """Statistics of each cell, a row a backbone and arm."""
-
-    kind: Literal["cells"]
-
-
-class PairsDefinition(TableDefinition):
-    """Every paired difference, a row a backbone and arm, a column a seed."""
-
-    kind: Literal["pairs"]
-
-
 class FamilyDefinition(TableDefinition):
     """Statistics over architectures, a row a comparison of the recipe's family and a metric."""
 
@@ -173,19 +177,12 @@ class FamilyDefinition(TableDefinition):
 
 
 KINDS: dict[str, type[TableDefinition]] = {
-    "main": MainDefinition,
-    "datasets": DatasetsDefinition,
+    "pivot": PivotDefinition,
     "methods": MethodsDefinition,
     "cost": CostDefinition,
-    "differences": DifferencesDefinition,
-    "arms": ArmsDefinition,
-    "seeds": SeedsDefinition,
-    "wins": WinsDefinition,
     "routing": RoutingDefinition,
     "gradients": GradientsDefinition,
     "subgroups": SubgroupsDefinition,
-    "cells": CellsDefinition,
-    "pairs": PairsDefinition,
     "family": FamilyDefinition,
 }
 
@@ -215,9 +212,3 @@ def read_definition(path: Path) -> TableDefinition:
     if kind not in KINDS:
         raise UsageError(f"{path}: kind: expected one of {', '.join(KINDS)}, got {kind!r}")
     return KINDS[kind].parse(table, where=str(path))
-
-
-def dataset_labels() -> dict[str, str]:
-    """Printed names of data sets; one that is not listed keeps its card's name."""
-    path = bundled_folder("reports") / "labels" / "datasets.toml"
-    return {name: str(label) for name, label in tomllib.loads(path.read_text("utf-8")).items()}

@@ -144,7 +144,7 @@ def _verdict(address: str, cell: Cell, printed: Printed, expected: ExpectedNumbe
     if any(fnmatch.fnmatchcase(address, pattern) for pattern in expected.one_sided):
         return "not above" if cell.value - printed.value <= slack else "above"
     difference = abs(cell.value - printed.value)
-    if cell.noise is not None and difference <= NOISE_DEVIATIONS * cell.noise:
+    if cell.quantity.noise is not None and difference <= NOISE_DEVIATIONS * cell.quantity.noise:
         return "inside seed noise"
     return "inside" if difference <= slack else "outside"
 

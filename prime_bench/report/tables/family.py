@@ -6,7 +6,6 @@ One value an architecture, the median of its pairs: pairs of one architecture ar
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from prime_bench.report.formats.numbers import fixed, signed
 from prime_bench.report.quantities import stats
 from prime_bench.report.quantities.grid import Grid, Panel, Summary
 from prime_bench.report.quantities.records import Evidence
@@ -19,11 +18,27 @@ from prime_bench.report.quantities.stats import (
     holm,
     leave_one_out,
 )
-from prime_bench.report.tables.cells import change, count, level, words
+from prime_bench.report.quantities.values import (
+    MISSING,
+    Difference,
+    EquivalenceVerdict,
+    Extent,
+    Level,
+    Quantity,
+    count,
+)
 from prime_bench.report.tables.content import Content, grid_content, keyed_panels
 from prime_bench.report.tables.definition import FamilyDefinition
-from prime_bench.report.tables.model import Block, Cell, Column, Kind, Row
-from prime_bench.report.tables.statistics import P_DECIMALS
+from prime_bench.report.tables.model import (
+    Block,
+    Column,
+    ColumnKind,
+    Row,
+    TableNote,
+    note,
+    shown,
+    words,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,7 +83,14 @@ def build(evidence: Evidence, definition: FamilyDefinition) -> Content:
             rows=tuple(
                 Row(
                     key=f"{item.arm}.{item.versus}.{item.metric}",
-                    cells=tuple(_cells(item, adjusted.get(_key(item)), definition)),
+                    cells=(
+                        words(item.label),
+                        words(METRIC_LABELS[item.metric]),
+                        *(
+                            shown(quantity, definition.decimals)
+                            for quantity in _quantities(item, adjusted.get(_key(item)), definition)
+                        ),
+                    ),
                 )
                 for item in every
                 if item.block == key
@@ -105,7 +127,7 @@ def _comparing(grids: dict[str, Grid], family: Sequence[tuple[str, str]]) -> Ite
 def _columns(definition: FamilyDefinition) -> Iterator[Column]:
     yield Column(key="comparison", label="Comparison", kind="words")
     yield Column(key="metric", label="Metric", kind="words")
-    others: list[tuple[str, str, Kind]] = [
+    others: list[tuple[str, str, ColumnKind]] = [
         ("delta", "Mean Δ", "change"),
         ("median", "Median Δ", "change"),
         ("won", "Won", "count"),
@@ -123,54 +145,55 @@ def _columns(definition: FamilyDefinition) -> Iterator[Column]:
         yield Column(key=key, label=label, kind=kind, better="higher" if kind == "change" else None)
 
 
-def _cells(item: Comparing, adjusted: float | None, definition: FamilyDefinition) -> Iterator[Cell]:
-    summary, decimals = item.summary, definition.decimals
-    jobs = item.panel.jobs_of(item.arm, item.metric)
-    flagged = item.panel.flagged(item.arm, item.metric)
-    medians = summary.backbone_medians
-    yield words(item.label)
-    yield words(METRIC_LABELS[item.metric])
-    yield change(summary.delta, decimals=decimals, flagged=flagged, jobs=jobs)
-    yield change(summary.paired_median, decimals=decimals, flagged=flagged, jobs=jobs)
+def _quantities(
+    item: Comparing, adjusted: float | None, definition: FamilyDefinition
+) -> Iterator[Quantity]:
+    summary, medians = item.summary, item.summary.backbone_medians
+    jobs = tuple(item.panel.jobs_of(item.arm, item.metric))
+    degenerate = item.panel.flagged(item.arm, item.metric)
+    yield Difference(value=summary.delta, degenerate=degenerate, jobs=jobs)
+    yield Difference(value=summary.paired_median, degenerate=degenerate, jobs=jobs)
     yield count(summary.backbones_won, summary.backbones_compared, jobs=jobs)
     if not medians:
-        yield from [Cell()] * 9
+        yield from [MISSING] * 9
         return
     interval = hodges_lehmann_interval(medians)
-    yield change(stats.hodges_lehmann(medians), decimals=decimals, flagged=flagged, jobs=jobs)
-    extent = _extent(interval.low, interval.high, decimals)
-    yield Cell(text=f"{extent} ({fixed(100 * interval.level, 1)}%)", jobs=tuple(jobs))
-    left = leave_one_out(medians)
-    yield Cell(text=_extent(*left, decimals), jobs=tuple(jobs)) if left else Cell()
-    yield level(item.p, decimals=P_DECIMALS, jobs=jobs)
-    yield level(stats.sign_test(medians), decimals=P_DECIMALS, jobs=jobs)
-    yield level(stats.smallest_p(medians), decimals=P_DECIMALS)
-    yield level(adjusted, decimals=P_DECIMALS, jobs=jobs)
+    estimate, left = stats.hodges_lehmann(medians), leave_one_out(medians)
+    yield Difference(value=estimate, degenerate=degenerate, jobs=jobs)
+    yield Extent(low=interval.low, high=interval.high, level=interval.level, jobs=jobs)
+    yield Extent(low=left[0], high=left[1], jobs=jobs) if left else MISSING
+    yield Level(value=item.p, jobs=jobs)
+    yield Level(value=stats.sign_test(medians), jobs=jobs)
+    yield Level(value=stats.smallest_p(medians))
+    yield Level(value=adjusted, jobs=jobs)
     if item.seed_sd:
         verdict = equivalence(interval, margin=item.seed_sd)
-        text = f"{verdict} ({fixed(item.seed_sd, decimals)})"
-        yield Cell(text=text, flagged=flagged, jobs=tuple(jobs))
+        yield EquivalenceVerdict(
+            verdict=verdict, margin=item.seed_sd, degenerate=degenerate, jobs=jobs
+        )
     else:
-        yield Cell()
+        yield MISSING
     verdict = equivalence(interval, margin=definition.margin)
-    yield Cell(text=verdict, flagged=flagged, jobs=tuple(jobs))
+    yield EquivalenceVerdict(verdict=verdict, degenerate=degenerate, jobs=jobs)
 
 
-def _notes(every: Sequence[Comparing], definition: FamilyDefinition) -> list[str]:
-    counted = sum(item.metric == "auc" and bool(item.summary.backbone_medians) for item in every)
+def _notes(every: Sequence[Comparing], definition: FamilyDefinition) -> list[TableNote]:
+    compared = sum(item.metric == "auc" and bool(item.summary.backbone_medians) for item in every)
     return [
-        f"Holm p counts {counted} comparisons, on all data sets, for each metric on its own; tests "
-        "and intervals are over architectures, one median each, never over pooled pairs",
-        "An interval's level is the exact one of the signed-rank distribution, at least 95% or the "
-        "most that so few architectures allow; a verdict is better, worse or equivalent where the "
-        "whole interval lies beyond or within the margin on either side (the reference arm's mean "
-        f"SD over seeds, and {definition.margin:g}), else unclear; too few architectures for an "
-        "interval of 95% have no verdict",
+        note(
+            "statistics",
+            f"Holm p counts {compared} comparisons, on all data sets, for each metric on its own; "
+            "tests and intervals are over architectures, one median each, never over pooled pairs",
+        ),
+        note(
+            "statistics",
+            "An interval's level is the exact one of the signed-rank distribution, at least 95% or "
+            "the most that so few architectures allow; a verdict is better, worse or equivalent "
+            "where the whole interval lies beyond or within the margin on either side (the "
+            f"reference arm's mean SD over seeds, and {definition.margin:g}), else unclear; too "
+            "few architectures for an interval of 95% have no verdict",
+        ),
     ]
-
-
-def _extent(low: float, high: float, decimals: int) -> str:
-    return f"{signed(low, decimals)} to {signed(high, decimals)}"
 
 
 def _key(item: Comparing) -> tuple[str, str, str, str]:

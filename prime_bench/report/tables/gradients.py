@@ -1,9 +1,9 @@
 """The competition gap of every arm, a row a backbone: the numbers of the paper's Figures 1, 3."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from statistics import mean
 
-from prime_bench.report.formats.numbers import series
+from prime_bench.findings import Gap
 from prime_bench.report.quantities.design import arm_label, backbone_label, catalogue_rank
 from prime_bench.report.quantities.gaps import (
     FieldGap,
@@ -11,15 +11,25 @@ from prime_bench.report.quantities.gaps import (
     field_gaps,
     gaps_by_seed,
     mean_gap,
-    null_note,
+    null_gaps,
     reduction,
 )
 from prime_bench.report.quantities.records import Evidence
 from prime_bench.report.quantities.stats import t_interval
-from prime_bench.report.tables.cells import count, level, words
+from prime_bench.report.quantities.values import Difference, Level, count
 from prime_bench.report.tables.content import Content, measurements, probe_notes
 from prime_bench.report.tables.definition import GradientsDefinition
-from prime_bench.report.tables.model import Block, Cell, Column, Row
+from prime_bench.report.tables.model import (
+    Block,
+    Cell,
+    Column,
+    Row,
+    TableNote,
+    note,
+    series,
+    shown,
+    words,
+)
 
 WHAT_ELSE = (
     "The gap also measures how the groups' covariates differ: where a group's rows look alike, its "
@@ -34,21 +44,24 @@ def build(evidence: Evidence, definition: GradientsDefinition) -> Content:
     for group in measurements(records):
         gaps = field_gaps(group.records)
         arms = [arm for arm in definition.arms if any(gap.arm == arm for gap in gaps)]
-        shown = comparable(gaps, arms)
+        compared = comparable(gaps, arms)
         left_out = len({(g.backbone, g.seed, g.field) for g in gaps}) - len(
-            {(g.backbone, g.seed, g.field) for g in shown}
+            {(g.backbone, g.seed, g.field) for g in compared}
         )
         if left_out:
             notes.append(
-                f"{group.label}: {left_out} comparisons of backbone, seed and field are left out: "
-                "not every arm has them on the same rows"
+                note(
+                    "missing",
+                    f"{group.label}: {left_out} comparisons of backbone, seed and field are left "
+                    "out: not every arm has them on the same rows",
+                )
             )
         blocks.append(
             Block(
                 key=group.key,
                 label=group.label,
                 columns=tuple(_columns(arms, definition.baseline)),
-                rows=tuple(_rows(shown, arms, definition)),
+                rows=tuple(_rows(compared, arms, definition)),
             )
         )
     return Content(
@@ -56,8 +69,8 @@ def build(evidence: Evidence, definition: GradientsDefinition) -> Content:
         notes=[
             *probe_notes(records, noun="gradient diagnosis"),
             *notes,
-            *null_note(records, decimals=definition.decimals),
-            WHAT_ELSE,
+            *null_note(null_gaps(records), decimals=definition.decimals),
+            note("measurement", WHAT_ELSE),
         ],
         records=records,
         words={"datasets": series([group.label for group in measurements(records)])},
@@ -109,20 +122,39 @@ def _cells(
     gaps: Sequence[FieldGap], arms: Sequence[str], definition: GradientsDefinition
 ) -> Iterator[Cell]:
     by_arm = {arm: [gap for gap in gaps if gap.arm == arm] for arm in arms}
-    dense = by_arm.get(definition.baseline, [])
-    decimals, jobs = definition.decimals, [gap.job for gap in dense]
+    dense, decimals = by_arm.get(definition.baseline, []), definition.decimals
     places = {(gap.backbone, gap.seed, gap.field) for gap in gaps}
-    yield count(len(places), None, jobs=sorted({gap.job for gap in gaps}))
+    yield shown(count(len(places), jobs=_jobs(gaps)), decimals)
     for values in ([gap.semantic for gap in dense], [gap.random for gap in dense]):
-        mean = sum(values) / len(values) if values else None
-        yield level(mean, decimals=decimals, jobs=sorted(set(jobs)))
+        average = sum(values) / len(values) if values else None
+        yield shown(Level(value=average, jobs=_jobs(dense)), decimals)
     for unit in ("block", "example"):
         baseline = mean_gap(dense, unit=unit)
         for arm, own in by_arm.items():
             value = mean_gap(own, unit=unit)
-            both = sorted({gap.job for gap in (*own, *dense)})
-            cell = level(value, decimals=decimals, jobs=sorted({gap.job for gap in own}))
             interval = t_interval(gaps_by_seed(own, unit=unit))
-            yield replace(cell, aside=interval.words(decimals) if interval else "")
+            yield shown(Level(value=value, interval=interval, jobs=_jobs(own)), decimals)
             if arm != definition.baseline:
-                yield level(reduction(value, baseline), decimals=1, jobs=both)
+                smaller = Level(value=reduction(value, baseline), jobs=_jobs([*own, *dense]))
+                yield shown(smaller, 1)
+
+
+def _jobs(gaps: Sequence[FieldGap]) -> tuple[str, ...]:
+    return tuple(sorted({gap.job for gap in gaps}))
+
+
+def null_note(nulls: Sequence[Gap], *, decimals: int) -> Iterator[TableNote]:
+    """What labels that no model sees have for a gap: a check of the measurement itself."""
+    if not nulls:
+        return
+    gaps, p_values = [null.gap for null in nulls], [null.p_value for null in nulls]
+    average, low, high = (
+        shown(Difference(value=value), decimals) for value in (mean(gaps), min(gaps), max(gaps))
+    )
+    least, largest = (shown(Level(value=p), 3) for p in (min(p_values), max(p_values)))
+    yield note(
+        "measurement",
+        *("A random label that no model sees has a gap of ", average, " on average (", low, " to "),
+        *(high, f" in {len(gaps)} measurements, p from ", least, " to ", largest),
+        "): what is noise",
+    )

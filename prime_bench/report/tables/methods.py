@@ -12,12 +12,22 @@ from prime_bench.report.quantities.costs import MeasuredCost, Spot, measured_cos
 from prime_bench.report.quantities.design import ArmColumn, PanelDesign, RowDesign
 from prime_bench.report.quantities.grid import Grid, Panel
 from prime_bench.report.quantities.records import Evidence
-from prime_bench.report.tables.cells import MISSING_CELL, averaged, change, level, words
+from prime_bench.report.quantities.statistics import Selection, difference, level
+from prime_bench.report.quantities.stats import Metric
+from prime_bench.report.quantities.values import MISSING, Difference, Level, Quantity
 from prime_bench.report.tables.content import Content, grid_content, keyed_panels
 from prime_bench.report.tables.definition import Measured, MethodsDefinition
-from prime_bench.report.tables.model import Block, Cell, Column, Row
+from prime_bench.report.tables.model import (
+    Block,
+    Column,
+    Row,
+    TableNote,
+    note,
+    shown,
+    words,
+)
 from prime_bench.report.tables.names import absent_note, arms_named
-from prime_bench.store.record import ProbeRecord, RunRecord
+from prime_bench.store.record import ProbeRecord
 
 _LABELS: dict[Measured, str] = {
     "auc": "AUC",
@@ -84,111 +94,112 @@ class _Rows:
 
     def rows(self, panel: Panel, row: RowDesign) -> Iterator[Row]:
         """One a method, and Δ where both of its arms are there."""
-        arms = arms_named(self.grid, self.definition.arms)
-        lines = {arm.name: self._line(panel, row, arm) for arm in arms}
+        arms, decimals = arms_named(self.grid, self.definition.arms), self.definition.decimals
+        lines = {arm.name: list(self._line(panel, row, arm)) for arm in arms}
         first, second = (lines.get(name) for name in self.definition.delta)
         delta = list(self._delta(panel, row, first, second)) if first and second else []
-        if first and delta:
-            lines[self.definition.delta[0]] = [
-                replace(cell, bold=better.bold) for cell, better in zip(first, delta, strict=True)
-            ]
         for number, arm in enumerate(arms):
+            cells = [shown(quantity, decimals) for quantity in lines[arm.name]]
+            if delta and arm.name == self.definition.delta[0]:
+                cells = [
+                    replace(cell, emphasised=difference.improves)
+                    for cell, difference in zip(cells, delta, strict=True)
+                ]
             yield Row(
                 key=f"{row.key}.{arm.name}",
-                cells=(words("" if number else row.label), words(arm.label), *lines[arm.name]),
+                cells=(words("" if number else row.label), words(arm.label), *cells),
                 ruled=number == 0 and row is not panel.design.rows[0],
             )
         if delta:
-            yield Row(key=f"{row.key}.delta", cells=(words(""), words("Δ"), *delta))
+            cells = [shown(quantity, decimals) for quantity in delta]
+            yield Row(key=f"{row.key}.delta", cells=(words(""), words("Δ"), *cells))
 
-    def _line(self, panel: Panel, row: RowDesign, arm: ArmColumn) -> list[Cell]:
-        runs = self._runs(panel, row, arm)
-        cells = [self._quantity(key, panel, row, arm) for key in self.definition.directions]
+    def _line(self, panel: Panel, row: RowDesign, arm: ArmColumn) -> Iterator[Quantity]:
+        for key in self.definition.directions:
+            if key == "auc" or key == "logloss":
+                yield replace(level(self._selection(panel, row, arm, metric=key)), sd=None)
+            elif key == "parameters":
+                yield self._parameters(panel, row, arm)
+            else:
+                yield self._latency(row, arm)
         for seed in panel.design.seeds:
-            run = runs.get(seed)
-            cells.append(
-                level(
-                    run.result.test.auc if run else None,
-                    decimals=self.definition.decimals,
-                    flagged=bool(run and run.result.degenerate),
-                    jobs=[run.job_id] if run else [],
-                )
-            )
-        return cells
+            yield level(self._selection(panel, row, arm, seed=seed))
 
-    def _quantity(self, key: Measured, panel: Panel, row: RowDesign, arm: ArmColumn) -> Cell:
-        decimals = self.definition.decimals
-        if key in ("auc", "logloss"):
-            scores = panel.cells[row.label, arm.name, key]
-            return averaged(scores, n_seeds=len(panel.design.seeds), decimals=decimals)
-        if key == "parameters":
-            runs = list(self._runs(panel, row, arm).values())
-            counts = [run.budget.backbone_parameters + run.budget.plugin_parameters for run in runs]
-            value = counts[0] / 1e6 if counts else None
-            return level(value, decimals=decimals, jobs=[run.job_id for run in runs])
-        found = self._cost(row, arm)
-        if found is None:
-            return MISSING_CELL
+    def _selection(
+        self,
+        panel: Panel,
+        row: RowDesign,
+        arm: ArmColumn,
+        *,
+        metric: Metric = "auc",
+        seed: int | None = None,
+    ) -> Selection:
+        return Selection(
+            evidence=self.evidence,
+            panel=panel,
+            backbones=(row,),
+            arm=arm,
+            metric=metric,
+            split=self.grid.split,
+            seed=seed,
+        )
+
+    def _parameters(self, panel: Panel, row: RowDesign, arm: ArmColumn) -> Level:
+        runs = list(self.evidence.runs_of(row, arm, seeds=panel.design.seeds).values())
+        counts = [run.budget.backbone_parameters + run.budget.plugin_parameters for run in runs]
+        return Level(
+            value=counts[0] / 1e6 if counts else None, jobs=tuple(run.job_id for run in runs)
+        )
+
+    def _latency(self, row: RowDesign, arm: ArmColumn) -> Level:
+        key = row.comparison
+        found = key and self.costs.get((key.variant, key.backbone, key.backbone_settings, arm.key))
+        if not found:
+            return MISSING
         self.used.append(found.record)
-        return level(found.inference_ms, decimals=decimals, jobs=[found.record.job_id])
-
-    def _cost(self, row: RowDesign, arm: ArmColumn) -> MeasuredCost | None:
-        if row.comparison is None:
-            return None
-        place = row.comparison
-        return self.costs.get((place.variant, place.backbone, place.backbone_settings, arm.key))
-
-    def _runs(self, panel: Panel, row: RowDesign, arm: ArmColumn) -> dict[int, RunRecord]:
-        if row.comparison is None:
-            return {}
-        runs = self.evidence.grouped.get(row.comparison, {}).get(arm.key, {})
-        return {seed: run for seed, run in runs.items() if seed in panel.design.seeds}
+        return Level(value=found.inference_ms, jobs=(found.record.job_id,))
 
     def _delta(
-        self, panel: Panel, row: RowDesign, first: list[Cell], second: list[Cell]
-    ) -> Iterator[Cell]:
+        self, panel: Panel, row: RowDesign, first: list[Quantity], second: list[Quantity]
+    ) -> Iterator[Difference]:
         """Scores over complete pairs, costs as they are, seeds only where they pair."""
-        decimals, arm = self.definition.decimals, self.definition.delta[0]
-        comparison = panel.comparisons[row.label, arm, "auc"]
-        paired = dict(zip(comparison.seeds, comparison.differences, strict=True))
+        arm = next(arm for arm in self.grid.arms if arm.name == self.definition.delta[0])
         n = len(self.definition.directions)
         for (key, better), a, b in zip(
             self.definition.directions.items(), first[:n], second[:n], strict=True
         ):
-            if key in ("auc", "logloss"):
-                own = panel.comparisons[row.label, arm, key]
+            if key == "auc" or key == "logloss":
+                found = panel.comparisons[row.label, arm.name, key]
                 # Stored so that positive is an improvement; here it is arm less arm.
-                raw = [value if key == "auc" else -value for value in own.differences]
-                yield change(
-                    mean(raw) if raw else None,
-                    noise=own.error,
-                    decimals=decimals,
+                raw = [value if key == "auc" else -value for value in found.differences]
+                yield Difference(
+                    value=mean(raw) if raw else None,
+                    noise=found.error,
+                    n=len(raw),
+                    planned=len(panel.design.seeds),
                     better=better,
-                    remark=f"n={len(raw)}" if len(raw) < len(panel.design.seeds) else "",
-                    flagged=bool(own.degenerate_seeds),
-                    jobs=own.jobs,
+                    degenerate=bool(found.degenerate_seeds),
+                    jobs=found.jobs,
                 )
             else:
-                jobs = (*a.jobs, *b.jobs)
-                yield change(_difference(a, b), decimals=decimals, better=better, jobs=jobs)
+                yield Difference(
+                    value=None if a.value is None or b.value is None else a.value - b.value,
+                    better=better,
+                    jobs=(*a.jobs, *b.jobs),
+                )
         for seed, a, b in zip(panel.design.seeds, first[n:], second[n:], strict=True):
-            yield change(
-                paired.get(seed),
-                decimals=decimals,
-                flagged=a.flagged or b.flagged,
+            yield replace(
+                difference(self._selection(panel, row, arm, seed=seed)),
+                degenerate=a.degenerate or b.degenerate,
                 jobs=(*a.jobs, *b.jobs),
             )
 
 
-def _difference(a: Cell, b: Cell) -> float | None:
-    return None if a.value is None or b.value is None else a.value - b.value
-
-
-def _latency_note(devices: Mapping[str, object], device: str | None) -> list[str]:
+def _latency_note(devices: Mapping[str, object], device: str | None) -> list[TableNote]:
     if device is None:
-        return [
-            "No latency: no measurement of cost among the records; prime-bench profile makes one"
-        ]
+        text = "No latency: no measurement of cost among the records; prime-bench profile makes one"
+        return [note("measurement", text)]
     others = [name for name in devices if name != device]
     left_out = f"; left out, as times of two devices do not compare: {', '.join(others)}"
-    return [f"Latency is the median of the repetitions on {device}" + (left_out if others else "")]
+    text = f"Latency is the median of the repetitions on {device}" + (left_out if others else "")
+    return [note("measurement", text)]

@@ -1,20 +1,14 @@
-"""A table as data: the one thing that every format prints.
-
-A cell's digits are made once, in `text`, so no format can show others; `value` and `sd` are the
-numbers before rounding.
-"""
+"""A report table as data: columns, cells that hold quantities, notes. Formats make its text."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from prime_bench.report.quantities.values import Better, Difference, Quantity
 from prime_bench.store.record import ProbeRecord, RunRecord
 
-MISSING = "--"
-
-Kind = Literal["words", "number", "change", "count"]
+ColumnKind = Literal["words", "number", "change", "count"]
 """What a column holds: words, a level, a signed difference, or a count such as 4/5."""
-Better = Literal["higher", "lower"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,35 +18,94 @@ class Column:
     key: str
     """Unique in its block; with the table's, block's and row's key it names a cell."""
     label: str
-    kind: Kind
+    kind: ColumnKind
     group: str = ""
     """Head above neighbouring columns (`AUC`); empty: none."""
     aside: str = ""
-    """What a format with room writes behind the label: what the cells' `aside` is."""
+    """Written behind the label by a format with room: what stands in brackets in the cells."""
     better: Better | None = None
     """Which direction is an improvement; None where neither is."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Cell:
-    """One entry. `text` has its final digits and no markup."""
+    """One entry of a table: a quantity and how it is printed."""
 
-    text: str = MISSING
-    value: float | None = None
-    """Before rounding; None for words and for what is missing."""
-    sd: float | None = None
-    """Sample standard deviation that stands behind the ± of `text`."""
-    noise: float | None = None
-    """Standard deviation of `value` over repetitions with other seeds; None where it is unknown."""
-    remark: str = ""
-    """Printed behind the number, in brackets, in every format: `n=4`."""
-    aside: str = ""
-    """The same, only where there is room: LaTeX has the paper's columns and leaves it out."""
-    bold: bool = False
-    flagged: bool = False
-    """Whether a degenerate run is behind it: printed as †."""
-    jobs: tuple[str, ...] = ()
-    """Ids of the jobs whose records it was computed from."""
+    quantity: Quantity
+    decimals: int = 0
+    """Digits after the point."""
+    emphasised: bool = False
+    """Whether it is printed in bold: an improvement, the lowest cost, a number that is wrong."""
+
+    @property
+    def value(self) -> float | None:
+        """The quantity's number before rounding."""
+        return self.quantity.value
+
+    @property
+    def jobs(self) -> tuple[str, ...]:
+        """Ids of the jobs behind the quantity."""
+        return self.quantity.jobs
+
+
+@dataclass(frozen=True, kw_only=True)
+class Words(Quantity):
+    """A text with quantities in it; it has no `value`."""
+
+    parts: tuple[str | Cell, ...]
+
+
+def words(*parts: str | Cell, jobs: tuple[str, ...] = (), emphasised: bool = False) -> Cell:
+    """A cell of words."""
+    return Cell(quantity=Words(parts=parts, jobs=jobs), emphasised=emphasised)
+
+
+def shown(quantity: Quantity, decimals: int) -> Cell:
+    """The cell of a quantity; a difference is emphasised where it is an improvement."""
+    return Cell(
+        quantity=quantity,
+        decimals=decimals,
+        emphasised=isinstance(quantity, Difference) and quantity.improves,
+    )
+
+
+NoteKind = Literal[
+    "unreadable",
+    "absent",
+    "pairing",
+    "missing",
+    "mismatch",
+    "mixed",
+    "mean",
+    "degenerate",
+    "data",
+    "recipe",
+    "protocol",
+    "arms",
+    "budget",
+    "origin",
+    "statistics",
+    "measurement",
+    "comparison",
+]
+"""What a note is about: records that cannot be read, arms that these jobs do not have, how many
+pairs there are, missing runs, runs that are not compared, runs that are compared on request, what
+the Mean row leaves out, degenerate runs, the data, a recipe's own notes, the training protocol,
+settings of arms, what arms add to a backbone, commits and devices, how statistics are made, how a
+probe measures, how a comparison with other numbers is made."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableNote:
+    """A sentence below a table, without a full stop."""
+
+    kind: NoteKind
+    parts: tuple[str | Cell, ...]
+
+
+def note(kind: NoteKind, *parts: str | Cell) -> TableNote:
+    """A note of words and of cells whose text stands between them."""
+    return TableNote(kind=kind, parts=parts)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,8 +164,7 @@ class Table:
     title: str
     caption: str
     blocks: tuple[Block, ...]
-    notes: tuple[str, ...]
-    """Sentences without a full stop, printed below."""
+    notes: tuple[TableNote, ...]
     provenance: Provenance
     label: str = ""
     """Label in LaTeX."""
@@ -166,3 +218,8 @@ def group_spans(columns: Sequence[Column]) -> list[tuple[str, int]]:
         else:
             spans.append((column.group, 1))
     return spans
+
+
+def series(words: Sequence[str]) -> str:
+    """`a`, `a and b`, `a, b and c`."""
+    return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from prime_bench.report.quantities.design import ArmColumn
 from prime_bench.report.quantities.grid import Grid
+from prime_bench.report.tables.model import TableNote, note
 
 
 def arms_named(grid: Grid, names: Sequence[str]) -> list[ArmColumn]:
@@ -12,8 +13,8 @@ def arms_named(grid: Grid, names: Sequence[str]) -> list[ArmColumn]:
     return [known[name] for name in names if name in known]
 
 
-def absent_note(grid: Grid, names: Sequence[str]) -> list[str]:
-    """What to say of arms that a table shows by definition and these jobs do not have."""
+def absent_note(grid: Grid, names: Sequence[str]) -> list[TableNote]:
+    """The note on arms that a table shows by definition and these jobs do not have."""
     known = {arm.name for arm in grid.arms}
     absent = [name for name in names if name not in known]
-    return [f"Not among these jobs: {', '.join(absent)}"] if absent else []
+    return [note("absent", f"Not among these jobs: {', '.join(absent)}")] if absent else []

@@ -4,12 +4,12 @@ import itertools
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
-from prime_bench.report.formats.numbers import series, signed
 from prime_bench.report.quantities import stats
 from prime_bench.report.quantities.design import ArmColumn, changed_keys, changes_of_arm
 from prime_bench.report.quantities.grid import Grid, Panel
-from prime_bench.report.quantities.stats import METRIC_LABELS, METRICS
-from prime_bench.report.tables.cells import spread
+from prime_bench.report.quantities.stats import METRIC_LABELS, METRICS, Moments
+from prime_bench.report.quantities.values import MISSING, Difference, Level
+from prime_bench.report.tables.model import Cell, TableNote, note, series, shown
 from prime_bench.settings.interface import added_text
 from prime_bench.settings.training import TrainSpec
 from prime_bench.store.pairing import arm_key
@@ -23,23 +23,23 @@ def collect_notes(
     outdated: Sequence[RunRecord],
     recipe_notes: Sequence[str] = (),
     decimals: int,
-) -> tuple[str, ...]:
+) -> tuple[TableNote, ...]:
     """All notes in a fixed order: from the records, but for `recipe_notes`.
 
     `sound` is the same table without degenerate runs, `outdated` the records that others with
     higher `numerics` replaced.
     """
-    notes: list[str] = []
+    notes: list[TableNote] = []
     for panel in grid.panels:
         notes += _pairs(panel, grid)
         notes += _missing(panel, grid.arms)
-        notes += _unlike(panel)
+        notes += _mismatched(panel)
         notes += _mixed(panel)
         notes += _mean_row(panel)
     notes += _degenerate(grid, sound, decimals=decimals)
     for panel in grid.panels:
         notes += _data(panel, grid.records)
-    notes += recipe_notes
+    notes += (note("recipe", text) for text in recipe_notes)
     notes += _protocol(grid)
     notes += _arms(grid)
     for panel in grid.panels:
@@ -49,7 +49,7 @@ def collect_notes(
     return tuple(notes)
 
 
-def _pairs(panel: Panel, grid: Grid) -> Iterator[str]:
+def _pairs(panel: Panel, grid: Grid) -> Iterator[TableNote]:
     """How many pairs there are, and how many there should be."""
     if grid.baseline is None:
         return
@@ -59,14 +59,15 @@ def _pairs(panel: Panel, grid: Grid) -> Iterator[str]:
     asked, found = n_seeds * n_rows * n_arms, sum(len(item.seeds) for item in own)
     missing = asked - found - unlike
     degenerate = sum(len(item.degenerate_seeds) for item in own)
-    yield (
+    yield note(
+        "pairing",
         f"{panel.design.label}: {found} of {asked} pairs compared (seeds: {n_seeds}, backbones: "
         f"{n_rows}, arms beside {grid.baseline.label}: {n_arms}); {missing} missing, {unlike} not "
-        f"comparable, {degenerate} with a degenerate run"
+        f"comparable, {degenerate} with a degenerate run",
     )
 
 
-def _missing(panel: Panel, arms: Sequence[ArmColumn]) -> Iterator[str]:
+def _missing(panel: Panel, arms: Sequence[ArmColumn]) -> Iterator[TableNote]:
     seeds = panel.design.seeds
     labels = [row.label for row in panel.design.rows]
     missing = {
@@ -77,56 +78,63 @@ def _missing(panel: Panel, arms: Sequence[ArmColumn]) -> Iterator[str]:
     empty = {key for key, absent in missing.items() if len(absent) == len(seeds)}
     bare = [label for label in labels if all((label, arm.name) in empty for arm in arms)]
     if bare:
-        yield f"{panel.design.label}: no record for {', '.join(bare)}"
+        yield note("missing", f"{panel.design.label}: no record for {', '.join(bare)}")
     for arm in arms:
         own = [label for label in labels if (label, arm.name) in empty and label not in bare]
         if own:
-            yield f"{panel.design.label}, {arm.label}: no record for {', '.join(own)}"
+            yield note(
+                "missing", f"{panel.design.label}, {arm.label}: no record for {', '.join(own)}"
+            )
         for label in labels:
             absent = missing[label, arm.name]
             if absent and (label, arm.name) not in empty:
-                yield (
+                yield note(
+                    "missing",
                     f"{panel.design.label}, {label}, {arm.label}: "
                     f"{len(seeds) - len(absent)} of {len(seeds)} seeds; missing "
-                    f"{', '.join(map(str, absent))}; Δ covers complete pairs only"
+                    f"{', '.join(map(str, absent))}; Δ covers complete pairs only",
                 )
 
 
-def _unlike(panel: Panel) -> Iterator[str]:
+def _mismatched(panel: Panel) -> Iterator[TableNote]:
     for dropped in panel.dropped:
         if dropped.unpaired.kind == "mismatch":
-            yield (
+            yield note(
+                "mismatch",
                 f"{panel.design.label}, {dropped.row.label}, {dropped.arm.label}: seed "
-                f"{dropped.unpaired.seed} is not compared: {dropped.unpaired.reason}"
+                f"{dropped.unpaired.seed} is not compared: {dropped.unpaired.reason}",
             )
 
 
-def _mixed(panel: Panel) -> Iterator[str]:
+def _mixed(panel: Panel) -> Iterator[TableNote]:
     for pair in panel.mixed:
-        yield (
+        yield note(
+            "mixed",
             f"{panel.design.label}, {pair.row.label}, {pair.arm.label}: seed {pair.seed} is "
-            f"compared on request: {pair.reason}"
+            f"compared on request: {pair.reason}",
         )
 
 
-def _mean_row(panel: Panel) -> Iterator[str]:
+def _mean_row(panel: Panel) -> Iterator[TableNote]:
     left_out = [row.label for row in panel.design.rows if row.label not in panel.mean_rows]
     if panel.mean_rows and left_out:
-        yield (
+        yield note(
+            "mean",
             f"{panel.design.label}: the Mean row leaves out {', '.join(left_out)}, where an arm "
-            "has no pair; the paired median, pairs won and backbones won cover every pair there is"
+            "has no pair; the paired median, pairs won and backbones won cover every pair there is",
         )
 
 
-def _degenerate(grid: Grid, sound: Grid, *, decimals: int) -> Iterator[str]:
+def _degenerate(grid: Grid, sound: Grid, *, decimals: int) -> Iterator[TableNote]:
     for panel, healthy in zip(grid.panels, sound.panels, strict=True):
         touched = False
         for row, arm in itertools.product(panel.design.rows, grid.arms):
             for seed, reason in panel.cells[row.label, arm.name, "auc"].degenerate.items():
                 touched = True
-                yield (
+                yield note(
+                    "degenerate",
                     f"† {panel.design.label}, {row.label}, {arm.label}: "
-                    f"seed {seed} is degenerate: {reason}"
+                    f"seed {seed} is degenerate: {reason}",
                 )
             yield from _cell_without(panel, healthy, row.label, arm, decimals=decimals)
         if touched:
@@ -135,41 +143,51 @@ def _degenerate(grid: Grid, sound: Grid, *, decimals: int) -> Iterator[str]:
 
 def _cell_without(
     panel: Panel, healthy: Panel, row: str, arm: ArmColumn, *, decimals: int
-) -> Iterator[str]:
-    parts = []
+) -> Iterator[TableNote]:
+    found: list[tuple[str, Cell]] = []
     for metric in METRICS:
         name, key = METRIC_LABELS[metric], (row, arm.name, metric)
         if panel.cells[key].degenerate:
-            parts.append(f"{name} {spread(healthy.cells[key].moments, decimals=decimals)}")
+            found.append((name, _level(healthy.cells[key].moments, decimals)))
         if key in panel.comparisons and panel.comparisons[key].degenerate_seeds:
-            delta = healthy.comparisons[key].mean
-            parts.append(f"Δ {name} {'--' if delta is None else signed(delta, decimals)}")
-    if parts:
-        yield (
-            f"† {panel.design.label}, {row}, {arm.label} without degenerate runs: "
-            f"{', '.join(parts)}"
-        )
+            delta = Difference(value=healthy.comparisons[key].mean)
+            found.append((f"Δ {name}", shown(delta, decimals)))
+    if found:
+        what = f"† {panel.design.label}, {row}, {arm.label} without degenerate runs"
+        yield _listed(what, found)
 
 
 def _summary_without(
     healthy: Panel, others: Sequence[ArmColumn], *, decimals: int
-) -> Iterator[str]:
+) -> Iterator[TableNote]:
     for arm in others:
-        parts = []
-        for metric in METRICS:
-            summary = healthy.summaries[arm.name, metric]
-            for name, value in (("mean", summary.delta), ("median", summary.paired_median)):
-                text = "--" if value is None else signed(value, decimals)
-                parts.append(f"{name} Δ {METRIC_LABELS[metric]} {text}")
-        yield (
-            f"† {healthy.design.label}, {arm.label}, all backbones without degenerate runs: "
-            f"{', '.join(parts)}"
-        )
+        found = [
+            (f"{name} Δ {METRIC_LABELS[metric]}", shown(Difference(value=value), decimals))
+            for metric in METRICS
+            for summary in [healthy.summaries[arm.name, metric]]
+            for name, value in (("mean", summary.delta), ("median", summary.paired_median))
+        ]
+        what = f"† {healthy.design.label}, {arm.label}, all backbones without degenerate runs"
+        yield _listed(what, found)
+
+
+def _listed(what: str, found: Sequence[tuple[str, Cell]]) -> TableNote:
+    """`what: name number, name number`."""
+    parts: list[str | Cell] = []
+    for number, (name, cell) in enumerate(found):
+        parts += [f", {name} " if number else f"{what}: {name} ", cell]
+    return note("degenerate", *parts)
+
+
+def _level(moments: Moments | None, decimals: int) -> Cell:
+    if moments is None:
+        return shown(MISSING, decimals)
+    return shown(Level(value=moments.mean, sd=moments.sd), decimals)
 
 
 def data_notes(records: Sequence[RunRecord | ProbeRecord]) -> list[str]:
     """What must be said of the records' data, once each."""
-    notes = list(dict.fromkeys(note for record in records for note in record.data_notes))
+    notes = list(dict.fromkeys(text for record in records for text in record.data_notes))
     unverified = not all(record.data_verified for record in records)
     # `prepare` says why; a table must not pass for the published data even where it did not.
     if unverified and not any("unverified" in note for note in notes):
@@ -177,35 +195,35 @@ def data_notes(records: Sequence[RunRecord | ProbeRecord]) -> list[str]:
     return notes
 
 
-def dirty_notes(records: Sequence[RunRecord | ProbeRecord]) -> list[str]:
+def dirty_notes(records: Sequence[RunRecord | ProbeRecord]) -> list[TableNote]:
     """That nobody can have the code of some records; nothing where all have a commit."""
     dirty = sum(bool(record.environment.dirty) for record in records)
     what = f"{dirty} of {len(records)} records were made with changes that are in no commit"
-    return [what] if dirty else []
+    return [note("origin", what)] if dirty else []
 
 
-def _data(panel: Panel, records: Iterable[RunRecord]) -> Iterator[str]:
+def _data(panel: Panel, records: Iterable[RunRecord]) -> Iterator[TableNote]:
     own = [record for record in records if record.job.fingerprint == panel.design.fingerprint]
-    yield from (f"{panel.design.label}: {note}" for note in data_notes(own))
+    yield from (note("data", f"{panel.design.label}: {text}") for text in data_notes(own))
 
 
-def _protocol(grid: Grid) -> Iterator[str]:
+def _protocol(grid: Grid) -> Iterator[TableNote]:
     reference = TrainSpec().plain()
     changes: dict[str, list[str]] = {}
     for panel in grid.panels:
         if text := changed_keys(panel.design.training, reference):
             changes.setdefault(text, []).append(panel.design.label)
     for text, labels in changes.items():
-        yield f"{series(labels)}: not the paper's training protocol: {text}"
+        yield note("protocol", f"{series(labels)}: not the paper's training protocol: {text}")
 
 
-def _arms(grid: Grid) -> Iterator[str]:
+def _arms(grid: Grid) -> Iterator[TableNote]:
     for arm in grid.arms:
         if changes := changes_of_arm(arm.key):
-            yield f"{arm.label} is {arm.key.plugin} with {changes}"
+            yield note("arms", f"{arm.label} is {arm.key.plugin} with {changes}")
 
 
-def _budgets(panel: Panel, grid: Grid) -> Iterator[str]:
+def _budgets(panel: Panel, grid: Grid) -> Iterator[TableNote]:
     """What each arm adds, side by side: only then can a reader see that controls are matched."""
     parts = []
     for arm in grid.others:
@@ -217,13 +235,14 @@ def _budgets(panel: Panel, grid: Grid) -> Iterator[str]:
         if budgets:
             parts.append(f"{arm.label} {added_text(budgets)}")
     if len(parts) > 1:
-        yield (
+        yield note(
+            "budget",
             f"{panel.design.label}: parameters, and multiply-accumulates a row, that an arm adds "
-            f"to the backbone: {'; '.join(parts)}"
+            f"to the backbone: {'; '.join(parts)}",
         )
 
 
-def _provenance(records: Sequence[RunRecord], outdated: Sequence[RunRecord]) -> Iterator[str]:
+def _provenance(records: Sequence[RunRecord], outdated: Sequence[RunRecord]) -> Iterator[TableNote]:
     environments = [record.environment for record in records]
     facts = {
         "commits": [str(environment.commit)[:12] for environment in environments],
@@ -237,13 +256,14 @@ def _provenance(records: Sequence[RunRecord], outdated: Sequence[RunRecord]) -> 
         counts = Counter(values)
         if len(counts) > 1:
             listed = [f"{value} ({number} runs)" for value, number in sorted(counts.items())]
-            yield f"The records come from {len(counts)} {name}: {', '.join(listed)}"
+            yield note("origin", f"The records come from {len(counts)} {name}: {', '.join(listed)}")
     yield from dirty_notes(records)
     if outdated:
-        yield f"{len(outdated)} records of older numerics are left out, newer ones replace them"
+        text = f"{len(outdated)} records of older numerics are left out, newer ones replace them"
+        yield note("origin", text)
 
 
-def _chance(grid: Grid) -> Iterator[str]:
+def _chance(grid: Grid) -> Iterator[TableNote]:
     """How often a clean sweep somewhere is luck, and what a p-value could be at best."""
     pairs = [
         len(comparison.seeds)
@@ -252,10 +272,12 @@ def _chance(grid: Grid) -> Iterator[str]:
         if metric == "auc" and comparison.seeds
     ]
     if pairs:
-        percent = 100 * stats.chance_of_a_clean_sweep(pairs)
-        yield (
+        percent = Level(value=100 * stats.chance_of_a_clean_sweep(pairs))
+        yield note(
+            "statistics",
             "If nothing differed, some arm would still win every pair of at least one of "
-            f"{len(pairs)} independent cells in {percent:.0f}% of such tables; from {max(pairs)} "
-            f"pair{'s' if max(pairs) > 1 else ''} no exact two-sided p is below "
-            f"{2.0 ** (1 - max(pairs)):.4g}, so no p is printed per cell"
+            f"{len(pairs)} independent cells in ",
+            shown(percent, 0),
+            f"% of such tables; from {max(pairs)} pair{'s' if max(pairs) > 1 else ''} no exact "
+            f"two-sided p is below {2.0 ** (1 - max(pairs)):.4g}, so no p is printed per cell",
         )

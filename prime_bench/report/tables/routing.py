@@ -3,17 +3,16 @@
 from collections.abc import Iterator, Sequence
 
 from prime_bench.findings import RoutingFindings
-from prime_bench.report.formats.numbers import series
 from prime_bench.report.quantities.design import backbone_label, catalogue_rank
 from prime_bench.report.quantities.records import Evidence
 from prime_bench.report.quantities.stats import moments
-from prime_bench.report.tables.cells import count, level, words
+from prime_bench.report.quantities.values import Level, count
 from prime_bench.report.tables.content import Content, measurements, probe_notes
 from prime_bench.report.tables.definition import RoutingDefinition
-from prime_bench.report.tables.model import Block, Cell, Column, Row
+from prime_bench.report.tables.model import Block, Cell, Column, Row, series, shown, words
 from prime_bench.store.record import ProbeRecord
 
-_QUANTITIES = (
+_MEASURES = (
     ("normalised_entropy", "Normalised entropy"),
     ("effective_experts", "Effective experts"),
     ("largest_load", "Max mean load"),
@@ -53,7 +52,7 @@ def build(evidence: Evidence, definition: RoutingDefinition) -> Content:
 def _columns() -> Iterator[Column]:
     yield Column(key="backbone", label="Backbone", kind="words")
     yield Column(key="runs", label="Runs", kind="count")
-    for key, label in _QUANTITIES:
+    for key, label in _MEASURES:
         yield Column(key=key, label=label, kind="number")
 
 
@@ -69,9 +68,10 @@ def _rows(records: Sequence[ProbeRecord], definition: RoutingDefinition) -> Iter
 
 
 def _cells(records: Sequence[ProbeRecord], decimals: int) -> Iterator[Cell]:
-    jobs = [record.job_id for record in records]
-    yield count(len(records), None, jobs=jobs)
+    jobs = tuple(record.job_id for record in records)
+    yield shown(count(len(records), jobs=jobs), decimals)
     findings = [r.findings for r in records if isinstance(r.findings, RoutingFindings)]
-    for key, _ in _QUANTITIES:
+    for key, _ in _MEASURES:
         found = moments([getattr(finding, key) for finding in findings])
-        yield level(found.mean, sd=found.sd, noise=found.error, decimals=decimals, jobs=jobs)
+        level = Level(value=found.mean, sd=found.sd, noise=found.error, jobs=jobs)
+        yield shown(level, decimals)

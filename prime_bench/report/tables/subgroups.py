@@ -4,22 +4,21 @@ from collections.abc import Iterator, Sequence
 from statistics import mean, stdev
 
 from prime_bench.findings import SubgroupFindings, SubgroupScore
-from prime_bench.report.formats.numbers import series
 from prime_bench.report.quantities.design import arm_label, backbone_label, catalogue_rank
 from prime_bench.report.quantities.records import Evidence
 from prime_bench.report.quantities.stats import t_interval
-from prime_bench.report.tables.cells import change, level, words
+from prime_bench.report.quantities.values import MISSING, Better, Difference, Level, count
 from prime_bench.report.tables.content import Content, measurements, probe_notes
 from prime_bench.report.tables.definition import SubgroupsDefinition
-from prime_bench.report.tables.model import Better, Block, Cell, Column, Row
+from prime_bench.report.tables.model import Block, Column, Row, series, shown, words
 from prime_bench.store.record import ProbeRecord
 
-_QUANTITIES: tuple[tuple[str, str, Better], ...] = (
+_SCORES: tuple[tuple[str, str, Better], ...] = (
     ("auc", "AUC", "higher"),
     ("logloss", "LogLoss", "lower"),
     ("calibration_error", "Calibration error", "lower"),
 )
-Seeds = dict[int, tuple[SubgroupScore, SubgroupScore, tuple[str, str]]]
+ScoresBySeed = dict[int, tuple[SubgroupScore, SubgroupScore, tuple[str, str]]]
 """By seed, the baseline's and the arm's score of one group, and the ids of the two jobs."""
 
 
@@ -66,7 +65,7 @@ def _blocks(
 
 def _paired(
     records: Sequence[ProbeRecord], definition: SubgroupsDefinition
-) -> dict[tuple[str, str], Seeds]:
+) -> dict[tuple[str, str], ScoresBySeed]:
     """Field and group -> both arms' scores by seed; all rows of the split come first."""
     scores: dict[tuple[str, str], dict[int, dict[str, tuple[SubgroupScore, str]]]] = {}
     for record in records:
@@ -93,7 +92,7 @@ def _columns(definition: SubgroupsDefinition) -> Iterator[Column]:
     yield Column(key="group", label="Group", kind="words")
     yield Column(key="rows", label="Rows", kind="count")
     yield Column(key="click_rate", label="Click rate", kind="number")
-    for key, label, better in _QUANTITIES:
+    for key, label, better in _SCORES:
         yield Column(
             key=f"{key}.{definition.baseline}",
             label=arm_label(definition.baseline),
@@ -110,30 +109,27 @@ def _columns(definition: SubgroupsDefinition) -> Iterator[Column]:
         )
 
 
-def _row(name: str, seeds: Seeds, decimals: int) -> Row:
-    jobs = [job for _, _, both in seeds.values() for job in both]
+def _row(name: str, seeds: ScoresBySeed, decimals: int) -> Row:
+    jobs = tuple(job for _, _, both in seeds.values() for job in both)
     first = next((baseline for baseline, _, _ in seeds.values()), None)
-    cells: list[Cell] = [words(name)]
-    rows = first.size.rows if first else None
-    cells.append(Cell(text=f"{rows:,}", value=float(rows)) if rows is not None else Cell())
-    cells.append(level(first.click_rate if first else None, decimals=decimals, jobs=jobs))
-    for key, _, better in _QUANTITIES:
-        pairs = [(getattr(a, key), getattr(b, key)) for a, b, _ in seeds.values()]
-        whole = [(a, b) for a, b in pairs if a is not None and b is not None]
-        cells.append(
-            level(mean(a for a, _ in whole) if whole else None, decimals=decimals, jobs=jobs)
-        )
+    rate = Level(value=first.click_rate if first else None, jobs=jobs)
+    cells = [
+        words(name),
+        shown(count(first.size.rows) if first else MISSING, decimals),
+        shown(rate, decimals),
+    ]
+    for key, _, better in _SCORES:
+        scores = [(getattr(a, key), getattr(b, key)) for a, b, _ in seeds.values()]
+        whole = [(a, b) for a, b in scores if a is not None and b is not None]
         differences = [b - a for a, b in whole]
-        interval = t_interval(differences)
-        cells.append(
-            change(
-                mean(differences) if differences else None,
-                sd=stdev(differences) if len(differences) > 1 else None,
-                decimals=decimals,
-                better=better,
-                remark=f"n={len(whole)}",
-                aside=interval.words(decimals) if interval else "",
-                jobs=jobs,
-            )
+        level = Level(value=mean(a for a, _ in whole) if whole else None, jobs=jobs)
+        difference = Difference(
+            value=mean(differences) if differences else None,
+            sd=stdev(differences) if len(differences) > 1 else None,
+            n=len(whole),
+            interval=t_interval(differences),
+            better=better,
+            jobs=jobs,
         )
+        cells += [shown(level, decimals), shown(difference, decimals)]
     return Row(key=name, cells=tuple(cells))

@@ -1,0 +1,101 @@
+"""Cells and notes as text: the last step, nothing computes with the result."""
+
+from dataclasses import dataclass
+
+from prime_bench.report.formats.numbers import fixed, signed
+from prime_bench.report.quantities.stats import Moments, SeedInterval, Tally
+from prime_bench.report.quantities.values import (
+    Count,
+    Difference,
+    EquivalenceVerdict,
+    Extent,
+    Quantity,
+)
+from prime_bench.report.tables.model import Cell, TableNote, Words
+
+MISSING = "--"
+
+
+@dataclass(frozen=True, kw_only=True)
+class PrintedCell:
+    """A cell with its final digits and no markup."""
+
+    text: str
+    remark: str = ""
+    """Printed behind the number, in brackets, in every format: `n=4`."""
+    aside: str = ""
+    """The same, only where there is room: LaTeX has the paper's columns and leaves it out."""
+    bold: bool = False
+    dagger: bool = False
+    """Whether a degenerate run is behind it: printed as †."""
+    numeric: bool = False
+    """Whether the text is a single number: LaTeX sets it in mathematics."""
+
+
+def printed(cell: Cell) -> PrintedCell:
+    """The cell as text; `--` where its quantity has no value."""
+    quantity, decimals = cell.quantity, cell.decimals
+    bold, dagger = cell.emphasised, quantity.degenerate
+    match quantity:
+        case Words(parts=parts):
+            return PrintedCell(text=joined(parts), bold=bold, dagger=dagger)
+        case Extent(low=low, high=high, level=level):
+            text = f"{signed(low, decimals)} to {signed(high, decimals)}"
+            text += "" if level is None else f" ({fixed(100 * level, 1)}%)"
+            return PrintedCell(text=text, bold=bold, dagger=dagger)
+        case EquivalenceVerdict(verdict=verdict, margin=margin):
+            text = verdict if margin is None else f"{verdict} ({fixed(margin, decimals)})"
+            return PrintedCell(text=text, bold=bold, dagger=dagger)
+        case Quantity(value=None):
+            return PrintedCell(text=MISSING)
+        case Count(value=float(value), of=of, ties=ties):
+            text = f"{value:,.0f}" if of is None else f"{value:.0f}/{of}"
+            remark = f"{ties} tied" if ties else ""
+            return PrintedCell(text=text, remark=remark, bold=bold, dagger=dagger)
+    assert quantity.value is not None  # noqa: S101  # the case above
+    aside = interval_text(quantity.interval, decimals) if quantity.interval else ""
+    if isinstance(quantity, Difference):
+        text = signed(quantity.value, decimals)
+        aside = tally_text(quantity.tally) if quantity.tally else aside
+    else:
+        text = fixed(quantity.value, decimals)
+        text += "" if quantity.sd is None else f"±{fixed(quantity.sd, decimals)}"
+    return PrintedCell(
+        text=text,
+        remark="" if quantity.n in (None, quantity.planned) else f"n={quantity.n}",
+        aside=aside,
+        bold=bold,
+        dagger=dagger,
+        numeric=True,
+    )
+
+
+def joined(parts: tuple[str | Cell, ...]) -> str:
+    """Words, with the text of the cells between them."""
+    return "".join(part if isinstance(part, str) else printed(part).text for part in parts)
+
+
+def note_text(note: TableNote) -> str:
+    """The sentence, without a full stop."""
+    return joined(note.parts)
+
+
+def moments_text(moments: Moments | None, *, decimals: int) -> str:
+    """`0.7402±0.0010`; without the spread for a single value, `--` for none."""
+    if moments is None:
+        return MISSING
+    sd = "" if moments.sd is None else f"±{fixed(moments.sd, decimals)}"
+    return fixed(moments.mean, decimals) + sd
+
+
+def interval_text(interval: SeedInterval, decimals: int) -> str:
+    """`n=5, 95 % interval -0.0010 to +0.0020`."""
+    bounds = f"{signed(interval.low, decimals)} to {signed(interval.high, decimals)}"
+    return f"n={interval.n}, {100 * interval.level:g} % interval {bounds}"
+
+
+def tally_text(tally: Tally) -> str:
+    """`4/5`, and how many are tied where any is; `--` of no pair."""
+    of = tally.wins + tally.ties + tally.losses
+    text = f"{tally.wins}/{of}" if of else MISSING
+    return f"{text}, {tally.ties} tied" if tally.ties else text

@@ -1,0 +1,197 @@
+"""The abstract's claims, one line each: reproduced, not reproduced, or not enough runs.
+
+A claim is judged on the quantities of a report's cells. It needs every run that the paper had; with
+fewer the answer is that there are not enough, whatever they say.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from prime_bench.report.quantities.values import MISSING, Count, Difference, Level, Quantity
+from prime_bench.report.tables.model import Cell, shown
+
+_DECIMALS = 4
+Answer = Literal["reproduced", "not reproduced", "not enough runs"]
+SEEDS = (2021, 190034, 27011, 948432, 992817)
+N_BACKBONES, N_WON = 13, 11
+N_PAIRS, N_CONTROL_PAIRS, N_GAPS = 65, 20, 48
+MARGIN, MARGIN_SHARE = 0.001, 0.5
+"""How far a median may be from the printed one: by both, absolutely and as a share of it."""
+PRINTED_REDUCTION_PERCENT, MARGIN_PERCENT = 34.3, 5.0
+"""The gap's reduction, and by how much less it may be."""
+MEDIANS = {
+    ("avazu", "auc"): 0.0022,
+    ("avazu", "logloss"): 0.0011,
+    ("criteo", "auc"): 0.0066,
+    ("criteo", "logloss"): 0.0081,
+}
+RULE = (
+    f"Reproduced means: at least {N_WON} of {N_BACKBONES} backbones; a median above zero and "
+    f"within {MARGIN:g}, and within half, of the printed one; each of ten seeds above APG; both "
+    "backbones with fewer parameters and a lower latency than APG (on one device: the ratio "
+    "decides, not the milliseconds); a gap smaller by at least "
+    f"{PRINTED_REDUCTION_PERCENT:g}% less {MARGIN_PERCENT:g} points; both mean differences to the "
+    "matched controls above zero. Each needs all runs that the paper had, else there are not "
+    "enough"
+)
+
+
+Quantities = Mapping[str, Quantity]
+"""Quantity of each cell, by address."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Claim:
+    """A sentence of the paper, our answer and what it rests on."""
+
+    key: str
+    text: str
+    answer: Answer
+    evidence: tuple[str | Cell, ...]
+    """Words, with the numbers that were judged between them."""
+    jobs: tuple[str, ...]
+
+
+def judge_claims(quantities: Quantities) -> list[Claim]:
+    """Every claim, in the abstract's order."""
+    return [
+        *(_won(quantities, dataset) for dataset in ("avazu", "criteo")),
+        *(_median(quantities, dataset, metric) for dataset, metric in MEDIANS),
+        _above_apg(quantities),
+        _cheaper(
+            quantities, "parameters", "uses fewer parameters than APG on both backbones", unit="M"
+        ),
+        _cheaper(quantities, "latency", "has a lower inference latency than APG on both backbones"),
+        _gap(quantities),
+        *_controls(quantities),
+    ]
+
+
+def _won(quantities: Quantities, dataset: str) -> Claim:
+    won = quantities.get(f"main.{dataset}.backbones_won.auc.prime.delta", MISSING)
+    pairs = quantities.get(f"main.{dataset}.pairs_won.auc.prime.delta", MISSING)
+    enough = _of(won) == N_BACKBONES and _of(pairs) == N_PAIRS
+    return Claim(
+        key=f"won.{dataset}",
+        text=f"PRIME improves mean AUC for {N_WON} of {N_BACKBONES} architectures ({dataset})",
+        answer=_answer(enough, (won.value or 0) >= N_WON),
+        evidence=(_number(won), " backbones, ", _number(pairs), " pairs"),
+        jobs=won.jobs,
+    )
+
+
+def _median(quantities: Quantities, dataset: str, metric: str) -> Claim:
+    theirs = MEDIANS[dataset, metric]
+    ours = quantities.get(f"main.{dataset}.paired_median.{metric}.prime.delta", MISSING)
+    pairs = quantities.get(f"main.{dataset}.pairs_won.{metric}.prime.delta", MISSING)
+    value = ours.value
+    margin = min(MARGIN, MARGIN_SHARE * theirs)
+    name = "AUC gain" if metric == "auc" else "LogLoss reduction"
+    return Claim(
+        key=f"median.{dataset}.{metric}",
+        text=f"The median paired {name} is {theirs:.4f} ({dataset})",
+        answer=_answer(
+            _of(pairs) == N_PAIRS and value is not None,
+            value is not None and value > 0 and abs(value - theirs) <= margin,
+        ),
+        evidence=(_number(ours), f" over {_of(pairs) or 0} pairs"),
+        jobs=ours.jobs,
+    )
+
+
+def _above_apg(quantities: Quantities) -> Claim:
+    found = [
+        quantities.get(f"apg.avazu.{backbone}.delta.seed.{seed}", MISSING)
+        for backbone in ("FiBiNET", "DCNv2")
+        for seed in SEEDS
+    ]
+    values = [quantity.value for quantity in found if quantity.value is not None]
+    above = f"{sum(value > 0 for value in values)} of {len(values)} seeds, of {len(found)}"
+    least = ("; least ", _number(Difference(value=min(values)))) if values else ()
+    return Claim(
+        key="apg.seeds",
+        text="PRIME outperforms APG in all ten seed-level AUC comparisons",
+        answer=_answer(len(values) == len(found), all(value > 0 for value in values)),
+        evidence=(above, *least),
+        jobs=tuple(job for quantity in found for job in quantity.jobs),
+    )
+
+
+def _cheaper(quantities: Quantities, column: str, text: str, *, unit: str = "") -> Claim:
+    ratios: list[float] = []
+    jobs: list[str] = []
+    evidence: list[str | Cell] = []
+    for backbone in ("FiBiNET", "DCNv2"):
+        own, rival = (
+            quantities.get(f"apg.avazu.{backbone}.{arm}.{column}", MISSING)
+            for arm in ("prime", "apg")
+        )
+        jobs += [*own.jobs, *rival.jobs]
+        if own.value is not None and rival.value:
+            ratios.append(own.value / rival.value)
+            evidence += ["; "] if evidence else []
+            evidence += [f"{backbone} ", _number(Level(value=ratios[-1])), " of APG's"]
+            if unit:
+                evidence += [" (", _number(own), f"{unit} against ", _number(rival), f"{unit})"]
+    return Claim(
+        key=f"apg.{column}",
+        text=f"PRIME {text}",
+        answer=_answer(len(ratios) == 2, all(ratio < 1 for ratio in ratios)),
+        evidence=tuple(evidence) or ("no measurement",),
+        jobs=tuple(jobs),
+    )
+
+
+def _gap(quantities: Quantities) -> Claim:
+    smaller = quantities.get("gradients.avazu.mean.block.prime.reduction", MISSING)
+    n = quantities.get("gradients.avazu.mean.n", MISSING)
+    dense, prime = (
+        quantities.get(f"gradients.avazu.mean.block.{arm}", MISSING) for arm in ("dense", "prime")
+    )
+    value = smaller.value
+    found = (
+        *(shown(smaller, 1), "% smaller (", _number(dense), " to ", _number(prime), ") over "),
+        *(_number(n), f" of {N_GAPS} checkpoints and fields; the gap also measures how the "),
+        "groups' covariates differ",
+    )
+    return Claim(
+        key="gap",
+        text=f"PRIME reduces the competition gap by {PRINTED_REDUCTION_PERCENT:g}%",
+        answer=_answer(
+            n.value == N_GAPS and value is not None,
+            value is not None and value >= PRINTED_REDUCTION_PERCENT - MARGIN_PERCENT,
+        ),
+        evidence=("no measurement",) if value is None else found,
+        jobs=smaller.jobs,
+    )
+
+
+def _controls(quantities: Quantities) -> Iterator[Claim]:
+    for key, name in (("parameter_matched", "parameter"), ("mac_matched", "MAC")):
+        ahead = quantities.get(f"controls.avazu.{key}.auc", MISSING)
+        won = quantities.get(f"controls.avazu.{key}.auc.won", MISSING)
+        yield Claim(
+            key=f"control.{key}",
+            text=f"PRIME is above the {name}-matched control",
+            answer=_answer(
+                _of(won) == N_CONTROL_PAIRS and ahead.value is not None, (ahead.value or 0) > 0
+            ),
+            evidence=("mean difference of AUC ", _number(ahead), ", ", _number(won), " pairs won"),
+            jobs=ahead.jobs,
+        )
+
+
+def _of(quantity: Quantity) -> int | None:
+    """How many a count could be at most; None of what is not a count."""
+    return quantity.of if isinstance(quantity, Count) else None
+
+
+def _number(quantity: Quantity) -> Cell:
+    return shown(quantity, _DECIMALS)
+
+
+def _answer(enough: bool, holds: bool) -> Answer:
+    if not enough:
+        return "not enough runs"
+    return "reproduced" if holds else "not reproduced"

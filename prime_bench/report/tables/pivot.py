@@ -1,0 +1,322 @@
+"""Tables of trained runs: rows and columns select runs, and each cell shows a statistic of them."""
+
+import itertools
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from prime_bench.report.quantities.design import ArmColumn, RowDesign
+from prime_bench.report.quantities.grid import Grid, Panel
+from prime_bench.report.quantities.records import Evidence
+from prime_bench.report.quantities.statistics import (
+    LEVELS,
+    STATISTICS,
+    Selection,
+    best_arm,
+)
+from prime_bench.report.quantities.stats import METRIC_LABELS, METRICS, Metric
+from prime_bench.report.quantities.values import MISSING, Better
+from prime_bench.report.tables.content import Content, grid_content, keyed_panels
+from prime_bench.report.tables.definition import SETTING, Axis, PivotColumn, PivotDefinition
+from prime_bench.report.tables.model import (
+    Block,
+    Cell,
+    Column,
+    ColumnKind,
+    Row,
+    TableNote,
+    note,
+    shown,
+    words,
+)
+from prime_bench.report.tables.names import absent_note, arms_named
+
+_HEADS: dict[str, tuple[tuple[str, str], ...]] = {
+    "backbone": (("backbone", "Backbone"),),
+    "backbone.arm": (("backbone", "Backbone"), ("arm", "Arm")),
+    "arm": (("arm", "Arm"),),
+    "seed": (("seed", "Seed"),),
+    "dataset": (("data", "Data"),),
+    "comparison": (("comparison", "Comparison"),),
+}
+"""Keys and labels of the columns that name the rows."""
+_MEAN = {"level": "mean_level", "difference": "mean_difference"}
+_SUMMARIES: dict[str, tuple[str, dict[str, str]]] = {
+    "mean": ("Mean", _MEAN),
+    "paired_median": ("Paired median Δ", {"difference": "paired_median"}),
+    "pairs_won": ("Pairs won", {"difference": "pairs_won"}),
+    "backbones_won": ("Backbones won", {"difference": "backbones_won"}),
+}
+"""Label of a row that sums up the others, and what it shows in place of a column's statistic."""
+_BETTER: dict[Metric, Better] = {"auc": "higher", "logloss": "lower"}
+_KINDS: dict[str, ColumnKind] = {
+    SETTING: "words",
+    "range_of_differences": "words",
+    **dict.fromkeys(("difference", "pooled_difference", "median_difference"), "change"),
+    **dict.fromkeys(("n_pairs", "won", "both_won"), "count"),
+}
+"""What a column of a statistic holds; all others are numbers."""
+_UNPAIRED = {SETTING, *(statistic.__name__ for statistic in LEVELS)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Item:
+    """An item of an axis: what a column is repeated for."""
+
+    key: str
+    label: str
+    arm: ArmColumn | None = None
+    backbone: RowDesign | None = None
+    metric: Metric | None = None
+    seed: int | None = None
+
+    def __str__(self) -> str:
+        return self.key
+
+
+@dataclass(frozen=True, kw_only=True)
+class SelectedColumn:
+    """A column of a block, and which runs it selects."""
+
+    column: Column
+    definition: PivotColumn
+    items: Mapping[Axis, Item]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Line:
+    """A row of a block before its cells are computed, and which runs it selects."""
+
+    key: str
+    words: tuple[str, ...]
+    """Texts of the columns that name the row."""
+    panel: Panel
+    backbones: Sequence[RowDesign]
+    arm: ArmColumn | None = None
+    seed: int | None = None
+    instead: Mapping[str, str] | None = None
+    """Statistics that the row shows in place of the columns' own; others are missing."""
+    ruled: bool = False
+
+
+def build(evidence: Evidence, definition: PivotDefinition) -> Content:
+    """A block a data set, or a backbone of it, with the rows and columns of the definition."""
+    pivot = _Pivot(evidence, definition)
+    return grid_content(
+        evidence,
+        pivot.grid,
+        blocks=list(pivot.blocks()),
+        definition=definition,
+        notes=list(pivot.notes()),
+    )
+
+
+@dataclass
+class _Pivot:
+    evidence: Evidence
+    definition: PivotDefinition
+    grid: Grid = field(init=False)
+    arms: Sequence[ArmColumn] = field(init=False)
+
+    def __post_init__(self) -> None:
+        asked = self.definition
+        self.grid = self.evidence.grid(baseline=asked.baseline, split=asked.split)
+        self.arms = self.grid.arms if asked.arms is None else arms_named(self.grid, asked.arms)
+
+    def blocks(self) -> Iterator[Block]:
+        """The blocks with their cells."""
+        panels = keyed_panels(self.grid)
+        if self.definition.rows == ["dataset"]:
+            lines = [
+                Line(key=key, words=(p.design.label,), panel=p, backbones=(), instead=_MEAN)
+                for key, p in panels
+            ]
+            yield self._block("means", "", lines, columns=self._columns((), seeds=()))
+            return
+        for number, (key, panel) in enumerate(panels):
+            design = panel.design
+            groups = [(key, design.label, design.rows)]
+            if self.definition.blocks == "backbone":
+                groups = [
+                    (f"{key}.{row.key}", f"{row.label}, {design.label}", (row,))
+                    for row in design.rows
+                ]
+            for name, label, backbones in groups:
+                lines = list(self._lines(number, panel, backbones))
+                columns = self._columns(backbones, seeds=design.seeds)
+                yield self._block(name, label, lines, columns=columns)
+
+    def notes(self) -> Iterator[TableNote]:
+        """What must be said beside what the records tell."""
+        asked = self.definition
+        names = [*(asked.arms or ()), *itertools.chain(*asked.best_of.values())]
+        names += [name for pair in asked.comparisons for name in (pair.arm, pair.versus)]
+        yield from absent_note(self.grid, list(dict.fromkeys(names)))
+        if {column.shows for column in asked.columns} & {"entropy", "largest_load"}:
+            yield note(
+                "measurement",
+                "Entropy (in nats, mean over bags) and largest load (over bags) are those of the "
+                "routing diagnosis where it was made, else of the training batches of the best "
+                "epoch",
+            )
+
+    def _block(
+        self, key: str, label: str, lines: Sequence[Line], *, columns: Sequence[SelectedColumn]
+    ) -> Block:
+        heads = list(_HEADS[self.definition.rows[0]])
+        if self.definition.head:
+            heads[-1] = (heads[-1][0], self.definition.head)
+        return Block(
+            key=key,
+            label=label,
+            columns=(
+                *(Column(key=name, label=head, kind="words") for name, head in heads),
+                *(selected.column for selected in columns),
+            ),
+            rows=tuple(
+                Row(
+                    key=line.key,
+                    cells=(
+                        *(words(text) for text in line.words),
+                        *(self._cell(line, selected) for selected in columns),
+                    ),
+                    ruled=line.ruled,
+                )
+                for line in lines
+            ),
+        )
+
+    def _columns(
+        self, backbones: Sequence[RowDesign], *, seeds: Sequence[int]
+    ) -> list[SelectedColumn]:
+        axes: dict[Axis, list[Item]] = {
+            "arm": [Item(key=arm.name, label=self._label(arm), arm=arm) for arm in self.arms],
+            "backbone": [Item(key=row.key, label=row.label, backbone=row) for row in backbones],
+            "metric": [Item(key=m, label=METRIC_LABELS[m], metric=m) for m in METRICS],
+            "seed": [Item(key=str(seed), label=str(seed), seed=seed) for seed in seeds],
+        }
+        found = []
+        for each, group in itertools.groupby(self.definition.columns, key=lambda c: c.each):
+            alternating = list(group)
+            for combination in itertools.product(*(axes[axis] for axis in each)):
+                items = dict(zip(each, combination, strict=True))
+                found += [self._column(column, items) for column in alternating]
+        return [selected for selected in found if self._shown(selected)]
+
+    def _shown(self, selected: SelectedColumn) -> bool:
+        """Whether a column has something to show: the baseline is not compared with itself."""
+        if "arm" not in selected.items or selected.definition.shows in _UNPAIRED:
+            return True
+        return (
+            self.grid.baseline is not None and selected.items["arm"].arm is not self.grid.baseline
+        )
+
+    def _column(self, column: PivotColumn, items: Mapping[Axis, Item]) -> SelectedColumn:
+        named = {str(axis): item for axis, item in items.items()}
+        metric = items["metric"].metric if "metric" in items else column.metric
+        level_of = metric if column.shows in ("level", "average_level") else None
+        return SelectedColumn(
+            column=Column(
+                key=column.key.format(**named),
+                label=column.label.format(**named),
+                kind=_KINDS.get(column.shows, "number"),
+                group=column.group.format(**named),
+                aside=column.aside,
+                better=column.better or (_BETTER[level_of] if level_of else None),
+            ),
+            definition=column,
+            items=items,
+        )
+
+    def _lines(self, number: int, panel: Panel, backbones: Sequence[RowDesign]) -> Iterator[Line]:
+        for rows in self.definition.rows:
+            whole = Line(key=rows, words=(), panel=panel, backbones=backbones)
+            if rows == "backbone":
+                for row in backbones:
+                    yield replace(whole, key=row.key, words=(row.label,), backbones=(row,))
+            elif rows == "backbone.arm":
+                yield from self._backbones_and_arms(whole)
+            elif rows == "arm":
+                for arm in self._compared(self.arms):
+                    yield replace(whole, key=arm.name, words=(self._label(arm),), arm=arm)
+            elif rows == "best_of":
+                for label, names in self.definition.best_of.items():
+                    if self.grid.baseline and (
+                        best := best_arm(panel, arms_named(self.grid, names))
+                    ):
+                        text = f"{label} ({best.label})"
+                        key = f"best.{label}"
+                        yield replace(whole, key=key, words=(text,), arm=best, ruled=True)
+            elif rows == "seed":
+                for seed in panel.design.seeds:
+                    yield replace(whole, key=str(seed), words=(str(seed),), seed=seed)
+            elif rows == "all_seeds":
+                yield replace(whole, key="mean", words=("Mean",), ruled=True)
+            elif rows == "comparison":
+                yield from self._comparisons(whole, number)
+            elif rows == "mean" or self.grid.baseline:
+                label, instead = _SUMMARIES[rows]
+                yield replace(whole, words=(label,), instead=instead, ruled=rows == "mean")
+
+    def _backbones_and_arms(self, whole: Line) -> Iterator[Line]:
+        several = len(self.grid.others) > 1
+        for row in whole.backbones:
+            for number, arm in enumerate(self._compared(self.grid.others)):
+                yield replace(
+                    whole,
+                    key=f"{row.key}.{arm.name}",
+                    words=("" if number else row.label, arm.label),
+                    backbones=(row,),
+                    arm=arm,
+                    ruled=number == 0 and row is not whole.backbones[0] and several,
+                )
+
+    def _comparisons(self, whole: Line, number: int) -> Iterator[Line]:
+        for pair in self.definition.comparisons:
+            grid = self.evidence.grid(baseline=pair.versus, split=self.definition.split)
+            arm = next((arm for arm in grid.others if arm.name == pair.arm), None)
+            if grid.baseline and arm:
+                panel = grid.panels[number]
+                yield replace(whole, key=pair.key, words=(pair.label,), panel=panel, arm=arm)
+
+    def _compared(self, arms: Sequence[ArmColumn]) -> Sequence[ArmColumn]:
+        """The arms that have a row: without the baseline where columns compare with it."""
+        if all(column.shows in _UNPAIRED for column in self.definition.columns):
+            return arms
+        return [arm for arm in arms if self.grid.baseline and arm is not self.grid.baseline]
+
+    def _cell(self, line: Line, selected: SelectedColumn) -> Cell:
+        column, items = selected.definition, selected.items
+        arm = items["arm"].arm if "arm" in items else line.arm
+        assert arm, f"{column.key}: neither row nor column tells the arm"  # noqa: S101
+        if column.shows == SETTING:
+            return self._setting(arm, column.setting)
+        name = column.shows if line.instead is None else line.instead.get(column.shows)
+        if name is None:
+            return shown(MISSING, self.definition.decimals)
+        backbone = items["backbone"].backbone if "backbone" in items else None
+        seed = items["seed"].seed if "seed" in items else None
+        metric = items["metric"].metric if "metric" in items else None
+        quantity = STATISTICS[name](
+            Selection(
+                evidence=self.evidence,
+                panel=line.panel,
+                backbones=(backbone,) if backbone else line.backbones,
+                arm=arm,
+                metric=metric or column.metric,
+                split=self.definition.split,
+                seed=next((s for s in (line.seed, seed, column.seed) if s is not None), None),
+            )
+        )
+        if not column.spread:
+            quantity = replace(quantity, sd=None)
+        return shown(quantity, column.decimals or self.definition.decimals)
+
+    def _setting(self, arm: ArmColumn, key: str) -> Cell:
+        settings = json.loads(arm.key.settings)
+        value = str(settings[key]) if key in settings else ""
+        text = self.definition.values.get(value, value)
+        return words(text) if text else shown(MISSING, self.definition.decimals)
+
+    def _label(self, arm: ArmColumn) -> str:
+        return self.definition.labels.get(arm.name, arm.label)
