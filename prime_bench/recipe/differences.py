@@ -12,7 +12,7 @@ ABSENT = None
 
 
 @dataclass(frozen=True, kw_only=True)
-class Difference:
+class KeyDifference:
     """A key that two sides set differently, or that one of them has alone."""
 
     key: str
@@ -49,10 +49,10 @@ def resolved(recipe: Recipe, datasets: Mapping[str, Mapping[str, Any]]) -> dict[
     return dotted(table)
 
 
-def differing_keys(left: Mapping[str, Any], right: Mapping[str, Any]) -> list[Difference]:
+def differing_keys(left: Mapping[str, Any], right: Mapping[str, Any]) -> list[KeyDifference]:
     """Where two tables of dotted keys differ, in the order of the first, then of the second."""
     return [
-        Difference(key=key, left=left.get(key, ABSENT), right=right.get(key, ABSENT))
+        KeyDifference(key=key, left=left.get(key, ABSENT), right=right.get(key, ABSENT))
         for key in dict.fromkeys([*left, *right])
         if left.get(key, ABSENT) != right.get(key, ABSENT)
     ]

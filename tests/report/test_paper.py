@@ -13,7 +13,7 @@ import pytest
 
 from prime_bench.base.errors import UsageError
 from prime_bench.report.document import make_report
-from prime_bench.report.formats.cells import printed
+from prime_bench.report.formats.cells import joined, printed
 from prime_bench.report.quantities.records import gather
 from prime_bench.report.quantities.values import Count
 from prime_bench.report.tables.claims import judge_claims
@@ -162,10 +162,10 @@ def test_apg_table_is_the_papers_within_a_unit(apg: Report) -> None:
 
 
 def test_all_ten_seeds_favour_prime(apg: Report) -> None:
-    claim = next(claim for claim in judge_claims(apg) if claim.key == "apg.seeds")
+    claim = next(claim for claim in judge_claims(apg.quantities()) if claim.key == "apg.seeds")
 
     assert claim.answer == "reproduced"
-    assert claim.evidence == "10 of 10 seeds, of 10; least +0.0003"
+    assert joined(claim.evidence) == "10 of 10 seeds, of 10; least +0.0003"
 
 
 def test_gdcn_means_are_the_papers_within_a_unit(gdcn: Report) -> None:
@@ -176,7 +176,7 @@ def test_gdcn_means_are_the_papers_within_a_unit(gdcn: Report) -> None:
 
 
 def claims_of(report: Report) -> dict[str, str]:
-    return {claim.key: claim.answer for claim in judge_claims(report)}
+    return {claim.key: claim.answer for claim in judge_claims(report.quantities())}
 
 
 def test_the_papers_own_numbers_reproduce_its_counts(main: Report) -> None:

@@ -11,7 +11,7 @@ from prime_bench.report.quantities.values import (
     Extent,
     Quantity,
 )
-from prime_bench.report.tables.model import Cell, TableNote, Words
+from prime_bench.report.tables.model import Cell, TableNote, Phrase
 
 MISSING = "--"
 
@@ -37,7 +37,7 @@ def printed(cell: Cell) -> PrintedCell:
     quantity, decimals = cell.quantity, cell.decimals
     bold, dagger = cell.emphasised, quantity.degenerate
     match quantity:
-        case Words(parts=parts):
+        case Phrase(parts=parts):
             return PrintedCell(text=joined(parts), bold=bold, dagger=dagger)
         case Extent(low=low, high=high, level=level):
             text = f"{signed(low, decimals)} to {signed(high, decimals)}"
@@ -71,7 +71,7 @@ def printed(cell: Cell) -> PrintedCell:
 
 
 def joined(parts: tuple[str | Cell, ...]) -> str:
-    """Words, with the text of the cells between them."""
+    """Phrase, with the text of the cells between them."""
     return "".join(part if isinstance(part, str) else printed(part).text for part in parts)
 
 

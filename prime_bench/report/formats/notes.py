@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from prime_bench.report.formats.cells import note_text
-from prime_bench.report.tables.model import Report, Table
+from prime_bench.report.tables.model import NoteKind, Report, Table
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -18,15 +18,19 @@ class SharedNotes:
 
 def own_notes(table: Table, report: Report) -> list[str]:
     """Notes of the table that no other table of the report has."""
-    others = _texts(other for other in report.tables if other is not table)
-    return [text for text in _texts([table]) if text not in others]
+    others = _may_be_shared(other for other in report.tables if other is not table)
+    return [
+        text
+        for note in table.notes
+        if (text := note_text(note)) not in others or note.kind in _OWN
+    ]
 
 
 def shared_notes(report: Report) -> list[SharedNotes]:
     """Notes that several tables of the report have, once each, by the tables that have them."""
     tables_of: dict[str, list[Table]] = {}
     for table in report.tables:
-        for text in _texts([table]):
+        for text in _may_be_shared([table]):
             tables_of.setdefault(text, []).append(table)
     groups: dict[str, list[str]] = {}
     for text, tables in tables_of.items():
@@ -37,6 +41,12 @@ def shared_notes(report: Report) -> list[SharedNotes]:
     return [SharedNotes(tables=titles, notes=tuple(notes)) for titles, notes in groups.items()]
 
 
-def _texts(tables: Iterable[Table]) -> dict[str, None]:
-    """The notes' texts in order, each once."""
-    return dict.fromkeys(note_text(note) for table in tables for note in table.notes)
+_OWN: tuple[NoteKind, ...] = ("measurement",)
+"""Kinds of notes that stay below their table: how many jobs it has says nothing of others."""
+
+
+def _may_be_shared(tables: Iterable[Table]) -> dict[str, None]:
+    """Texts of the tables' notes in order, each once, without those that stay below their table."""
+    return dict.fromkeys(
+        note_text(note) for table in tables for note in table.notes if note.kind not in _OWN
+    )

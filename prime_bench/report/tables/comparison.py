@@ -33,9 +33,7 @@ from prime_bench.store.record import Record
 
 def claims_table(report: Report, expected: ExpectedNumbers) -> Table:
     """One line a claim of the abstract, with both software stacks and accelerators below."""
-    claims = judge_claims(
-        {address: cell.quantity for table in report.tables for address, cell in table.cells()}
-    )
+    claims = judge_claims(report.quantities())
     block = Block(
         key="abstract",
         label="",

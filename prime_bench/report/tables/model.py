@@ -49,7 +49,7 @@ class Cell:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Words(Quantity):
+class Phrase(Quantity):
     """A text with quantities in it; it has no `value`."""
 
     parts: tuple[str | Cell, ...]
@@ -57,7 +57,7 @@ class Words(Quantity):
 
 def words(*parts: str | Cell, jobs: tuple[str, ...] = (), emphasised: bool = False) -> Cell:
     """A cell of words."""
-    return Cell(quantity=Words(parts=parts, jobs=jobs), emphasised=emphasised)
+    return Cell(quantity=Phrase(parts=parts, jobs=jobs), emphasised=emphasised)
 
 
 def shown(quantity: Quantity, decimals: int) -> Cell:
@@ -207,6 +207,10 @@ class Report:
     """What stands behind the cells, for a format in which they can be opened."""
     figures: tuple[Picture, ...] = ()
     """For a format that shows them beside the tables."""
+
+    def quantities(self) -> dict[str, Quantity]:
+        """The quantity of every cell, by the cell's address."""
+        return {address: cell.quantity for table in self.tables for address, cell in table.cells()}
 
 
 def group_spans(columns: Sequence[Column]) -> list[tuple[str, int]]:
