@@ -11,7 +11,7 @@ from prime_bench.report.quantities.values import (
     Extent,
     Quantity,
 )
-from prime_bench.report.tables.model import Cell, TableNote, Phrase
+from prime_bench.report.tables.model import Cell, Phrase, TableNote
 
 MISSING = "--"
 

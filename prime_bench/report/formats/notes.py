@@ -20,9 +20,7 @@ def own_notes(table: Table, report: Report) -> list[str]:
     """Notes of the table that no other table of the report has."""
     others = _may_be_shared(other for other in report.tables if other is not table)
     return [
-        text
-        for note in table.notes
-        if (text := note_text(note)) not in others or note.kind in _OWN
+        text for note in table.notes if (text := note_text(note)) not in others or note.kind in _OWN
     ]
 
 

@@ -7,11 +7,14 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from prime_bench.report.formats.cells import MISSING, PrintedCell, printed
+from prime_bench.report.formats.notes import own_notes, shared_notes
 from prime_bench.report.provenance import provenance_line
-from prime_bench.report.tables.model import MISSING, Block, Cell, Column, Report, Table
+from prime_bench.report.tables.model import Block, Column, Report, Table
 
 GAP = "  "
 """Between two columns."""
+SHARED_NOTES = "Notes on several tables"
 LONGEST_LINE = 100
 """Letters of the longest line of a paragraph, however wide the terminal is."""
 LONGEST_WORDS = 30
@@ -58,11 +61,26 @@ def render(report: Report, *, width: int = 80, bold: bool = False) -> str:
         width: Letters of a line. A table is wider only where a single column is.
         bold: Whether to print bold cells with the escape sequences of a terminal.
     """
-    tables = ["\n".join(_table(table, width=width, bold=bold)) for table in report.tables]
-    return "\n\n\n".join(tables) + "\n"
+    parts = [
+        "\n".join(_table(table, own_notes(table, report), width=width, bold=bold))
+        for table in report.tables
+    ]
+    if shared := "\n".join(_shared(report, width=width)):
+        parts.append(shared)
+    return "\n\n\n".join(parts) + "\n"
 
 
-def _table(table: Table, *, width: int, bold: bool) -> Iterator[str]:
+def _shared(report: Report, *, width: int) -> Iterator[str]:
+    """Notes that several tables have, once, below all tables."""
+    for number, group in enumerate(shared_notes(report)):
+        if not number:
+            yield from (SHARED_NOTES, "=" * len(SHARED_NOTES))
+        yield from ("", *wrapped(f"{group.tables}:", width), "")
+        for note in group.notes:
+            yield from wrapped(note, width, first="- ", rest="  ")
+
+
+def _table(table: Table, notes: Sequence[str], *, width: int, bold: bool) -> Iterator[str]:
     yield from (table.title, "=" * len(table.title), "", *wrapped(table.caption, width))
     for block in table.blocks:
         ruled = [row.ruled for row in block.rows]
@@ -78,7 +96,7 @@ def _table(table: Table, *, width: int, bold: bool) -> Iterator[str]:
             headings.add(heading)
             yield from _lines(columns, ruled, width=width, bold=bold, grouped=not only_group)
     yield from ("", "Notes", "")
-    for note in (*table.notes, provenance_line(table)):
+    for note in (*notes, provenance_line(table)):
         yield from wrapped(note, width, first="- ", rest="  ")
 
 
@@ -102,7 +120,7 @@ def _columns(block: Block) -> list[TextColumn]:
     columns = []
     for index, column in enumerate(block.columns):
         before = block.columns[index - 1] if index else None
-        cells = [row.cells[index] for row in block.rows]
+        cells = [printed(row.cells[index]) for row in block.rows]
         columns.append(
             TextColumn(
                 head=f"{column.label} {column.aside}".strip(),
@@ -122,7 +140,7 @@ def _columns(block: Block) -> list[TextColumn]:
     return columns
 
 
-def _texts(cells: Sequence[Cell], column: Column) -> Iterator[str]:
+def _texts(cells: Sequence[PrintedCell], column: Column) -> Iterator[str]:
     """The cells as text; what follows a number, such as `†` or `4/5`, has places of its own."""
     numbers = [cell.text for cell in cells]
     if column.kind == "words":
@@ -134,13 +152,13 @@ def _texts(cells: Sequence[Cell], column: Column) -> Iterator[str]:
         yield number.rjust(n_number) + remark.ljust(n_remark)
 
 
-def _remark(cell: Cell, column: Column) -> str:
+def _remark(cell: PrintedCell, column: Column) -> str:
     """What stands behind the number; without brackets where the head names it, as in `Δ won`."""
     if cell.text == MISSING:
         return ""
     remark = cell.aside or cell.remark
     named = bool(cell.aside and column.aside)
-    return "†" * cell.flagged + (f" {remark}" if named else f" ({remark})" if remark else "")
+    return "†" * cell.dagger + (f" {remark}" if named else f" ({remark})" if remark else "")
 
 
 def _parts(columns: Sequence[TextColumn], width: int) -> Iterator[list[TextColumn]]:
