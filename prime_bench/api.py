@@ -33,40 +33,35 @@ raises nothing: `RunSummary.failed` has it.
 
 from __future__ import annotations
 
-import contextlib
-import io
 import json
 import os
-import signal
-import threading
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from prime_bench.base.errors import DataError, UsageError, UserError, did_you_mean
 from prime_bench.recipe.expand import Recipe
+from prime_bench.recipe.file import find_recipe
 from prime_bench.recipe.file import load_recipe as _load_recipe
-from prime_bench.schedule.engine import Backend, Limits, Outcome
+from prime_bench.schedule.engine import Limits, Outcome
+from prime_bench.schedule.engines import Engine, measuring_engine, open_engine
 from prime_bench.schedule.plan import Plan, make_plan, variants_of
+from prime_bench.schedule.run import RunSummary, run_plan, stopping_gently
 from prime_bench.schedule.status import Status, status_of_folder, status_of_plan
 from prime_bench.store.record import DeviceKind, ProbeRecord, RunRecord
 from prime_bench.store.runs import PREDICTIONS, Runs
 
 if TYPE_CHECKING:
     import polars as pl
-    from matplotlib.figure import Figure
 
     from prime_bench.data.manifest import Manifest, TableSpec
     from prime_bench.data.stages import StageProgress
+    from prime_bench.recipe.differences import Difference
     from prime_bench.recipe.events import WorkerEvent
-    from prime_bench.report.figures.save import NamedFigure
-    from prime_bench.report.formats.render import Format
-    from prime_bench.report.quantities.records import Evidence
-    from prime_bench.report.tables.model import Report
-    from prime_bench.schedule.run import JobCounts
+    from prime_bench.report.quantities.matches import MatchRow
+    from prime_bench.report.view import ReportView
     from prime_bench.store.verification import Discrepancy
 
 StrPath = str | os.PathLike[str]
@@ -81,10 +76,13 @@ __all__ = [
     "Prediction",
     "PredictionProgress",
     "Preparation",
-    "ReportView",
+    "RecipeDiff",
     "RunSummary",
+    "TwoSides",
     "Verification",
+    "compare",
     "cost_plan",
+    "diff",
     "histories",
     "jobs",
     "load_recipe",
@@ -336,61 +334,6 @@ def _manifest_there(spec: TableSpec, data_dir: Path) -> Manifest | None:
 # --- Plans and runs -------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, kw_only=True)
-class Engine:
-    """An engine that is ready to run jobs."""
-
-    backend: Backend
-    device_kind: DeviceKind
-    """Of the devices on which its jobs run."""
-    threads: int
-    """CPU threads of one operation in each job."""
-
-
-def open_engine(
-    name: Literal["local", "ray"] = "local",
-    *,
-    device: str = "auto",
-    slots: int = 1,
-    threads: int | None = None,
-    job_timeout_s: float | None = None,
-    address: str = "auto",
-) -> Engine:
-    """Find the devices, or connect to the cluster, on which jobs are to run.
-
-    Args:
-        name: `local` for child processes on this machine, `ray` for tasks of a Ray cluster.
-        device: `cpu`, `cuda` (all there are), or a list such as `cuda:0,cuda:1`; `auto` is cuda
-            where there is one.
-        slots: Jobs at once on each device.
-        threads: CPU threads of a job. None: the slots share the cores; 1 with Ray.
-        job_timeout_s: Seconds after which a job is ended; it counts as failed.
-        address: Of the Ray cluster: HOST:PORT, or `auto` for the one on this machine.
-
-    Raises:
-        UsageError: `device` is not a device's name.
-        EnvironmentFault: The device or the cluster is not there.
-    """
-    from prime_bench.schedule.devices import cores, find_devices
-    from prime_bench.schedule.local import LocalBackend
-
-    if name == "ray":
-        from prime_bench.schedule.cluster import RayBackend
-
-        cluster = RayBackend(
-            address=address,
-            device=device,
-            slots=slots,
-            threads=threads or 1,
-            job_timeout_s=job_timeout_s,
-        )
-        return Engine(backend=cluster, device_kind=cluster.device_kind, threads=threads or 1)
-    devices = find_devices(device)
-    local = LocalBackend(devices=devices, slots=slots, job_timeout_s=job_timeout_s)
-    share = max(1, cores() // (slots * len(devices)))
-    return Engine(backend=local, device_kind=devices[0].kind, threads=threads or share)
-
-
 def plan(
     recipe: StrPath | Recipe,
     *,
@@ -508,55 +451,6 @@ def cost_plan(
     return measured_again(made) if again else made
 
 
-@dataclass(frozen=True, kw_only=True)
-class RunSummary:
-    """What `run` has done."""
-
-    plan: Plan
-    """The plan as it was before the run."""
-    done: int
-    """Jobs that have a record now and had none before."""
-    failed: tuple[Outcome, ...]
-    """Jobs that failed, each with its reason; `log.txt` in the job's folder has the traceback."""
-    not_run: tuple[Outcome, ...]
-    """Jobs that need one that failed."""
-    skipped: int
-    """Jobs that another process has done or is doing."""
-    interrupted: int
-    """Jobs that were stopped; `run` continues them from their last finished epoch."""
-    not_started: int
-    """Jobs that were left when the run was stopped, by the user, a failure or a time limit."""
-    stopped: bool
-    """Whether the user stopped the run, with Ctrl-C or a SIGTERM."""
-
-    @property
-    def had_record(self) -> int:
-        """Jobs that were done before."""
-        return self.plan.counts.get("done", 0)
-
-    @property
-    def ok(self) -> bool:
-        """Whether no job failed, was left out for one that failed, or has an unreadable record."""
-        return not (self.failed or self.not_run or self.plan.broken)
-
-    def __str__(self) -> str:
-        broken = len(self.plan.broken)
-        counts = [
-            f"{self.done} jobs done",
-            f"{self.had_record} had a record",
-            f"{len(self.failed)} failed",
-            *([f"{broken} broken"] if broken else []),
-            *([f"{len(self.not_run)} not run"] if self.not_run else []),
-            *([f"{self.skipped} left to another process"] if self.skipped else []),
-            *([f"{self.interrupted} interrupted"] if self.interrupted else []),
-            *([f"{self.not_started} not started"] if self.not_started else []),
-        ]
-        return ", ".join(counts)
-
-    def __repr__(self) -> str:
-        return f"RunSummary({self.plan.recipe.name}: {self})"
-
-
 def run(
     recipe: StrPath | Recipe | Plan,
     *,
@@ -619,13 +513,11 @@ def run(
         EnvironmentFault: The device or cluster is not there, or `runs_dir` cannot be written.
         KeyboardInterrupt: The user stopped the run twice.
     """
-    from prime_bench.schedule.run import run_plan
-
     if isinstance(recipe, Plan):
         if only or changes or retrain_stale:
             raise UsageError("`only`, `changes` and `retrain_stale` are arguments of `plan`")
         if recipe.recipe.kind == "cost" and engine == "local":
-            engine = _measuring_engine(device)
+            engine = measuring_engine(device)
     if not isinstance(engine, Engine):
         engine = open_engine(
             engine,
@@ -646,7 +538,7 @@ def run(
             data_dir=data_dir,
             runs_dir=runs_dir,
         )
-    with _stopping_gently(
+    with stopping_gently(
         # A measurement of costs has no state to continue from: Ctrl-C ends it at once.
         None if made.recipe.kind == "cost" else engine.backend,
         on_stop,
@@ -665,62 +557,7 @@ def run(
             on_event=on_event or (lambda _event: None),
             on_outcome=on_outcome or (lambda _outcome: None),
         )
-    return _summary(made, counts, stopped=bool(signals))
-
-
-def _summary(made: Plan, counts: JobCounts, *, stopped: bool) -> RunSummary:
-    return RunSummary(
-        plan=made,
-        done=counts.done,
-        failed=tuple(counts.failed),
-        not_run=tuple(counts.not_run),
-        skipped=counts.skipped,
-        interrupted=counts.interrupted,
-        not_started=counts.left,
-        stopped=stopped,
-    )
-
-
-def _measuring_engine(device: str) -> Engine:
-    """One job at a time on one device, with every core: what times are measured with."""
-    from prime_bench.schedule.devices import cores, find_devices
-    from prime_bench.schedule.local import LocalBackend
-
-    here = find_devices(device)[0]
-    return Engine(backend=LocalBackend(devices=[here]), device_kind=here.kind, threads=cores())
-
-
-@contextlib.contextmanager
-def _stopping_gently(
-    backend: Backend | None, on_stop: Callable[[], object] | None
-) -> Iterator[list[int]]:
-    """Turn the first SIGINT or SIGTERM into a request to stop, a second one into an interrupt.
-
-    Without a `backend` the first one is an interrupt, as always in Python.
-    Yields the numbers of the signals that came: a list that is empty until then.
-    """
-    received: list[int] = []
-    # Python handles signals in the main thread alone.
-    if backend is None or threading.current_thread() is not threading.main_thread():
-        yield received
-        return
-
-    def stop(number: int, _frame: FrameType | None) -> None:
-        if received:
-            raise KeyboardInterrupt
-        received.append(number)
-        if on_stop is not None:
-            on_stop()
-        backend.stop()
-
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    for number in before:
-        signal.signal(number, stop)
-    try:
-        yield received
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+    return RunSummary.of(made, counts, stopped=bool(signals))
 
 
 def status(
@@ -814,50 +651,9 @@ def records(
     Warns:
         UserWarning: A record cannot be read and is left out.
     """
-    import polars as pl
+    from prime_bench.store.frames import runs_frame
 
-    runs = _runs_of(recipe, only=only, changes=changes, runs_dir=runs_dir)
-    heads, settings = _heads(runs)
-    rows = [
-        {
-            **head,
-            "valid_auc": run.result.valid.auc,
-            "valid_logloss": run.result.valid.logloss,
-            "test_auc": run.result.test.auc,
-            "test_logloss": run.result.test.logloss,
-            "epochs": run.result.epochs,
-            "best_epoch": run.result.best_epoch,
-            "stopped": run.result.stopped,
-            "wall_s": run.wall_s,
-            "degenerate": run.result.degenerate,
-            "parameters": run.budget.backbone_parameters + run.budget.plugin_parameters,
-            "plugin_parameters": run.budget.plugin_parameters,
-            "device": run.environment.device,
-            "numerics": run.job.numerics,
-            "started": run.environment.started,
-        }
-        for run, head in zip(runs, heads, strict=True)
-    ]
-    return pl.DataFrame(
-        rows,
-        schema={
-            **_head_types(settings),
-            "valid_auc": pl.Float64,
-            "valid_logloss": pl.Float64,
-            "test_auc": pl.Float64,
-            "test_logloss": pl.Float64,
-            "epochs": pl.Int64,
-            "best_epoch": pl.Int64,
-            "stopped": pl.String,
-            "wall_s": pl.Float64,
-            "degenerate": pl.String,
-            "parameters": pl.Int64,
-            "plugin_parameters": pl.Int64,
-            "device": pl.String,
-            "numerics": pl.Int64,
-            "started": pl.String,
-        },
-    )
+    return runs_frame(_runs_of(recipe, only=only, changes=changes, runs_dir=runs_dir))
 
 
 def histories(
@@ -884,41 +680,9 @@ def histories(
         UsageError: The recipe is faulty, or `only` names what there is not.
         DataError: The bundle cannot be read.
     """
-    import polars as pl
+    from prime_bench.store.frames import histories_frame
 
-    runs = _runs_of(recipe, only=only, changes=changes, runs_dir=runs_dir)
-    heads, settings = _heads(runs)
-    rows = [
-        {
-            **head,
-            "epoch": point.epoch,
-            "step": point.step,
-            "learning_rate": point.learning_rate,
-            "train_loss": point.train_loss,
-            "valid_auc": point.valid_auc,
-            "valid_logloss": point.valid_logloss,
-            "improved": point.improved,
-            "best": point.epoch == run.result.best_epoch,
-            "wall_s": point.wall_s,
-        }
-        for run, head in zip(runs, heads, strict=True)
-        for point in run.history
-    ]
-    return pl.DataFrame(
-        rows,
-        schema={
-            **_head_types(settings),
-            "epoch": pl.Int64,
-            "step": pl.Int64,
-            "learning_rate": pl.Float64,
-            "train_loss": pl.Float64,
-            "valid_auc": pl.Float64,
-            "valid_logloss": pl.Float64,
-            "improved": pl.Boolean,
-            "best": pl.Boolean,
-            "wall_s": pl.Float64,
-        },
-    )
+    return histories_frame(_runs_of(recipe, only=only, changes=changes, runs_dir=runs_dir))
 
 
 def _runs_of(
@@ -937,88 +701,6 @@ def _runs_of(
         return request.runs(source)
 
 
-def _heads(runs: Sequence[RunRecord]) -> tuple[list[dict[str, object]], dict[str, list[object]]]:
-    """What identifies each run in a frame, and the values by run of each setting that differs."""
-    settings = _differing_settings(runs)
-    heads: list[dict[str, object]] = [
-        {
-            "dataset": run.dataset,
-            "backbone": run.job.backbone,
-            "arm": run.arm,
-            "seed": run.job.seed,
-            "job_id": run.job_id,
-            **{key: values[i] for key, values in settings.items()},
-        }
-        for i, run in enumerate(runs)
-    ]
-    return heads, settings
-
-
-def _head_types(settings: Mapping[str, Sequence[object]]) -> dict[str, Any]:
-    """The types of those columns."""
-    import polars as pl
-
-    kinds: dict[type, Any] = {bool: pl.Boolean, int: pl.Int64, float: pl.Float64, str: pl.String}
-    types: dict[str, Any] = {
-        "dataset": pl.String,
-        "backbone": pl.String,
-        "arm": pl.String,
-        "seed": pl.Int64,
-        "job_id": pl.String,
-    }
-    for key, values in settings.items():
-        (kind,) = {type(value) for value in values if value is not None} or {str}
-        types[key] = kinds[kind]
-    return types
-
-
-def _differing_settings(runs: Sequence[RunRecord]) -> dict[str, list[object]]:
-    """Dotted key -> each run's value, for the settings in which comparable runs differ."""
-    from prime_bench.recipe.differences import dotted
-
-    # What a key is compared within: backbones have other keys than each other, plug-ins too.
-    scopes: dict[tuple[str, str], list[int]] = {}
-    tables: list[dict[str, object]] = []
-    for i, run in enumerate(runs):
-        job = run.job
-        table: dict[str, object] = {}
-        for scope, name, settings in (
-            ("data", run.dataset, {"variant": run.data_variant}),
-            ("training", "", job.training.plain()),
-            ("backbone", job.backbone, _plain(job.backbone_settings)),
-            ("arm", job.plugin, _plain(job.plugin_settings)),
-        ):
-            scopes.setdefault((scope, name), []).append(i)
-            table |= {f"{scope}.{key}": value for key, value in dotted(settings).items()}
-        tables.append(table)
-    differing: dict[str, None] = {}
-    for (scope, _), members in scopes.items():
-        keys = dict.fromkeys(key for i in members for key in tables[i] if key.startswith(scope))
-        for key in keys:
-            if len({json.dumps(tables[i].get(key), default=str) for i in members}) > 1:
-                differing[key] = None
-    columns = {key: [table.get(key) for table in tables] for key in differing}
-    if "data.variant" in columns:
-        columns["data_variant"] = columns.pop("data.variant")
-    return {key: _column(values) for key, values in columns.items()}
-
-
-def _plain(settings: Any) -> Mapping[str, Any]:
-    """Settings as JSON values."""
-    plain = settings if isinstance(settings, Mapping) else settings.plain()
-    return cast("Mapping[str, Any]", plain)
-
-
-def _column(values: Sequence[object]) -> list[object]:
-    """Values of one type: a list or a mixture as JSON."""
-    kinds = {type(value) for value in values if value is not None}
-    if kinds == {int, float}:
-        return [None if value is None else float(cast("float", value)) for value in values]
-    if len(kinds) <= 1 and kinds <= {bool, int, float, str}:
-        return list(values)
-    return [None if value is None else json.dumps(value) for value in values]
-
-
 def predictions(job: str, *, runs_dir: StrPath = "runs") -> pl.DataFrame:
     """Read predictions.npz, which `run(keep_predictions=True)` or `predict` has written.
 
@@ -1034,177 +716,16 @@ def predictions(job: str, *, runs_dir: StrPath = "runs") -> pl.DataFrame:
         UsageError: No job's id, or more than one, begins so.
         DataError: The job has no predictions, or the file cannot be read.
     """
-    import zipfile
-
-    import numpy as np
-    import polars as pl
+    from prime_bench.store.frames import predictions_frame
 
     runs = Runs(Path(runs_dir))
     job_id = runs.find_job(job)
     if job_id is None:
         raise UsageError(f"{job}: no job in {runs.folder} has an id that begins so")
-    path = runs.path(job_id) / PREDICTIONS
-    frames = []
-    try:
-        # numpy leaves a file open that is no zip archive, unless it was opened here.
-        with path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
-            for split in ("valid", "test"):
-                own = pl.DataFrame(
-                    {"label": file[f"{split}_labels"], "probability": file[split]},
-                    schema={"label": pl.UInt8, "probability": pl.Float32},
-                )
-                frames.append(own.select(pl.lit(split).alias("split"), "label", "probability"))
-    except (OSError, ValueError, TypeError, KeyError, EOFError, zipfile.BadZipFile) as error:
-        raise DataError(
-            f"{path}: cannot read the predictions: {error}",
-            hint=f"make them with `prime-bench predict {job_id}`",
-        ) from error
-    return pl.concat(frames)
+    return predictions_frame(runs.path(job_id))
 
 
 # --- Reports --------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, kw_only=True, repr=False)
-class ReportView:
-    """A report as a notebook and the command line show it."""
-
-    report: Report
-    """The tables as data: blocks, rows, columns, cells, notes, provenance."""
-    agrees: bool
-    """Whether all numbers of the file `check` agree; True where there was none."""
-    _evidence: Evidence | None
-    _recipe: StrPath | None
-    """What `report` was given: a recipe's file or name, or a bundle."""
-    _runs_dir: Path
-    _drawn: dict[str, NamedFigure] = field(default_factory=dict)
-
-    @property
-    def tables(self) -> dict[str, pl.DataFrame]:
-        """The tables by name, each a frame with a row for each row of the table.
-
-        The columns are `block` (as a rule the data set), `row`, and one for each column of the
-        table: numbers in full precision (of `4/5` the 4), words as text, null where a cell is
-        missing.
-        """
-        import polars as pl
-
-        frames = {}
-        for (name,), cells in self.cells().group_by("table", maintain_order=True):
-            rows: dict[tuple[str, str], dict[str, object]] = {}
-            texts: set[str] = set()
-            for cell in cells.iter_rows(named=True):
-                key = cell["block"], cell["row"]
-                row = rows.setdefault(key, {"block": key[0], "row": key[1]})
-                missing = cell["text"] == "--"
-                if cell["value"] is None and not missing:
-                    texts.add(cell["column"])
-                row[cell["column"]] = None if missing else (cell["value"], cell["text"])
-            frames[str(name)] = pl.DataFrame(
-                [
-                    {
-                        column: pair[column in texts] if isinstance(pair, tuple) else pair
-                        for column, pair in row.items()
-                    }
-                    for row in rows.values()
-                ],
-                infer_schema_length=None,
-            )
-        return frames
-
-    def cells(self) -> pl.DataFrame:
-        """Every cell of every table, a row each, with the columns of `report --format csv`."""
-        import polars as pl
-
-        text = self.render("csv")
-        return pl.read_csv(
-            io.StringIO(text),
-            schema_overrides={
-                **dict.fromkeys(("table", "block", "row", "column", "text", "jobs"), pl.String),
-                **dict.fromkeys(("value", "sd"), pl.Float64),
-                **dict.fromkeys(("better", "remark", "degenerate"), pl.String),
-            },
-        )
-
-    @property
-    def figures(self) -> dict[str, Figure]:
-        """The figures that the records can fill, by name. Drawn at the first look."""
-        return {name: item.figure for name, item in self._named_figures().items()}
-
-    def render(self, format: Format = "markdown") -> str:
-        """Return the report as `text`, `markdown`, `latex`, `html`, `json` or `csv`.
-
-        Plain text has lines of 80 letters. An HTML page has the figures in it.
-        """
-        from prime_bench.report.formats.render import render
-
-        return render(self._with_pictures() if format == "html" else self.report, format)
-
-    def write(
-        self, folder: StrPath, *, format: Format = "markdown", figures: bool = False
-    ) -> list[Path]:
-        """Write each table with a CSV beside it, and a manifest that `verify` can check.
-
-        Args:
-            folder: Where to; it is made if it does not exist.
-            format: Of the tables; `html` is one page of all.
-            figures: Whether to write each figure too, as SVG, PDF and PNG.
-
-        Returns:
-            The files that were written.
-
-        Raises:
-            EnvironmentFault: The folder cannot be written.
-        """
-        from prime_bench.report.figures.save import write_figures
-        from prime_bench.report.formats.render import write_report
-        from prime_bench.report.manifest import write_manifest
-        from prime_bench.report.selection import open_source
-
-        shown = self._with_pictures() if figures or format == "html" else self.report
-        with open_source(
-            None if self._recipe is None else Path(self._recipe), self._runs_dir
-        ) as source:
-            files = write_report(shown, Path(folder), format=format)
-            manifest = write_manifest(shown, Path(folder), files=files, runs=source.runs)
-        paths = [*(path for each in files.values() for path in each), manifest]
-        if figures:
-            paths += write_figures(list(self._named_figures().values()), Path(folder))
-        return list(dict.fromkeys(paths))
-
-    def _named_figures(self) -> dict[str, NamedFigure]:
-        from prime_bench.report.figures.gallery import figures_of
-
-        if not self._drawn and self._evidence is not None:
-            found = figures_of(self._evidence, baseline="dense")
-            self._drawn.update({item.name: item for item in found})
-        return self._drawn
-
-    def _with_pictures(self) -> Report:
-        """The report with its figures, for a format that shows them."""
-        from prime_bench.report.figures.save import inline_svg
-        from prime_bench.report.tables.model import Picture
-
-        pictures = [
-            Picture(name=item.name, title=item.title, svg=inline_svg(item))
-            for item in self._named_figures().values()
-        ]
-        return replace(self.report, figures=tuple(pictures)) if pictures else self.report
-
-    def __repr__(self) -> str:
-        names = ", ".join(table.name for table in self.report.tables)
-        return f"ReportView({self.report.title}: tables {names})"
-
-    def __str__(self) -> str:
-        return self.render("text")
-
-    def _repr_markdown_(self) -> str:
-        return self.render("markdown")
-
-    def _repr_html_(self) -> str:
-        from prime_bench.report.formats.html import table_html
-
-        return "\n".join(table_html(table) for table in self.report.tables)
 
 
 def report(
@@ -1242,6 +763,7 @@ def report(
         DataError: There is no record, or the bundle or `check` cannot be read.
     """
     from prime_bench.report.selection import ReportRequest, open_source
+    from prime_bench.report.view import ReportView, compared_with
 
     request = ReportRequest(
         recipe=None if recipe is None else str(recipe),
@@ -1257,27 +779,16 @@ def report(
             made, evidence = request.paper_report(source), None
         else:
             made, evidence = request.report(source)
-    made, agrees = _compared(made, against=against, check=None if check is None else Path(check))
-    return ReportView(
-        report=made, agrees=agrees, _evidence=evidence, _recipe=request.recipe, _runs_dir=folder
+    made, agrees = compared_with(
+        made, against=against, check=None if check is None else Path(check)
     )
-
-
-def _compared(made: Report, *, against: str | None, check: Path | None) -> tuple[Report, bool]:
-    """The report with the tables of the comparison first, and whether all checked numbers agree."""
-    from prime_bench.report.tables.comparison import claims_table, expected_table
-    from prime_bench.report.tables.expected import load_bars, load_paper, read_expected
-
-    first, agrees = [], True
-    if against:
-        paper = load_paper()
-        first += [claims_table(made, paper), expected_table(made, paper, name="paper")[0]]
-        bars, _ = expected_table(made, load_bars(), name="bars")
-        first += [bars] if bars.blocks else []
-    if check:
-        table, agrees = expected_table(made, read_expected(check), name="check")
-        first.append(table)
-    return replace(made, tables=(*first, *made.tables)), agrees
+    return ReportView(
+        report=made,
+        agrees=agrees,
+        _evidence=evidence,
+        _recipe=None if recipe is None else Path(recipe),
+        _runs_dir=folder,
+    )
 
 
 def pack(
@@ -1315,6 +826,150 @@ def pack(
     for fault in unreadable:
         warnings.warn(f"left out: {fault}", stacklevel=2)
     return job_ids
+
+
+# --- Comparisons ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class TwoSides:
+    """Two sides that `compare` has compared."""
+
+    rows: list[MatchRow]
+    """A row for each data set and backbone: scores of both sides, their paired differences, and
+    the settings that differ."""
+    alone: list[str]
+    """What has no partner on the other side, a line each."""
+
+
+def compare(
+    left: str,
+    right: str,
+    *,
+    data_dir: StrPath = "data",
+    runs_dir: StrPath = "runs",
+    log: Log = _silent,
+) -> TwoSides:
+    """Compare two arms, two recipes or two folders of records, seed by seed.
+
+    Args:
+        left: An arm or plug-in that has records in `runs_dir`, a recipe, or a folder of records.
+        right: One of the same kind. Differences are `right` over `left`; positive favours `right`.
+        data_dir: Folder of the prepared tables, for recipes.
+        runs_dir: Folder of the records, for arms and recipes.
+        log: Called with each record that cannot be read.
+
+    Raises:
+        UsageError: A side is nothing of these, or the two are not of one kind.
+        DataError: No run of one side has a partner on the other.
+    """
+    from prime_bench.report.quantities.matches import match_arms, match_sets, rows_of
+
+    kinds = [_kind_of(side) for side in (left, right)]
+    if kinds[0] != kinds[1]:
+        raise UsageError(
+            f"{left} is a {kinds[0]} and {right} a {kinds[1]}",
+            hint="give two arms, two recipes or two folders",
+        )
+    alone: list[str] = []
+    if kinds[0] == "folder":
+        sides = [_readable(Path(side), log=log) for side in (left, right)]
+        matches, alone = match_sets(*sides)
+    elif kinds[0] == "recipe":
+        sides = [
+            _planned_runs(side, data_dir=data_dir, runs_dir=runs_dir, log=log)
+            for side in (left, right)
+        ]
+        matches, alone = match_sets(*sides)
+    else:
+        found = _readable(Path(runs_dir), log=log)
+        known = sorted({name for run in found for name in (run.arm, run.job.plugin)})
+        for side in (left, right):
+            if side not in known:
+                raise UsageError(
+                    f"{side}: no folder, no recipe, and no arm of a record in {runs_dir}",
+                    hint=f"arms: {', '.join(known) or 'none'}",
+                )
+        matches = match_arms(found, left, right)
+    if not matches:
+        raise DataError(
+            f"no run of {left} has one of {right} to compare with",
+            hint="`prime-bench status` lists what there is",
+        )
+    return TwoSides(rows=rows_of(matches), alone=alone)
+
+
+def _kind_of(side: str) -> Literal["folder", "recipe", "arm"]:
+    if Path(side).is_dir():
+        return "folder"
+    try:
+        find_recipe(side)
+    except UsageError:
+        if Path(side).suffix == ".toml":
+            raise
+        return "arm"
+    return "recipe"
+
+
+def _readable(folder: Path, *, log: Log) -> list[RunRecord]:
+    """The training runs in a folder; a record that cannot be read is named and left out."""
+    found, faults = Runs(folder).readable()
+    for fault in faults:
+        log(f"left out: {fault}")
+    return [record for record in found if isinstance(record, RunRecord)]
+
+
+def _planned_runs(
+    recipe: str, *, data_dir: StrPath, runs_dir: StrPath, log: Log
+) -> list[RunRecord]:
+    """The training runs of a recipe's jobs."""
+    made = _plan(recipe, only=(), changes=(), data_dir=data_dir, runs_dir=runs_dir)
+    for why in made.broken:
+        log(f"left out: {why}")
+    return [planned.record for planned in made.jobs if isinstance(planned.record, RunRecord)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecipeDiff:
+    """Where two recipes differ."""
+
+    keys: list[Difference]
+    """Keys with different values, all defaults filled in."""
+    n_left: int
+    """Jobs of the left recipe alone."""
+    n_right: int
+    """Jobs of the right recipe alone."""
+    n_both: int
+    """Jobs that both have; they are done once."""
+
+
+def diff(left: StrPath | Recipe, right: StrPath | Recipe) -> RecipeDiff:
+    """Find the settings in which two recipes differ, and how many jobs they share.
+
+    Args:
+        left: A recipe.
+        right: Another one.
+
+    Raises:
+        UsageError: A recipe is faulty.
+    """
+    from prime_bench.recipe.differences import differing_keys, resolved
+
+    tables, ids = [], []
+    for recipe in (_loaded(left, ()), _loaded(right, ())):
+        specs = variants_of(recipe)
+        datasets = {
+            name: {"card": spec.name, **spec.settings.plain()} for name, spec in specs.items()
+        }
+        tables.append(resolved(recipe, datasets))
+        # Jobs of one table differ as those of its settings do, whether it is prepared or not.
+        ids.append({trial.bind(specs[trial.dataset].digest).id for trial in recipe.trials()})
+    return RecipeDiff(
+        keys=differing_keys(*tables),
+        n_left=len(ids[0] - ids[1]),
+        n_right=len(ids[1] - ids[0]),
+        n_both=len(ids[0] & ids[1]),
+    )
 
 
 # --- Finished jobs --------------------------------------------------------------------------------

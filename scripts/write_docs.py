@@ -47,9 +47,7 @@ FOLDERS = {
 
 def cli_reference() -> str:
     """The help of each command, as a terminal of 96 columns shows it."""
-    top = click.Context(
-        cli, info_name="prime-bench", terminal_width=WIDTH, **cli.context_settings
-    )
+    top = click.Context(cli, info_name="prime-bench", terminal_width=WIDTH, **cli.context_settings)
     parts = [f"```text\n{cli.get_help(top)}\n```\n"]
     for name in cli.list_commands(top):
         command = cli.get_command(top, name)

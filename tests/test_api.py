@@ -17,6 +17,8 @@ from prime_bench import api
 from prime_bench.base.errors import DataError, UsageError, UserError
 from prime_bench.data.manifest import resolve
 from prime_bench.recipe.file import load_recipe
+from prime_bench.report.view import ReportView
+from prime_bench.schedule.run import stopping_gently
 from prime_bench.store.record import RunRecord
 from prime_bench.store.runs import Runs
 
@@ -97,7 +99,7 @@ def test_the_page_runs_as_it_stands(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert isinstance(records, pl.DataFrame)
     assert records.height == 4
     view = names["report"]
-    assert isinstance(view, api.ReportView)
+    assert isinstance(view, ReportView)
     assert view._repr_html_().count("<table") >= 1
     assert "| DNN" in view._repr_markdown_()
     assert "training.max_epochs=3" in str(view)
@@ -169,7 +171,7 @@ def test_a_folder_without_records_gives_an_empty_frame(tmp_path: Path, recipe: P
 
 def test_histories_have_a_row_a_validation(runs: Path, recipe: Path) -> None:
     curves = api.histories(recipe, runs_dir=runs)
-    records = {record.job_id: record for record in Runs(runs).records()}
+    records = {record.job_id: record for record in Runs(runs).readable()[0]}
     own = api.records(recipe, runs_dir=runs)["job_id"]
     assert curves.height == sum(len(records[job_id].history) for job_id in own)
     one = curves.filter(pl.col("job_id") == own[0])
@@ -288,7 +290,7 @@ def test_the_first_interrupt_stops_gently_and_the_second_at_once() -> None:
     before = signal.getsignal(signal.SIGINT)
 
     def work() -> None:
-        with api._stopping_gently(backend, lambda: asked.append(1)) as received:  # type: ignore[arg-type]
+        with stopping_gently(backend, lambda: asked.append(1)) as received:  # type: ignore[arg-type]
             signal.raise_signal(signal.SIGINT)
             assert (backend.stopped, asked, received) == (1, [1], [signal.SIGINT])
             signal.raise_signal(signal.SIGINT)
@@ -302,7 +304,7 @@ def test_in_another_thread_signals_are_left_alone() -> None:
     found = []
 
     def work() -> None:
-        with api._stopping_gently(Backend(), None) as received:  # type: ignore[arg-type]
+        with stopping_gently(Backend(), None) as received:  # type: ignore[arg-type]
             found.append(received)
 
     thread = threading.Thread(target=work)

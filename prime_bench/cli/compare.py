@@ -9,9 +9,8 @@ import click
 from prime_bench.cli import complete, options
 
 if TYPE_CHECKING:
-    from prime_bench.report.quantities.matches import Match, MatchRow
+    from prime_bench.report.quantities.matches import MatchRow
     from prime_bench.report.quantities.stats import Moments
-    from prime_bench.store.record import RunRecord
 
 COMPARE_SCHEMA = 1
 _DECIMALS = 4
@@ -33,86 +32,24 @@ def compare(
     LogLoss too) and where settings and environment differ. Two arms are compared wherever both have
     records in the runs folder under the same settings otherwise.
     """
-    from prime_bench.base.errors import DataError
+    from prime_bench import api
     from prime_bench.cli.output import print_json
-    from prime_bench.report.quantities.matches import rows_of
 
-    matches, alone = _matches(left, right, data_dir=data_dir, runs_dir=runs_dir)
-    if not matches:
-        raise DataError(
-            f"no run of {left} has one of {right} beside it",
-            hint="`prime-bench status` lists what there is",
-        )
-    rows = [row for row in rows_of(matches) if row.changed or not changed]
+    found = api.compare(
+        left,
+        right,
+        data_dir=data_dir,
+        runs_dir=runs_dir,
+        log=lambda message: click.echo(message, err=True),
+    )
+    rows = [row for row in found.rows if row.changed or not changed]
     if as_json:
         lines = [_plain(row) for row in rows]
-        print_json(COMPARE_SCHEMA, {"sides": [left, right], "rows": lines, "alone": alone})
+        print_json(COMPARE_SCHEMA, {"sides": [left, right], "rows": lines, "alone": found.alone})
     else:
         click.echo(_text(rows, left, right))
-        for line in alone:
+        for line in found.alone:
             click.echo(line)
-
-
-def _matches(
-    left: str, right: str, *, data_dir: Path, runs_dir: Path
-) -> "tuple[list[Match], list[str]]":
-    """What belongs together, and what has no partner. Raises UsageError and DataError."""
-    from prime_bench.base.errors import UsageError
-    from prime_bench.report.quantities.matches import match_arms, match_sets
-
-    kinds = [_kind(side) for side in (left, right)]
-    if kinds[0] != kinds[1]:
-        raise UsageError(f"{left} is a {kinds[0]} and {right} a {kinds[1]}: name two of one kind")
-    if kinds[0] == "folder":
-        return match_sets(_records(Path(left)), _records(Path(right)))
-    if kinds[0] == "recipe":
-        sides = [_of_recipe(side, data_dir=data_dir, runs_dir=runs_dir) for side in (left, right)]
-        return match_sets(*sides)
-    records = _records(runs_dir)
-    known = sorted({name for record in records for name in (record.arm, record.job.plugin)})
-    for side in (left, right):
-        if side not in known:
-            raise UsageError(
-                f"{side}: no folder, no recipe, and no arm of a record in {runs_dir}",
-                hint=f"arms: {', '.join(known) or 'none'}",
-            )
-    return match_arms(records, left, right), []
-
-
-def _records(folder: Path) -> "list[RunRecord]":
-    """The training runs in a folder; a record that cannot be read is named and left out."""
-    from prime_bench.store.record import RunRecord
-    from prime_bench.store.runs import Runs
-
-    records, faults = Runs(folder).readable()
-    for fault in faults:
-        click.echo(f"left out: {fault}", err=True)
-    return [record for record in records if isinstance(record, RunRecord)]
-
-
-def _kind(side: str) -> str:
-    from prime_bench.base.errors import UsageError
-    from prime_bench.recipe.file import find_recipe
-
-    if Path(side).is_dir():
-        return "folder"
-    try:
-        find_recipe(side)
-    except UsageError:
-        if Path(side).suffix == ".toml":
-            raise
-        return "arm"
-    return "recipe"
-
-
-def _of_recipe(recipe: str, *, data_dir: Path, runs_dir: Path) -> "list[RunRecord]":
-    from prime_bench import api
-    from prime_bench.store.record import RunRecord
-
-    made = api.plan(recipe, device="cpu", data_dir=data_dir, runs_dir=runs_dir)
-    for why in made.broken:
-        click.echo(f"left out: {why}", err=True)
-    return [planned.record for planned in made.jobs if isinstance(planned.record, RunRecord)]
 
 
 def _text(rows: "list[MatchRow]", left: str, right: str) -> str:

@@ -1,13 +1,8 @@
 """`prime-bench diff`: what two recipes ask for differently."""
 
-from typing import TYPE_CHECKING, Any
-
 import click
 
 from prime_bench.cli import complete, options
-
-if TYPE_CHECKING:
-    from prime_bench.recipe.expand import Recipe
 
 DIFF_SCHEMA = 1
 
@@ -23,44 +18,20 @@ def diff(left: str, right: str, as_json: bool) -> None:
     says how many jobs they share: those are done once. The exit code is 0 whether they differ or
     not.
     """
+    from prime_bench import api
     from prime_bench.cli.output import print_json
-    from prime_bench.recipe.differences import differing_keys, resolved, value_text
-    from prime_bench.recipe.file import load_recipe
+    from prime_bench.recipe.differences import value_text
 
-    recipes = [load_recipe(left), load_recipe(right)]
-    found = differing_keys(*(resolved(recipe, _datasets(recipe)) for recipe in recipes))
-    jobs = [_jobs(recipe) for recipe in recipes]
-    counts = {
-        "left": len(jobs[0] - jobs[1]),
-        "right": len(jobs[1] - jobs[0]),
-        "both": len(jobs[0] & jobs[1]),
-    }
+    found = api.diff(left, right)
     if as_json:
-        lines = [{"key": d.key, "left": d.left, "right": d.right} for d in found]
-        print_json(DIFF_SCHEMA, {"recipes": [left, right], "keys": lines, "jobs": counts})
+        lines = [{"key": d.key, "left": d.left, "right": d.right} for d in found.keys]
+        jobs = {"left": found.n_left, "right": found.n_right, "both": found.n_both}
+        print_json(DIFF_SCHEMA, {"recipes": [left, right], "keys": lines, "jobs": jobs})
         return
-    for difference in found:
+    for difference in found.keys:
         left_text, right_text = value_text(difference.left), value_text(difference.right)
         click.echo(f"{difference.key}\n  - {left_text}\n  + {right_text}")
     click.echo(
-        f"{len(found)} keys differ; jobs: {counts['both']} of both, {counts['left']} of {left} "
-        f"alone, {counts['right']} of {right} alone"
+        f"{len(found.keys)} keys differ; jobs: {found.n_both} of both, {found.n_left} of {left} "
+        f"alone, {found.n_right} of {right} alone"
     )
-
-
-def _datasets(recipe: "Recipe") -> dict[str, dict[str, Any]]:
-    """The resolved settings of the recipe's data sets. Raises UsageError."""
-    from prime_bench.schedule.plan import variants_of
-
-    return {
-        name: {"card": variant.name, **variant.settings.plain()}
-        for name, variant in variants_of(recipe).items()
-    }
-
-
-def _jobs(recipe: "Recipe") -> set[str]:
-    """What tells the recipe's jobs from others, whether their data are prepared or not."""
-    from prime_bench.schedule.plan import variants_of
-
-    variants = variants_of(recipe)
-    return {trial.bind(variants[trial.dataset].digest).id for trial in recipe.trials()}

@@ -10,8 +10,8 @@ import click
 from prime_bench.cli import codes, complete, options
 
 if TYPE_CHECKING:
-    from prime_bench.api import ReportView
     from prime_bench.report.formats.render import Format
+    from prime_bench.report.view import ReportView
 
 
 @click.command()

@@ -9,7 +9,7 @@ import click
 from prime_bench.cli import codes, complete, options
 
 if TYPE_CHECKING:
-    from prime_bench.api import RunSummary
+    from prime_bench.schedule.run import RunSummary
 
 _STOPPING = (
     b"\nstopping: running jobs go on to the end of their epoch; Ctrl-C again ends them now\n"

@@ -1,8 +1,12 @@
-"""Do what a plan says: a queue of its jobs, an engine to run them, and a tally."""
+"""Do what a plan says: a queue of its jobs, an engine to run them, and a summary."""
 
+import contextlib
+import signal
 import tempfile
+import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from types import FrameType
 
 from prime_bench.base.files import making
 from prime_bench.recipe.events import WorkerEvent
@@ -39,6 +43,69 @@ class JobCounts:
                 self.failed.append(outcome)
             case "not run":
                 self.not_run.append(outcome)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunSummary:
+    """What `run` has done."""
+
+    plan: Plan
+    """The plan as it was before the run."""
+    done: int
+    """Jobs that have a record now and had none before."""
+    failed: tuple[Outcome, ...]
+    """Jobs that failed, each with its reason; `log.txt` in the job's folder has the traceback."""
+    not_run: tuple[Outcome, ...]
+    """Jobs that need one that failed."""
+    skipped: int
+    """Jobs that another process has done or is doing."""
+    interrupted: int
+    """Jobs that were stopped; `run` continues them from their last finished epoch."""
+    not_started: int
+    """Jobs that were left when the run was stopped, by the user, a failure or a time limit."""
+    stopped: bool
+    """Whether the user stopped the run, with Ctrl-C or a SIGTERM."""
+
+    @property
+    def had_record(self) -> int:
+        """Jobs that were done before."""
+        return self.plan.counts.get("done", 0)
+
+    @property
+    def ok(self) -> bool:
+        """Whether no job failed, was left out for one that failed, or has an unreadable record."""
+        return not (self.failed or self.not_run or self.plan.broken)
+
+    def __str__(self) -> str:
+        broken = len(self.plan.broken)
+        counts = [
+            f"{self.done} jobs done",
+            f"{self.had_record} had a record",
+            f"{len(self.failed)} failed",
+            *([f"{broken} broken"] if broken else []),
+            *([f"{len(self.not_run)} not run"] if self.not_run else []),
+            *([f"{self.skipped} left to another process"] if self.skipped else []),
+            *([f"{self.interrupted} interrupted"] if self.interrupted else []),
+            *([f"{self.not_started} not started"] if self.not_started else []),
+        ]
+        return ", ".join(counts)
+
+    def __repr__(self) -> str:
+        return f"RunSummary({self.plan.recipe.name}: {self})"
+
+    @classmethod
+    def of(cls, plan: Plan, counts: JobCounts, *, stopped: bool) -> "RunSummary":
+        """Summarise the counts of a run of the plan."""
+        return cls(
+            plan=plan,
+            done=counts.done,
+            failed=tuple(counts.failed),
+            not_run=tuple(counts.not_run),
+            skipped=counts.skipped,
+            interrupted=counts.interrupted,
+            not_started=counts.left,
+            stopped=stopped,
+        )
 
 
 def run_plan(
@@ -98,3 +165,36 @@ def _works(plan: Plan, *, runs: Runs, threads: int, keep_predictions: bool) -> I
                 origins=dict(origins(plan.recipe, planned.trial)),
             )
             yield Work(request=request, needs=planned.needs, replaces=planned.record is not None)
+
+
+@contextlib.contextmanager
+def stopping_gently(
+    backend: Backend | None, on_stop: Callable[[], object] | None
+) -> Iterator[list[int]]:
+    """Turn the first SIGINT or SIGTERM into a request to stop, a second one into an interrupt.
+
+    Without a `backend` the first one is an interrupt, as always in Python.
+    Yields the numbers of the signals that came: a list that is empty until then.
+    """
+    received: list[int] = []
+    # Python handles signals in the main thread alone.
+    if backend is None or threading.current_thread() is not threading.main_thread():
+        yield received
+        return
+
+    def stop(number: int, _frame: FrameType | None) -> None:
+        if received:
+            raise KeyboardInterrupt
+        received.append(number)
+        if on_stop is not None:
+            on_stop()
+        backend.stop()
+
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    for number in before:
+        signal.signal(number, stop)
+    try:
+        yield received
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

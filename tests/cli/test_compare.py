@@ -55,7 +55,7 @@ def test_two_recipes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
         (["dense", "prme"], 2, "prme: no folder, no recipe, and no arm"),
         (["quick", "runs"], 2, "quick is a recipe and runs a folder"),
         (["quick", "no.toml"], 2, "no.toml: no such recipe"),
-        (["quick", "controls"], 3, "no run of quick has one of controls beside it"),
+        (["quick", "controls"], 3, "no run of quick has one of controls to compare with"),
     ],
 )
 def test_what_cannot_be_compared(

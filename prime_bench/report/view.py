@@ -1,0 +1,167 @@
+"""A report as a notebook and the command line show it: frames, figures, text, files."""
+
+import io
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from prime_bench.report.formats.html import table_html
+from prime_bench.report.formats.render import Format, render, write_report
+from prime_bench.report.manifest import write_manifest
+from prime_bench.report.quantities.records import Evidence
+from prime_bench.report.selection import open_source
+from prime_bench.report.tables.comparison import claims_table, expected_table
+from prime_bench.report.tables.expected import load_bars, load_paper, read_expected
+from prime_bench.report.tables.model import Picture, Report
+
+if TYPE_CHECKING:
+    import polars as pl
+    from matplotlib.figure import Figure
+
+    from prime_bench.report.figures.save import NamedFigure
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class ReportView:
+    """A report as a notebook and the command line show it."""
+
+    report: Report
+    """The tables as data: blocks, rows, columns, cells, notes, provenance."""
+    agrees: bool
+    """Whether all numbers of the file `check` agree; True where there was none."""
+    _evidence: Evidence | None
+    _recipe: Path | None
+    """What `report` was given: a recipe's file or name, or a bundle."""
+    _runs_dir: Path
+    _drawn: "dict[str, NamedFigure]" = field(default_factory=dict)
+
+    @property
+    def tables(self) -> "dict[str, pl.DataFrame]":
+        """The tables by name, each a frame with a row for each row of the table.
+
+        The columns are `block` (as a rule the data set), `row`, and one for each column of the
+        table: numbers in full precision (of `4/5` the 4), words as text, null where a cell is
+        missing.
+        """
+        import polars as pl
+
+        frames = {}
+        for (name,), cells in self.cells().group_by("table", maintain_order=True):
+            rows: dict[tuple[str, str], dict[str, object]] = {}
+            texts: set[str] = set()
+            for cell in cells.iter_rows(named=True):
+                key = cell["block"], cell["row"]
+                row = rows.setdefault(key, {"block": key[0], "row": key[1]})
+                missing = cell["text"] == "--"
+                if cell["value"] is None and not missing:
+                    texts.add(cell["column"])
+                row[cell["column"]] = None if missing else (cell["value"], cell["text"])
+            frames[str(name)] = pl.DataFrame(
+                [
+                    {
+                        column: pair[column in texts] if isinstance(pair, tuple) else pair
+                        for column, pair in row.items()
+                    }
+                    for row in rows.values()
+                ],
+                infer_schema_length=None,
+            )
+        return frames
+
+    def cells(self) -> "pl.DataFrame":
+        """Every cell of every table, a row each, with the columns of `report --format csv`."""
+        import polars as pl
+
+        text = self.render("csv")
+        return pl.read_csv(
+            io.StringIO(text),
+            schema_overrides={
+                **dict.fromkeys(("table", "block", "row", "column", "text", "jobs"), pl.String),
+                **dict.fromkeys(("value", "sd"), pl.Float64),
+                **dict.fromkeys(("better", "remark", "degenerate"), pl.String),
+            },
+        )
+
+    @property
+    def figures(self) -> "dict[str, Figure]":
+        """The figures that the records can fill, by name. Drawn at the first look."""
+        return {name: item.figure for name, item in self._named_figures().items()}
+
+    def render(self, format: Format = "markdown") -> str:
+        """Return the report as `text`, `markdown`, `latex`, `html`, `json` or `csv`.
+
+        Plain text has lines of 80 letters. An HTML page has the figures in it.
+        """
+        return render(self._with_pictures() if format == "html" else self.report, format)
+
+    def write(
+        self, folder: str | Path, *, format: Format = "markdown", figures: bool = False
+    ) -> list[Path]:
+        """Write each table with a CSV beside it, and a manifest that `verify` can check.
+
+        Args:
+            folder: Where to; it is made if it does not exist.
+            format: Of the tables; `html` is one page of all.
+            figures: Whether to write each figure too, as SVG, PDF and PNG.
+
+        Returns:
+            The files that were written.
+
+        Raises:
+            EnvironmentFault: The folder cannot be written.
+        """
+        from prime_bench.report.figures.save import write_figures
+
+        shown = self._with_pictures() if figures or format == "html" else self.report
+        with open_source(self._recipe, self._runs_dir) as source:
+            files = write_report(shown, Path(folder), format=format)
+            manifest = write_manifest(shown, Path(folder), files=files, runs=source.runs)
+        paths = [*(path for each in files.values() for path in each), manifest]
+        if figures:
+            paths += write_figures(list(self._named_figures().values()), Path(folder))
+        return list(dict.fromkeys(paths))
+
+    def _named_figures(self) -> "dict[str, NamedFigure]":
+        from prime_bench.report.figures.gallery import figures_of
+
+        if not self._drawn and self._evidence is not None:
+            found = figures_of(self._evidence, baseline="dense")
+            self._drawn.update({item.name: item for item in found})
+        return self._drawn
+
+    def _with_pictures(self) -> Report:
+        """The report with its figures, for a format that shows them."""
+        from prime_bench.report.figures.save import inline_svg
+
+        pictures = [
+            Picture(name=item.name, title=item.title, svg=inline_svg(item))
+            for item in self._named_figures().values()
+        ]
+        return replace(self.report, figures=tuple(pictures)) if pictures else self.report
+
+    def __repr__(self) -> str:
+        names = ", ".join(table.name for table in self.report.tables)
+        return f"ReportView({self.report.title}: tables {names})"
+
+    def __str__(self) -> str:
+        return self.render("text")
+
+    def _repr_markdown_(self) -> str:
+        return self.render("markdown")
+
+    def _repr_html_(self) -> str:
+        return "\n".join(table_html(table) for table in self.report.tables)
+
+
+def compared_with(made: Report, *, against: str | None, check: Path | None) -> tuple[Report, bool]:
+    """The report with the tables of the comparison first, and whether all checked numbers agree."""
+    first, agrees = [], True
+    if against:
+        paper = load_paper()
+        first += [claims_table(made, paper), expected_table(made, paper, name="paper")[0]]
+        bars, _ = expected_table(made, load_bars(), name="bars")
+        first += [bars] if bars.blocks else []
+    if check:
+        table, agrees = expected_table(made, read_expected(check), name="check")
+        first.append(table)
+    return replace(made, tables=(*first, *made.tables)), agrees
