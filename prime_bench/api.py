@@ -58,7 +58,7 @@ if TYPE_CHECKING:
 
     from prime_bench.data.manifest import Manifest, TableSpec
     from prime_bench.data.stages import StageProgress
-    from prime_bench.recipe.differences import Difference
+    from prime_bench.recipe.differences import KeyDifference
     from prime_bench.recipe.events import WorkerEvent
     from prime_bench.report.quantities.matches import MatchRow
     from prime_bench.report.view import ReportView
@@ -933,7 +933,7 @@ def _planned_runs(
 class RecipeDiff:
     """Where two recipes differ."""
 
-    keys: list[Difference]
+    keys: list[KeyDifference]
     """Keys with different values, all defaults filled in."""
     n_left: int
     """Jobs of the left recipe alone."""
