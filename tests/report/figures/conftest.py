@@ -1,4 +1,4 @@
-"""What figures are drawn from, made up."""
+"""Made-up numbers to draw figures from."""
 
 import re
 from collections.abc import Callable, Sequence
