@@ -1,1 +1,1 @@
-"""A report as text, a module a format. All print the digits that the cells already have."""
+"""A report as text, a module for each format. All print the same digits."""

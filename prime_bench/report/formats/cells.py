@@ -1,4 +1,4 @@
-"""Cells and notes as text: the last step, nothing computes with the result."""
+"""Text of cells and notes. It is made last: nothing reads a number out of it again."""
 
 from dataclasses import dataclass
 
@@ -21,19 +21,23 @@ class PrintedCell:
     """A cell with its final digits and no markup."""
 
     text: str
+    number: str = ""
+    """The part of `text` before `±`, where the cell is a single number; empty for others."""
+    spread: str = ""
+    """The part of `text` after `±`."""
     remark: str = ""
-    """Printed behind the number, in brackets, in every format: `n=4`."""
+    """Printed behind the text in brackets, in every format: `n=4`."""
     aside: str = ""
-    """The same, only where there is room: LaTeX has the paper's columns and leaves it out."""
+    """Printed in place of the remark by formats with room; LaTeX has the paper's columns alone."""
     bold: bool = False
     dagger: bool = False
-    """Whether a degenerate run is behind it: printed as †."""
-    numeric: bool = False
-    """Whether the text is a single number: LaTeX sets it in mathematics."""
+    """Whether a degenerate run is among the jobs, which is printed as †."""
+    missing: bool = False
+    """Whether there is no value; `text` is a dash then."""
 
 
 def printed(cell: Cell) -> PrintedCell:
-    """The cell as text; `--` where its quantity has no value."""
+    """Return the text of a cell; `--` where its quantity has no value."""
     quantity, decimals = cell.quantity, cell.decimals
     bold, dagger = cell.emphasised, quantity.degenerate
     match quantity:
@@ -47,7 +51,7 @@ def printed(cell: Cell) -> PrintedCell:
             text = verdict if margin is None else f"{verdict} ({fixed(margin, decimals)})"
             return PrintedCell(text=text, bold=bold, dagger=dagger)
         case Quantity(value=None):
-            return PrintedCell(text=MISSING)
+            return PrintedCell(text=MISSING, missing=True)
         case Count(value=float(value), of=of, ties=ties):
             text = f"{value:,.0f}" if of is None else f"{value:.0f}/{of}"
             remark = f"{ties} tied" if ties else ""
@@ -55,33 +59,34 @@ def printed(cell: Cell) -> PrintedCell:
     assert quantity.value is not None  # noqa: S101  # the case above
     aside = interval_text(quantity.interval, decimals) if quantity.interval else ""
     if isinstance(quantity, Difference):
-        text = signed(quantity.value, decimals)
+        number, spread = signed(quantity.value, decimals), ""
         aside = tally_text(quantity.tally) if quantity.tally else aside
     else:
-        text = fixed(quantity.value, decimals)
-        text += "" if quantity.sd is None else f"±{fixed(quantity.sd, decimals)}"
+        number = fixed(quantity.value, decimals)
+        spread = "" if quantity.sd is None else fixed(quantity.sd, decimals)
     return PrintedCell(
-        text=text,
+        text=f"{number}±{spread}" if spread else number,
+        number=number,
+        spread=spread,
         remark="" if quantity.n in (None, quantity.planned) else f"n={quantity.n}",
         aside=aside,
         bold=bold,
         dagger=dagger,
-        numeric=True,
     )
 
 
 def joined(parts: tuple[str | Cell, ...]) -> str:
-    """Phrase, with the text of the cells between them."""
+    """Return a sentence: words, and the text of the cells between them."""
     return "".join(part if isinstance(part, str) else printed(part).text for part in parts)
 
 
 def note_text(note: TableNote) -> str:
-    """The sentence, without a full stop."""
+    """Return the text of a note, without a full stop."""
     return joined(note.parts)
 
 
 def moments_text(moments: Moments | None, *, decimals: int) -> str:
-    """`0.7402±0.0010`; without the spread for a single value, `--` for none."""
+    """Return `0.7402±0.0010`; without the spread for a single value, `--` for none."""
     if moments is None:
         return MISSING
     sd = "" if moments.sd is None else f"±{fixed(moments.sd, decimals)}"
@@ -89,13 +94,13 @@ def moments_text(moments: Moments | None, *, decimals: int) -> str:
 
 
 def interval_text(interval: SeedInterval, decimals: int) -> str:
-    """`n=5, 95 % interval -0.0010 to +0.0020`."""
+    """Return `n=5, 95 % interval -0.0010 to +0.0020`."""
     bounds = f"{signed(interval.low, decimals)} to {signed(interval.high, decimals)}"
     return f"n={interval.n}, {100 * interval.level:g} % interval {bounds}"
 
 
 def tally_text(tally: Tally) -> str:
-    """`4/5`, and how many are tied where any is; `--` of no pair."""
+    """Return the pairs won of all, `4/5`, or `4/5, 1 tied`; `--` without a pair."""
     of = tally.wins + tally.ties + tally.losses
     text = f"{tally.wins}/{of}" if of else MISSING
     return f"{text}, {tally.ties} tied" if tally.ties else text

@@ -1,4 +1,4 @@
-"""CSV: a line a cell, with its digits as printed and its number in full precision."""
+"""CSV: a line for each cell, with the printed digits and the number in full precision."""
 
 import csv
 import io
@@ -22,7 +22,7 @@ COLUMNS = (
 
 
 def render(report: Report) -> str:
-    """All cells of all tables; an empty field where there is nothing to say."""
+    """Return all cells of all tables; a field without a value is empty."""
     buffer = io.StringIO()
     writer = csv.writer(buffer, lineterminator="\n")
     writer.writerow(COLUMNS)

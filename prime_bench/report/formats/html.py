@@ -1,20 +1,19 @@
-"""HTML: one page that needs no other file, with tables to sort, figures, and jobs to open.
+"""HTML: one page that needs no other file, with tables, figures, and the jobs behind each cell.
 
-A cell carries what the page's script needs: `data-value` (full precision, to sort by) and
-`data-jobs`.
+The page's script reads two attributes of a cell: `data-value`, the number in full precision by
+which rows are sorted, and `data-jobs`, the ids of the jobs behind it.
 """
 
-from prime_bench.report.formats.cells import note_text, printed
-from prime_bench.report.formats.notes import own_notes, shared_notes
+from prime_bench.report.formats.cells import printed
+from prime_bench.report.formats.notes import all_notes, own_notes, shared_notes
 from prime_bench.report.formats.page_jobs import jobs_json
 from prime_bench.report.formats.templates import html_templates
-from prime_bench.report.provenance import provenance_line
 from prime_bench.report.tables.model import Block, Report, Table, group_spans
 
 
 def render(report: Report) -> str:
-    """The whole page, ending in a newline."""
-    behind = {job for table in report.tables for job in table.jobs}
+    """Return the whole page, ending in a newline."""
+    job_ids = {job for table in report.tables for job in table.jobs}
     return (
         html_templates()
         .get_template("page.html.j2")
@@ -30,14 +29,14 @@ def render(report: Report) -> str:
             ],
             shared=shared_notes(report),
             figures=report.figures,
-            jobs=jobs_json({record.job_id: record for record in report.records}, behind),
+            jobs=jobs_json({record.job_id: record for record in report.records}, job_ids),
         )
     )
 
 
 def table_html(table: Table) -> str:
-    """One `<section>` with the title, the blocks' `<table>`s and all notes of the table."""
-    return _table(table, [note_text(note) for note in table.notes])
+    """Return a `<section>` with the title, a `<table>` for each block, and all notes."""
+    return _table(table, all_notes(table))
 
 
 def _table(table: Table, notes: list[str]) -> str:
@@ -49,7 +48,6 @@ def _table(table: Table, notes: list[str]) -> str:
             notes=notes,
             printed=printed,
             heads={block.key: _group_heads(block) for block in table.blocks},
-            provenance=provenance_line(table),
         )
     )
 

@@ -1,4 +1,4 @@
-"""JSON: every table with its digits, its numbers in full precision and its provenance."""
+"""JSON: every table with its printed digits, numbers in full precision, and provenance."""
 
 import json
 from dataclasses import asdict
@@ -11,12 +11,12 @@ REPORT_SCHEMA = 2
 
 
 def render(report: Report) -> str:
-    """One object, ending in a newline."""
+    """Return the report as one JSON object, ending in a newline."""
     return json.dumps(content(report), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 def content(report: Report) -> dict[str, Any]:
-    """The report as JSON values."""
+    """Return the report as JSON values."""
     return {
         "schema": REPORT_SCHEMA,
         "title": report.title,

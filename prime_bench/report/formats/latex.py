@@ -1,4 +1,4 @@
-"""LaTeX in the paper's manner: booktabs, values in mathematics, improvements bold."""
+"""LaTeX as in the paper: booktabs, numbers in mathematics, improvements in bold."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -6,23 +6,25 @@ from dataclasses import dataclass, replace
 from prime_bench.report.formats.cells import MISSING, printed
 from prime_bench.report.formats.notes import own_notes, shared_notes
 from prime_bench.report.formats.templates import latex_templates
-from prime_bench.report.provenance import provenance_line
 from prime_bench.report.tables.model import Block, Cell, Column, Report, Table, group_spans
 
-COLUMNS_A_LINE = 10
-"""Number columns, or two more, that can be read at the width of a page; words count twice."""
-LINES_A_PAGE = 46
-"""Rows of a page-high float, with room for caption and notes."""
+COLUMNS_PER_PAGE = 10
+"""Columns of numbers that can be read at the width of a page; a column of words counts twice.
+
+A table may have two more; a wider one is set in parts of about this many columns."""
+ROWS_PER_PAGE = 46
+"""Rows of a float as high as a page, with room for caption and notes."""
 LONG_WORDS, LONG_LETTER = 60, r"p{0.42\textwidth}"
-"""Letters from which on a text is broken into lines, and its column then."""
+"""Letters beyond which a cell of words is broken into lines, and the letter of its column."""
 RULE = r"\midrule"
 
 
 @dataclass(frozen=True)
 class Tabular:
-    """What the template needs of one tabular: column letters, head lines, and body lines."""
+    """A tabular as the template needs it."""
 
     letters: str
+    """Alignment of the columns, as `lcc`."""
     heads: list[str]
     """Head rows and the rules between them, each a whole line."""
     rows: list[str]
@@ -30,7 +32,7 @@ class Tabular:
 
 
 def render(report: Report) -> str:
-    r"""One file that compiles alone and, by `\\input`, inside any class.
+    r"""Return a file that compiles alone and, with `\\input`, inside a document of any class.
 
     It needs the packages booktabs and graphicx.
     """
@@ -39,9 +41,7 @@ def render(report: Report) -> str:
             "caption": escaped(table.caption),
             "label": table.label,
             "floats": _floats([part for blocks in _groups(table) for part in _tabulars(blocks)]),
-            "notes": [
-                escaped(note) for note in (*own_notes(table, report), provenance_line(table))
-            ],
+            "notes": [escaped(note) for note in own_notes(table, report)],
         }
         for table in report.tables
     ]
@@ -53,32 +53,32 @@ def render(report: Report) -> str:
 
 
 def escaped(words: str) -> str:
-    """Words, with everything escaped that LaTeX would take for its own or does not have."""
+    """Return text in which everything is escaped that LaTeX would read as a command."""
     return "".join(_ESCAPES.get(letter, letter) for letter in " ".join(words.split()))
 
 
 def _groups(table: Table) -> Iterator[Sequence[Block]]:
-    """Blocks that stand side by side: neighbours of equal columns with rows in common."""
+    """Blocks set side by side: neighbours with the same columns and with rows in common."""
     rest = [part for block in table.blocks for part in _narrow(block)]
     while rest:
         width = len(_numbers(rest[0]))
-        fit = max(1, table.side_by_side // max(1, width))
-        alike = 1
-        while alike < min(fit, len(rest)) and _side_by_side(rest[0], rest[alike]):
-            alike += 1
-        yield rest[:alike]
-        rest = rest[alike:]
+        most = max(1, table.side_by_side // max(1, width))
+        n = 1
+        while n < min(most, len(rest)) and _fit_together(rest[0], rest[n]):
+            n += 1
+        yield rest[:n]
+        rest = rest[n:]
 
 
-def _side_by_side(a: Block, b: Block) -> bool:
+def _fit_together(a: Block, b: Block) -> bool:
     rows = ({row.key for row in block.rows} for block in (a, b))
     return a.columns == b.columns and bool(set.intersection(*rows))
 
 
 def _narrow(block: Block) -> Iterator[Block]:
-    """A block that is too wide for a page in parts below each other; Δ stays with its arm."""
+    """The block, in parts below each other where it is too wide; Δ stays beside its arm."""
     names = len(_names(block))
-    if sum(map(_width, block.columns[names:])) <= COLUMNS_A_LINE + 2:
+    if sum(map(_width, block.columns[names:])) <= COLUMNS_PER_PAGE + 2:
         yield block
         return
     parts: list[list[int]] = [[]]
@@ -87,7 +87,7 @@ def _narrow(block: Block) -> Iterator[Block]:
         column, before = block.columns[index], block.columns[index - 1]
         same = column.group == before.group
         bound = same and column.kind == "change" and before.kind == "number"
-        full = width >= COLUMNS_A_LINE or (not same and width > COLUMNS_A_LINE // 2)
+        full = width >= COLUMNS_PER_PAGE or (not same and width > COLUMNS_PER_PAGE // 2)
         if parts[-1] and full and not bound:
             parts.append([])
             width = 0
@@ -109,12 +109,12 @@ def _width(column: Column) -> int:
 
 
 def _floats(tabulars: Sequence[Tabular]) -> list[list[Tabular]]:
-    """Tabulars that share a page; a table without any has one float for its caption and notes."""
+    """Tabulars by page; a table without any has one float for its caption and notes."""
     floats: list[list[Tabular]] = [[]]
     lines = 0
     for tabular in tabulars:
         own = len(tabular.heads) + len(tabular.rows)
-        if floats[-1] and lines + own > LINES_A_PAGE:
+        if floats[-1] and lines + own > ROWS_PER_PAGE:
             floats.append([])
             lines = 0
         floats[-1].append(tabular)
@@ -123,10 +123,10 @@ def _floats(tabulars: Sequence[Tabular]) -> list[list[Tabular]]:
 
 
 def _tabulars(blocks: Sequence[Block]) -> Iterator[Tabular]:
-    """One, or as many as its rows need, each with the heads."""
+    """One tabular, or as many as the rows need, each with the heads."""
     whole = _tabular(blocks)
-    for start in range(0, len(whole.rows), LINES_A_PAGE):
-        rows = whole.rows[start : start + LINES_A_PAGE]
+    for start in range(0, len(whole.rows), ROWS_PER_PAGE):
+        rows = whole.rows[start : start + ROWS_PER_PAGE]
         yield replace(whole, rows=rows[1:] if rows[0] == RULE else rows)
 
 
@@ -151,10 +151,10 @@ def _tabular(blocks: Sequence[Block]) -> Tabular:
 
 
 def _rows(blocks: Sequence[Block], *, n_names: int, width: int) -> Iterator[str]:
-    """Rows of one key stand on one line; a block that lacks it has dashes there."""
+    """The lines of the body: rows with the same key, side by side; dashes where one is missing."""
     keys = list(dict.fromkeys(row.key for block in blocks for row in block.rows))
     own = [{row.key: row for row in block.rows} for block in blocks]
-    # A row that only the second block has would else stand below the summaries of the first.
+    # Summaries of the first block come last, also after rows that only the second block has.
     ruled = [key for key in keys if any(key in rows and rows[key].ruled for rows in own)]
     first = keys.index(ruled[0]) if len(blocks) > 1 and ruled else len(keys)
     summaries = [key for key in own[0] if key in keys[first:]]
@@ -173,29 +173,29 @@ def _rows(blocks: Sequence[Block], *, n_names: int, width: int) -> Iterator[str]
 
 
 def _letter(blocks: Sequence[Block], index: int) -> str:
-    """A column of names: as wide as they are, or with line breaks where one is long."""
+    """The letter of a column of names: `l`, or one that breaks lines where a name is long."""
     cells = [printed(row.cells[index]).text for block in blocks for row in block.rows]
     return LONG_LETTER if max(map(len, cells), default=0) > LONG_WORDS else "l"
 
 
 def _cell(cell: Cell) -> str:
     made = printed(cell)
-    if made.text == MISSING:
-        return MISSING
-    if not made.numeric:
+    if made.missing:
+        return made.text
+    if not made.number:
         text = escaped(made.text)
         text = rf"\textbf{{{text}}}" if made.bold else text
-    elif made.bold and "±" not in made.text:
-        text = rf"\textbf{{{escaped(made.text).replace('-', '$-$')}}}"
+    elif made.bold and not made.spread:
+        text = rf"\textbf{{{made.number.replace('-', '$-$')}}}"
     else:
-        inner = made.text.replace("±", r"\pm")
+        inner = made.number + (rf"\pm{made.spread}" if made.spread else "")
         text = rf"$\mathbf{{{inner}}}$" if made.bold else f"${inner}$"
     dagger = r"\textsuperscript{\dag}" * made.dagger
     return text + dagger + (rf"\,({escaped(made.remark)})" if made.remark else "")
 
 
 def _names(block: Block) -> list[Column]:
-    """The leading columns of words, which name the rows."""
+    """The columns that name the rows: the leading ones of words."""
     first = next((i for i, column in enumerate(block.columns) if column.kind != "words"), None)
     return list(block.columns[:first])
 
@@ -205,7 +205,7 @@ def _numbers(block: Block) -> list[Column]:
 
 
 def _spanning(spans: Sequence[tuple[str, int]], *, n_before: int) -> list[str]:
-    """A head row over several columns each, and the rules below those that have a label."""
+    """A row of heads, each over several columns, and the rules below those with a label."""
     heads, rules, start = [""] * n_before, "", n_before + 1
     for label, width in spans:
         heads.append(rf"\multicolumn{{{width}}}{{c}}{{{label}}}")

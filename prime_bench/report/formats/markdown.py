@@ -1,16 +1,15 @@
-"""GitHub's Markdown: a table a block, the notes as a list below."""
+"""GitHub's Markdown: a table for each block, and the notes as a list below."""
 
 from tabulate import tabulate
 
-from prime_bench.report.formats.cells import MISSING, printed
+from prime_bench.report.formats.cells import printed
 from prime_bench.report.formats.notes import own_notes, shared_notes
 from prime_bench.report.formats.templates import text_templates
-from prime_bench.report.provenance import provenance_line
 from prime_bench.report.tables.model import Block, Cell, Column, Report
 
 
 def render(report: Report) -> str:
-    """The whole report, ending in a newline."""
+    """Return the whole report, ending in a newline."""
     tables = [
         {
             "title": escaped(table.title),
@@ -18,9 +17,7 @@ def render(report: Report) -> str:
             "blocks": [
                 {"label": escaped(block.label), "text": _block(block)} for block in table.blocks
             ],
-            "notes": [
-                escaped(note) for note in (*own_notes(table, report), provenance_line(table))
-            ],
+            "notes": [escaped(note) for note in own_notes(table, report)],
         }
         for table in report.tables
     ]
@@ -32,7 +29,7 @@ def render(report: Report) -> str:
 
 
 def escaped(words: str) -> str:
-    """Words, with everything escaped that Markdown would take for its own."""
+    """Return text in which everything is escaped that Markdown would read as markup."""
     return " ".join(words.split()).replace("|", "\\|").replace("*", "\\*")
 
 
@@ -51,7 +48,7 @@ def _block(block: Block) -> str:
 
 
 def _head(column: Column) -> str:
-    # A difference stands behind its arm's own column, which names the group.
+    # A difference stands beside the level of its arm, whose head has the group.
     group = "" if column.kind == "change" and column.label == "Δ" else column.group
     label = f"{group} {column.label}".strip()
     return escaped(f"{label} ({column.aside})" if column.aside else label)
@@ -60,7 +57,7 @@ def _head(column: Column) -> str:
 def _cell(cell: Cell, column: Column) -> str:
     made = printed(cell)
     text = escaped(made.text) if column.kind == "words" else made.text
-    if made.text == MISSING:
+    if made.missing:
         return text
     remark = made.aside or made.remark
     return (

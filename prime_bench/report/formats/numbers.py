@@ -1,13 +1,16 @@
-"""Numbers as text. The last thing that happens to a number: nothing computes with the result."""
+"""Text of numbers. It is made last: nothing reads a number out of it again."""
 
 
 def fixed(value: float, decimals: int) -> str:
-    """`0.8140`; never `-0.0000`."""
+    """Return a number with a fixed number of decimals, `0.8140`; zero has no sign."""
     text = f"{value:.{decimals}f}"
     return text.removeprefix("-") if float(text) == 0 else text
 
 
 def signed(value: float, decimals: int) -> str:
-    """`+0.0010`, `-0.0006`; what rounds to zero has a sign only where it is above it."""
+    """Return a difference with its sign, `+0.0010` or `-0.0006`.
+
+    A value that rounds to zero has a sign only where it is positive: `+0.0000`, `0.0000`.
+    """
     text = fixed(value, decimals)
     return f"+{text}" if value > 0 else text

@@ -1,4 +1,4 @@
-"""The Jinja2 templates below `reports/templates`."""
+"""The Jinja2 templates of the folder `reports/templates`."""
 
 import jinja2
 
@@ -6,7 +6,7 @@ from prime_bench.base.files import bundled_folder
 
 
 def text_templates() -> jinja2.Environment:
-    """For Markdown: nothing is escaped, since every text comes escaped for its format."""
+    """Return the templates of Markdown, which escape nothing: texts are escaped before."""
     return jinja2.Environment(
         loader=jinja2.FileSystemLoader(bundled_folder("reports") / "templates"),
         undefined=jinja2.StrictUndefined,
@@ -18,7 +18,7 @@ def text_templates() -> jinja2.Environment:
 
 
 def latex_templates() -> jinja2.Environment:
-    """Delimiters that LaTeX does not use: its own braces and percent signs stay as they are."""
+    """Return the templates of LaTeX, whose delimiters are `<<` and `<%` in place of braces."""
     return text_templates().overlay(
         block_start_string="<%",
         block_end_string="%>",
@@ -30,5 +30,5 @@ def latex_templates() -> jinja2.Environment:
 
 
 def html_templates() -> jinja2.Environment:
-    """For HTML: every text is escaped on its way out."""
+    """Return the templates of HTML, which escape every text."""
     return text_templates().overlay(autoescape=True)

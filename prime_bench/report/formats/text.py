@@ -7,14 +7,12 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from prime_bench.report.formats.cells import MISSING, PrintedCell, printed
+from prime_bench.report.formats.cells import PrintedCell, printed
 from prime_bench.report.formats.notes import own_notes, shared_notes
-from prime_bench.report.provenance import provenance_line
 from prime_bench.report.tables.model import Block, Column, Report, Table
 
 GAP = "  "
 """Between two columns."""
-SHARED_NOTES = "Notes on several tables"
 LONGEST_LINE = 100
 """Letters of the longest line of a paragraph, however wide the terminal is."""
 LONGEST_WORDS = 30
@@ -72,16 +70,17 @@ def render(report: Report, *, width: int = 80, bold: bool = False) -> str:
 
 def _shared(report: Report, *, width: int) -> Iterator[str]:
     """Notes that several tables have, once, below all tables."""
-    for number, group in enumerate(shared_notes(report)):
-        if not number:
-            yield from (SHARED_NOTES, "=" * len(SHARED_NOTES))
+    groups = shared_notes(report)
+    if groups:
+        yield from _title("Notes on several tables")
+    for group in groups:
         yield from ("", *wrapped(f"{group.tables}:", width), "")
         for note in group.notes:
             yield from wrapped(note, width, first="- ", rest="  ")
 
 
 def _table(table: Table, notes: Sequence[str], *, width: int, bold: bool) -> Iterator[str]:
-    yield from (table.title, "=" * len(table.title), "", *wrapped(table.caption, width))
+    yield from (*_title(table.title), "", *wrapped(table.caption, width))
     for block in table.blocks:
         ruled = [row.ruled for row in block.rows]
         headings: set[str] = set()
@@ -96,8 +95,12 @@ def _table(table: Table, notes: Sequence[str], *, width: int, bold: bool) -> Ite
             headings.add(heading)
             yield from _lines(columns, ruled, width=width, bold=bold, grouped=not only_group)
     yield from ("", "Notes", "")
-    for note in (*notes, provenance_line(table)):
+    for note in notes:
         yield from wrapped(note, width, first="- ", rest="  ")
+
+
+def _title(text: str) -> tuple[str, str]:
+    return text, "=" * len(text)
 
 
 def wrapped(text: str, width: int, *, first: str = "", rest: str = "") -> list[str]:
@@ -154,7 +157,7 @@ def _texts(cells: Sequence[PrintedCell], column: Column) -> Iterator[str]:
 
 def _remark(cell: PrintedCell, column: Column) -> str:
     """What stands behind the number; without brackets where the head names it, as in `Δ won`."""
-    if cell.text == MISSING:
+    if cell.missing:
         return ""
     remark = cell.aside or cell.remark
     named = bool(cell.aside and column.aside)
