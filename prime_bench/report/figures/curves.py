@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -16,6 +15,7 @@ from prime_bench.report.figures.style import (
     INK,
     ORANGE,
     PAGE_IN,
+    LineStyle,
     add_legend,
     add_note,
     empty_figure,
@@ -203,7 +203,7 @@ def _plot_load(axes: Axes, curve: LoadCurve, *, index: int) -> None:
     axes.plot(curve.epochs, loads.mean(axis=1), marker=marker, **style)
 
 
-def _seed_style(index: int) -> dict[str, Any]:
+def _seed_style(index: int) -> LineStyle:
     """Colour and dash of a seed's line; no combination comes twice in sixteen seeds."""
     cycle = index // len(COLOURS)
     return {

@@ -38,7 +38,8 @@ BLUE, ORANGE, GREEN, PURPLE = "#0072b2", "#e69f00", "#009e73", "#cc79a7"
 GREY = "#c4c4cb"
 COLOURS = (BLUE, ORANGE, GREEN, PURPLE)
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
-DASHES: tuple[Literal["-", "--", ":", "-."], ...] = ("-", "--", ":", "-.")
+Dash = Literal["-", "--", ":", "-."]
+DASHES: tuple[Dash, ...] = ("-", "--", ":", "-.")
 
 _MIN_THRESHOLD = 1e-3
 """Smallest threshold of a symmetric logarithmic scale: `gallery.EQUIVALENT_AUC`."""
@@ -83,6 +84,13 @@ _RC: dict[Any, Any] = {
 }
 
 P = ParamSpec("P")
+
+
+class LineStyle(TypedDict):
+    """Arguments of matplotlib's `plot` and `Line2D` that say how a line looks."""
+
+    color: str
+    linestyle: Dash
 
 
 class BarStyle(TypedDict, total=False):

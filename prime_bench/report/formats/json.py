@@ -2,7 +2,8 @@
 
 import json
 from dataclasses import asdict
-from typing import Any
+
+from pydantic import JsonValue
 
 from prime_bench.report.formats.cells import note_text, printed
 from prime_bench.report.tables.model import Cell, Report, Table
@@ -15,7 +16,7 @@ def render(report: Report) -> str:
     return json.dumps(content(report), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
-def content(report: Report) -> dict[str, Any]:
+def content(report: Report) -> dict[str, JsonValue]:
     """Return the report as JSON values."""
     return {
         "schema": REPORT_SCHEMA,
@@ -26,7 +27,7 @@ def content(report: Report) -> dict[str, Any]:
     }
 
 
-def _table(table: Table) -> dict[str, Any]:
+def _table(table: Table) -> dict[str, JsonValue]:
     return {
         "name": table.name,
         "title": table.title,
@@ -54,7 +55,7 @@ def _table(table: Table) -> dict[str, Any]:
     }
 
 
-def _cell(cell: Cell) -> dict[str, Any]:
+def _cell(cell: Cell) -> dict[str, JsonValue]:
     text, quantity = printed(cell), cell.quantity
     return {
         "text": text.text,
