@@ -40,7 +40,7 @@ _UNREADABLE = (ValueError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.erro
 
 
 class BundleContents(Frozen):
-    """Content of bundle.json."""
+    """TableBody of bundle.json."""
 
     bundle_schema: Literal[1] = pydantic.Field(1, alias="schema")
     recipe: str

@@ -7,7 +7,7 @@ import jinja2
 
 from prime_bench.base.errors import UsageError
 from prime_bench.report.provenance import provenance_of
-from prime_bench.report.quantities.grid import Panel
+from prime_bench.report.quantities.grid import GridBlock
 from prime_bench.report.quantities.records import Evidence
 from prime_bench.report.tables import (
     cost,
@@ -18,11 +18,11 @@ from prime_bench.report.tables import (
     routing,
     subgroups,
 )
-from prime_bench.report.tables.content import Content
+from prime_bench.report.tables.body import TableBody
 from prime_bench.report.tables.definition import TableDefinition
 from prime_bench.report.tables.model import Report, Table, note
 
-Builder = Callable[[Evidence, Any], Content]
+Builder = Callable[[Evidence, Any], TableBody]
 
 BUILDERS: dict[str, Builder] = {
     "pivot": pivot.build,
@@ -54,14 +54,14 @@ def make_report(evidence: Evidence, *, definitions: Mapping[str, TableDefinition
             _table(name, content, evidence=evidence, definition=definitions[name])
             for name, content in contents.items()
         ),
-        pairs=tuple(pair for panel in grid.panels for pair in _pairs(panel)),
-        dropped_pairs=tuple(dropped for panel in grid.panels for dropped in _dropped(panel)),
+        pairs=tuple(pair for block in grid.blocks for pair in _pairs(block)),
+        dropped_pairs=tuple(dropped for block in grid.blocks for dropped in _dropped(block)),
         records=tuple(records.values()),
     )
 
 
 def _table(
-    name: str, content: Content, *, evidence: Evidence, definition: TableDefinition
+    name: str, content: TableBody, *, evidence: Evidence, definition: TableDefinition
 ) -> Table:
     unreadable = [
         note("unreadable", f"A record that cannot be read counts as missing: {fault}")
@@ -79,7 +79,7 @@ def _table(
     )
 
 
-def _caption(definition: TableDefinition, content: Content) -> str:
+def _caption(definition: TableDefinition, content: TableBody) -> str:
     environment = jinja2.Environment(undefined=jinja2.StrictUndefined, autoescape=False)
     try:
         text = environment.from_string(definition.caption).render(content.words)
@@ -93,11 +93,11 @@ def _caption(definition: TableDefinition, content: Content) -> str:
     return " ".join(text.split())
 
 
-def _pairs(panel: Panel) -> Iterator[dict[str, Any]]:
-    for pair in panel.pairs:
+def _pairs(block: GridBlock) -> Iterator[dict[str, Any]]:
+    for pair in block.pairs:
         yield {
-            "dataset": panel.design.dataset,
-            "table": panel.design.label,
+            "dataset": block.layout.dataset,
+            "table": block.layout.label,
             "backbone": pair.row.backbone,
             "row": pair.row.label,
             "seed": pair.seed,
@@ -113,11 +113,11 @@ def _pairs(panel: Panel) -> Iterator[dict[str, Any]]:
         }
 
 
-def _dropped(panel: Panel) -> Iterator[dict[str, Any]]:
-    for dropped in panel.dropped:
+def _dropped(block: GridBlock) -> Iterator[dict[str, Any]]:
+    for dropped in block.dropped:
         yield {
-            "dataset": dropped.panel.dataset,
-            "table": dropped.panel.label,
+            "dataset": dropped.block.dataset,
+            "table": dropped.block.label,
             "backbone": dropped.row.backbone,
             "row": dropped.row.label,
             "arm": dropped.arm.name,

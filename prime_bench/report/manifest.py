@@ -31,7 +31,7 @@ class TableManifest(Frozen):
 
 
 class ReportManifest(Frozen):
-    """Content of manifest.json."""
+    """TableBody of manifest.json."""
 
     manifest_schema: Literal[1] = pydantic.Field(1, alias="schema")
     title: str

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from prime_bench.recipe.expand import Arm, Trial
-from prime_bench.report.quantities.grid import Grid, Panel
+from prime_bench.report.quantities.grid import Grid, GridBlock
 from prime_bench.report.quantities.records import RecipeCells, gather, narrowed
 from prime_bench.settings.backbones import AFMSettings, DNNSettings
 from prime_bench.settings.interface import DenseSettings
@@ -22,8 +22,8 @@ def grid_of(records: Sequence[RunRecord], *, cells: RecipeCells | None = None) -
     return gather(records, cells=cells).grid(baseline="dense")
 
 
-def panel_of(grid: Grid, label: str) -> Panel:
-    return next(panel for panel in grid.panels if panel.design.label == label)
+def panel_of(grid: Grid, label: str) -> GridBlock:
+    return next(block for block in grid.blocks if block.layout.label == label)
 
 
 def test_paired_median_is_no_difference_of_medians(make_record: MakeRecord) -> None:
@@ -33,12 +33,12 @@ def test_paired_median_is_no_difference_of_medians(make_record: MakeRecord) -> N
         for arm, values in (("dense", dense), ("prime", prime))
         for seed, auc in enumerate(values)
     ]
-    panel = grid_of(records).panels[0]
+    block = grid_of(records).blocks[0]
 
-    median = panel.summaries["prime", "auc"].paired_median
+    median = block.summaries["prime", "auc"].paired_median
     assert median == pytest.approx(0.001)
     assert statistics.median(prime) - statistics.median(dense) == pytest.approx(0.010)
-    assert panel.comparisons["DNN", "prime", "auc"].median == pytest.approx(0.001)
+    assert block.comparisons["DNN", "prime", "auc"].median == pytest.approx(0.001)
 
 
 def test_wins_are_counted_before_rounding(make_record: MakeRecord) -> None:
@@ -48,7 +48,7 @@ def test_wins_are_counted_before_rounding(make_record: MakeRecord) -> None:
         for arm in ("dense", "prime")
         for seed, shift in enumerate(shifts)
     ]
-    tally = grid_of(records).panels[0].comparisons["DNN", "prime", "auc"].tally
+    tally = grid_of(records).blocks[0].comparisons["DNN", "prime", "auc"].tally
 
     assert (tally.wins, tally.ties, tally.losses) == (3, 1, 1)
 
@@ -60,8 +60,8 @@ def test_full_set_has_every_cell_and_names_what_is_not_compared(full_set: list[R
     assert [arm.name for arm in grid.arms] == ["dense", "prime", "residual_parameters"]
     assert [arm.label for arm in grid.arms] == ["Dense", "PRIME", "Residual (params)"]
     assert len(grid.records) == len(full_set) == 85
-    assert [row.label for row in avazu.design.rows] == ["DNN", "DCNv2", "Wide&Deep_x"]
-    assert len(avazu.cells) == len(criteo.cells) == 3 * 3 * 2
+    assert [row.label for row in avazu.layout.rows] == ["DNN", "DCNv2", "Wide&Deep_x"]
+    assert len(avazu.scores) == len(criteo.scores) == 3 * 3 * 2
     (dropped,) = avazu.dropped
     assert (dropped.row.label, dropped.arm.name, dropped.unpaired.seed) == (
         "DCNv2",
@@ -76,12 +76,12 @@ def test_full_set_has_every_cell_and_names_what_is_not_compared(full_set: list[R
         992817,
     )
     # The mispaired run stays in its own arm's mean.
-    cell = avazu.cells["DCNv2", "prime", "auc"].moments
+    cell = avazu.scores["DCNv2", "prime", "auc"].moments
     assert cell is not None
     assert cell.n == 5
     assert {item.unpaired.kind for item in criteo.dropped} == {"missing"}
     assert len(criteo.dropped) == 5
-    assert criteo.cells["Wide&Deep_x", "residual_parameters", "auc"].moments is None
+    assert criteo.scores["Wide&Deep_x", "residual_parameters", "auc"].moments is None
 
 
 def test_mean_row_covers_the_same_backbones_for_every_arm(full_set: list[RunRecord]) -> None:
@@ -91,7 +91,7 @@ def test_mean_row_covers_the_same_backbones_for_every_arm(full_set: list[RunReco
     for arm in ("dense", "prime", "residual_parameters"):
         mean = criteo.summaries[arm, "auc"].mean
         assert mean is not None
-        expected = [criteo.cells[row, arm, "auc"].moments for row in ("DNN", "DCNv2")]
+        expected = [criteo.scores[row, arm, "auc"].moments for row in ("DNN", "DCNv2")]
         assert mean.mean == pytest.approx(statistics.mean(cell.mean for cell in expected if cell))
     assert len(criteo.summaries["prime", "auc"].differences) == 15
     assert len(criteo.summaries["residual_parameters", "auc"].differences) == 10
@@ -100,19 +100,19 @@ def test_mean_row_covers_the_same_backbones_for_every_arm(full_set: list[RunReco
 def test_an_arm_without_any_pair_does_not_empty_the_mean_row(make_record: MakeRecord) -> None:
     records = [make_record(arm=arm, seed=1) for arm in ("dense", "prime")]
     records.append(make_record(arm="residual_parameters", seed=2))
-    panel = grid_of(records).panels[0]
+    block = grid_of(records).blocks[0]
 
-    assert panel.mean_rows == ("DNN",)
-    assert panel.summaries["prime", "auc"].mean is not None
-    assert panel.summaries["residual_parameters", "auc"].delta is None
+    assert block.mean_rows == ("DNN",)
+    assert block.summaries["prime", "auc"].mean is not None
+    assert block.summaries["residual_parameters", "auc"].delta is None
 
 
 def test_without_baseline_there_are_means_and_no_differences(make_record: MakeRecord) -> None:
     grid = grid_of([make_record(arm="prime", seed=seed) for seed in (1, 2)])
 
     assert grid.baseline is None
-    assert grid.panels[0].comparisons == {}
-    assert grid.panels[0].summaries["prime", "auc"].mean is not None
+    assert grid.blocks[0].comparisons == {}
+    assert grid.blocks[0].summaries["prime", "auc"].mean is not None
 
 
 def test_two_versions_of_the_data_are_never_mixed(make_record: MakeRecord) -> None:
@@ -122,9 +122,9 @@ def test_two_versions_of_the_data_are_never_mixed(make_record: MakeRecord) -> No
     ]
     grid = grid_of(records)
 
-    labels = [panel.design.label for panel in grid.panels]
+    labels = [block.layout.label for block in grid.blocks]
     assert labels == ["Avazu (data 00012345)", "Avazu (data 12335e61)"]
-    assert all(not panel.pairs for panel in grid.panels)
+    assert all(not block.pairs for block in grid.blocks)
 
 
 def test_two_protocols_are_two_panels(make_record: MakeRecord) -> None:
@@ -134,7 +134,7 @@ def test_two_protocols_are_two_panels(make_record: MakeRecord) -> None:
         for arm in ("dense", "prime")
     ]
 
-    labels = [panel.design.label for panel in grid_of(records).panels]
+    labels = [block.layout.label for block in grid_of(records).blocks]
     assert labels == ["Avazu (max_epochs = 1)", "Avazu (max_epochs = 100)"]
 
 
@@ -151,7 +151,7 @@ def test_settings_tell_arms_and_backbones_of_one_name_apart(make_record: MakeRec
     )
 
     assert [arm.name for arm in grid.arms] == ["dense", "prime", "prime (rank = 8)"]
-    assert [row.label for row in grid.panels[0].design.rows] == [
+    assert [row.label for row in grid.blocks[0].layout.rows] == [
         "DNN (hidden_units = [400, 400, 400])",
         "DNN (hidden_units = [64])",
     ]
@@ -190,27 +190,27 @@ def test_a_recipe_shows_exactly_its_cells(make_record: MakeRecord) -> None:
     ]
     cells = RecipeCells(title="A recipe", trials=trials([DENSE, PRIME]), variants={"avazu": "v"})
     grid = grid_of(records, cells=cells)
-    (panel,) = grid.panels
+    (block,) = grid.blocks
 
     assert [record.job_id for record in grid.records] == [
         records[0].job_id,
         records[1].job_id,
     ]
     assert [arm.label for arm in grid.arms] == ["Dense", "Ours"]
-    assert [row.label for row in panel.design.rows] == ["AFM", "DNN"]
-    assert panel.cells["DNN", "dense", "auc"].missing_seeds == (2,)
-    assert panel.cells["AFM", "dense", "auc"].missing_seeds == (1, 2)
-    assert panel.mean_rows == ("DNN",)
+    assert [row.label for row in block.layout.rows] == ["AFM", "DNN"]
+    assert block.scores["DNN", "dense", "auc"].missing_seeds == (2,)
+    assert block.scores["AFM", "dense", "auc"].missing_seeds == (1, 2)
+    assert block.mean_rows == ("DNN",)
 
 
 def test_a_recipe_without_records_is_all_missing(make_record: MakeRecord) -> None:
     cells = RecipeCells(title="", trials=trials([DENSE, PRIME]), variants={"avazu": "v"})
     grid = grid_of([make_record(variant="another")], cells=cells)
-    (panel,) = grid.panels
+    (block,) = grid.blocks
 
     assert grid.records == ()
-    assert panel.mean_rows == ()
-    assert all(cell.moments is None for cell in panel.cells.values())
+    assert block.mean_rows == ()
+    assert all(cell.moments is None for cell in block.scores.values())
 
 
 def test_narrowed_keeps_alternatives_of_a_key(full_set: list[RunRecord]) -> None:

@@ -198,7 +198,7 @@ def test_degenerate_runs_are_shown_with_and_without(make_record: MakeRecord) -> 
         make_record(arm="prime", seed=2, auc=0.73, logloss=0.38),
     ]
     grid, notes = gather(records).grid(baseline="dense"), notes_of(records)
-    cell = grid.panels[0].cells["DNN", "dense", "auc"].moments
+    cell = grid.blocks[0].scores["DNN", "dense", "auc"].moments
 
     assert cell is not None
     assert cell.mean == pytest.approx(0.60)

@@ -27,7 +27,7 @@ from prime_bench.report.figures.style import (
     styled,
     unique,
 )
-from prime_bench.report.quantities.design import backbone_label
+from prime_bench.report.quantities.layout import backbone_label
 from prime_bench.store.record import RunRecord
 
 _ARM_COLOURS = (ORANGE, BLUE)

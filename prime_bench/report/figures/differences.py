@@ -35,8 +35,8 @@ from prime_bench.report.figures.style import (
     unique,
 )
 from prime_bench.report.quantities import stats
-from prime_bench.report.quantities.design import ArmColumn
-from prime_bench.report.quantities.grid import Grid, Panel
+from prime_bench.report.quantities.grid import Grid, GridBlock
+from prime_bench.report.quantities.layout import ArmColumn
 from prime_bench.store.record import ProbeRecord, RunRecord
 
 LARGEST_GROUPS = 8
@@ -289,16 +289,16 @@ class ControlBar:
         return [float(np.mean(values)) for values in finite if values]
 
 
-def control_bars(grid: Grid, panel: Panel, *, baseline: str) -> list[ControlBar]:
+def control_bars(grid: Grid, block: GridBlock, *, baseline: str) -> list[ControlBar]:
     """Return how far the grid's own baseline, PRIME, is ahead of each arm but `baseline`."""
     return [
         ControlBar(
             label=arm.label,
             differences={
                 row.label: tuple(
-                    -value for value in panel.comparisons[row.label, arm.name, "auc"].differences
+                    -value for value in block.comparisons[row.label, arm.name, "auc"].differences
                 )
-                for row in panel.design.rows
+                for row in block.layout.rows
             },
         )
         for arm in grid.others
@@ -378,15 +378,17 @@ class CostPoint:
     n_pairs: int
 
 
-def cost_points(panel: Panel, baseline: ArmColumn, *, arms: Sequence[ArmColumn]) -> list[CostPoint]:
+def cost_points(
+    block: GridBlock, baseline: ArmColumn, *, arms: Sequence[ArmColumn]
+) -> list[CostPoint]:
     """Return gain and cost of every arm on every row that has a pair."""
     points = []
     for arm in arms:
         names = (baseline.name, arm.name)
-        for scores in paired_scores(panel, names, metric="auc"):
+        for scores in paired_scores(block, names, metric="auc"):
             if not scores.differences:
                 continue
-            pairs = runs_of(panel, scores.backbone, names)
+            pairs = runs_of(block, scores.backbone, names)
             budget = pairs[0][1].budget
             points.append(
                 CostPoint(

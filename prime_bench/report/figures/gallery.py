@@ -38,8 +38,8 @@ from prime_bench.report.figures.pairs import (
     runs_of,
 )
 from prime_bench.report.figures.save import NamedFigure
-from prime_bench.report.quantities.design import ArmColumn, backbone_label, dataset_labels
-from prime_bench.report.quantities.grid import Grid, Panel
+from prime_bench.report.quantities.grid import Grid, GridBlock
+from prime_bench.report.quantities.layout import ArmColumn, backbone_label, dataset_labels
 from prime_bench.report.quantities.records import Evidence
 from prime_bench.store.pairing import arm_key, comparison_key
 from prime_bench.store.record import ProbeRecord
@@ -57,10 +57,10 @@ def figures_of(evidence: Evidence, *, baseline: str) -> list[NamedFigure]:
     arm = leading_arm(grid)
     figures: list[NamedFigure] = []
     if grid.baseline and arm:
-        for panel in grid.panels:
-            figures += _pairs(panel, grid.baseline, arm=arm)
-            figures += _differences(panel, grid.baseline, arms=grid.others)
-            figures += _curves(grid, panel, arms=(grid.baseline, arm))
+        for block in grid.blocks:
+            figures += _pairs(block, grid.baseline, arm=arm)
+            figures += _differences(block, grid.baseline, arms=grid.others)
+            figures += _curves(grid, block, arms=(grid.baseline, arm))
         if arm.key.plugin == "prime":
             figures += _controls(evidence, arm=arm, baseline=baseline)
     figures += _gradients(evidence.probes, baseline=baseline)
@@ -74,10 +74,10 @@ def leading_arm(grid: Grid) -> ArmColumn | None:
     return next(iter([*prime, *grid.others]), None)
 
 
-def _pairs(panel: Panel, baseline: ArmColumn, *, arm: ArmColumn) -> Iterator[NamedFigure]:
+def _pairs(block: GridBlock, baseline: ArmColumn, *, arm: ArmColumn) -> Iterator[NamedFigure]:
     """Every pair of one arm with the baseline."""
-    names, data = (baseline.name, arm.name), panel.design.label
-    aucs = paired_scores(panel, names, metric="auc")
+    names, data = (baseline.name, arm.name), block.layout.label
+    aucs = paired_scores(block, names, metric="auc")
     if not aucs:
         return
     yield _named(
@@ -85,24 +85,24 @@ def _pairs(panel: Panel, baseline: ArmColumn, *, arm: ArmColumn) -> Iterator[Nam
         f"pairs-{data}",
         draw_paired_dots(aucs, baseline=baseline.label, arm=arm.label, metric_label="Test AUC"),
     )
-    losses = paired_scores(panel, names, metric="logloss")
+    losses = paired_scores(block, names, metric="logloss")
     yield _named(
         f"Pairs won, {data}",
         f"wins-{data}",
-        draw_win_grid({"AUC": aucs, "LogLoss": losses}, seeds=panel.design.seeds),
+        draw_win_grid({"AUC": aucs, "LogLoss": losses}, seeds=block.layout.seeds),
     )
 
 
 def _differences(
-    panel: Panel, baseline: ArmColumn, *, arms: Sequence[ArmColumn]
+    block: GridBlock, baseline: ArmColumn, *, arms: Sequence[ArmColumn]
 ) -> Iterator[NamedFigure]:
     """Every arm's differences from the baseline with their intervals, and against their cost."""
-    data = panel.design.label
+    data = block.layout.label
     rows = [
         row
         for arm in arms
         for row in forest_rows(
-            paired_scores(panel, (baseline.name, arm.name), metric="auc"),
+            paired_scores(block, (baseline.name, arm.name), metric="auc"),
             heading=arm.label if len(arms) > 1 else "",
         )
     ]
@@ -122,35 +122,35 @@ def _differences(
     yield _named(
         f"Gain and cost, {data}",
         f"tradeoff-{data}",
-        draw_tradeoff(cost_points(panel, baseline, arms=arms), baseline=baseline.label),
+        draw_tradeoff(cost_points(block, baseline, arms=arms), baseline=baseline.label),
     )
 
 
 def _controls(evidence: Evidence, *, arm: ArmColumn, baseline: str) -> Iterator[NamedFigure]:
     """The paper's Figure 4, in which PRIME is the reference."""
     grid = evidence.grid(baseline=arm.name)
-    for panel in grid.panels:
-        bars = control_bars(grid, panel, baseline=baseline)
+    for block in grid.blocks:
+        bars = control_bars(grid, block, baseline=baseline)
         if any(bar.pooled for bar in bars):
-            data = panel.design.label
+            data = block.layout.label
             yield _named(
                 f"Controls, {data}", f"controls-{data}", draw_controls(bars, reference=arm.label)
             )
 
 
 def _curves(
-    grid: Grid, panel: Panel, *, arms: tuple[ArmColumn, ArmColumn]
+    grid: Grid, block: GridBlock, *, arms: tuple[ArmColumn, ArmColumn]
 ) -> Iterator[NamedFigure]:
     """Validation AUC of both arms' paired runs by epoch, and the load of the arm's experts."""
     baseline, arm = arms
-    data = panel.design.label
+    data = block.layout.label
     curves = {
         row.label: [
             validation_curve(run, arm=column.label)
-            for pair in runs_of(panel, row.label, (baseline.name, arm.name))
+            for pair in runs_of(block, row.label, (baseline.name, arm.name))
             for run, column in zip(pair, arms, strict=True)
         ]
-        for row in panel.design.rows
+        for row in block.layout.rows
     }
     if any(curve.epochs for runs in curves.values() for curve in runs):
         yield _named(
@@ -160,7 +160,7 @@ def _curves(
                 curves, arms=(baseline.label, arm.label), metric_label="Validation AUC"
             ),
         )
-    keys = [row.comparison for row in panel.design.rows]
+    keys = [row.comparison for row in block.layout.rows]
     own = [run for run in grid.records if comparison_key(run) in keys and arm_key(run) == arm.key]
     if loads := load_curves(own):
         yield _named(f"Load over training, {data}", f"load-{data}", draw_load(loads))

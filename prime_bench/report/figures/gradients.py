@@ -27,8 +27,8 @@ from prime_bench.report.figures.style import (
     unique,
     write_above,
 )
-from prime_bench.report.quantities.design import arm_label, backbone_label, catalogue_rank
 from prime_bench.report.quantities.gaps import field_gaps
+from prime_bench.report.quantities.layout import arm_label, backbone_label, catalogue_rank
 from prime_bench.store.record import ProbeRecord
 
 _BAR_WIDTH = 0.36

@@ -26,7 +26,7 @@ from prime_bench.report.figures.style import (
     styled,
     unique,
 )
-from prime_bench.report.quantities.grid import Panel, score_of
+from prime_bench.report.quantities.grid import GridBlock, score_of
 from prime_bench.report.quantities.stats import Metric
 from prime_bench.store.record import RunRecord
 
@@ -60,20 +60,20 @@ class PairedScores:
         return {seed: value for seed, value in differences.items() if math.isfinite(value)}
 
 
-def runs_of(panel: Panel, row: str, arms: tuple[str, str]) -> list[tuple[RunRecord, RunRecord]]:
+def runs_of(block: GridBlock, row: str, arms: tuple[str, str]) -> list[tuple[RunRecord, RunRecord]]:
     """Return the paired runs of a row in two arms, the baseline's first."""
     return [
         (pair.runs[arms[0]], pair.runs[arms[1]])
-        for pair in panel.pairs
+        for pair in block.pairs
         if pair.row.label == row and arms[1] in pair.runs
     ]
 
 
-def paired_scores(panel: Panel, arms: tuple[str, str], *, metric: Metric) -> list[PairedScores]:
+def paired_scores(block: GridBlock, arms: tuple[str, str], *, metric: Metric) -> list[PairedScores]:
     """Return the test scores of every row that has a pair of these arms, the baseline first."""
     paired = []
-    for row in panel.design.rows:
-        pairs = runs_of(panel, row.label, arms)
+    for row in block.layout.rows:
+        pairs = runs_of(block, row.label, arms)
         if pairs:
             scores = [[_score(run, metric) for run in pair] for pair in pairs]
             paired.append(

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from pydantic import JsonValue
 
 from prime_bench.base.identity import canonical_json
-from prime_bench.report.quantities.design import arm_label
+from prime_bench.report.quantities.layout import arm_label
 from prime_bench.store.record import ProbeRecord, RunRecord
 
 Settings = dict[str, JsonValue]

@@ -51,13 +51,13 @@ class MeasuredCost:
         return arm.inference_ms(batch_size=self.record.job.training.batch_size)
 
 
-Spot = tuple[str, str, str, ArmKey]
+CostKey = tuple[str, str, str, ArmKey]
 """Digest of the data's settings, backbone, its settings, arm."""
 
 
-def measured_costs(records: Iterable[ProbeRecord]) -> dict[str, dict[Spot, MeasuredCost]]:
+def measured_costs(records: Iterable[ProbeRecord]) -> dict[str, dict[CostKey, MeasuredCost]]:
     """By device, the latest measurement of each arm on each backbone and data."""
-    devices: dict[str, dict[Spot, MeasuredCost]] = {}
+    devices: dict[str, dict[CostKey, MeasuredCost]] = {}
     for record in sorted(records, key=lambda record: record.environment.started):
         findings = record.findings
         if not isinstance(findings, CostFindings):
@@ -74,7 +74,7 @@ def measured_costs(records: Iterable[ProbeRecord]) -> dict[str, dict[Spot, Measu
     return devices
 
 
-def spot(record: ProbeRecord, arm: ArmKey) -> Spot:
+def spot(record: ProbeRecord, arm: ArmKey) -> CostKey:
     """Where the cost of an arm is found."""
     settings = settings_text(record.job.backbone_settings)
     return record.data_variant, record.job.backbone, settings, arm

@@ -1,4 +1,7 @@
-"""Every arm on every backbone as typed numbers: cells, comparisons, summaries. None is rounded."""
+"""Scores of every arm on every backbone, paired differences to a baseline, and their summaries.
+
+No number is rounded here.
+"""
 
 import itertools
 from collections.abc import Iterable, Sequence
@@ -7,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from prime_bench.report.quantities import stats
-from prime_bench.report.quantities.design import ArmColumn, Design, PanelDesign, RowDesign
+from prime_bench.report.quantities.layout import ArmColumn, BackboneRow, BlockLayout, GridLayout
 from prime_bench.report.quantities.stats import METRICS, Metric, Moments, Tally
 from prime_bench.settings.probes import Split
 from prime_bench.store.pairing import GroupedRuns, Pair, Unpaired, pair_up
@@ -16,22 +19,23 @@ from prime_bench.store.record import RunRecord
 
 @dataclass(frozen=True, kw_only=True)
 class ArmScores:
-    """One arm on one backbone, one metric: all seeds that have a score."""
+    """Scores of one arm on one backbone by one metric, over all seeds that have one."""
 
     moments: Moments | None
     """None without any score."""
     missing_seeds: tuple[int, ...]
     degenerate: dict[int, str]
-    """By seed: why the run is no sound measurement."""
+    """Seed -> why the run is degenerate."""
     jobs: tuple[str, ...]
     """Ids of the runs."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """An arm against the baseline on one backbone, one metric, over complete pairs.
+    """Paired differences of an arm to the baseline on one backbone by one metric.
 
-    Differences are oriented: positive favours the arm.
+    A positive difference favours the arm: AUC of the arm less the baseline's, LogLoss of the
+    baseline less the arm's.
     """
 
     seeds: tuple[int, ...]
@@ -64,21 +68,22 @@ class Comparison:
         return stats.tally(self.differences)
 
 
-ScoresByCell = dict[tuple[str, str, Metric], ArmScores]
-ComparisonsByCell = dict[tuple[str, str, Metric], Comparison]
+ScoresByKey = dict[tuple[str, str, Metric], ArmScores]
+ComparisonsByKey = dict[tuple[str, str, Metric], Comparison]
 """By the row's label, the arm's name and the metric."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Summary:
-    """One arm and metric over the backbones of a panel."""
+    """Scores and differences of one arm by one metric over the backbones of a block."""
 
     mean: Moments | None
-    """Mean of the cells' means, and of their SDs, over `Panel.mean_rows`; None without any."""
+    """Mean of the backbones' means, and of their SDs, over `GridBlock.mean_rows`; None without
+    any."""
     delta: float | None
-    """Mean of the same backbones' mean differences; None for the baseline."""
+    """Mean of the mean differences of the same backbones; None for the baseline."""
     differences: tuple[float, ...]
-    """All backbone-seed pairs."""
+    """Differences of all pairs of all backbones."""
     backbone_medians: tuple[float, ...]
     """The median difference of each backbone that has a pair."""
     backbones_compared: int
@@ -101,17 +106,17 @@ class Summary:
 class DroppedPair:
     """A pair that is not compared although at least one of its runs has a record."""
 
-    panel: PanelDesign
-    row: RowDesign
+    block: BlockLayout
+    row: BackboneRow
     arm: ArmColumn
     unpaired: Unpaired
 
 
 @dataclass(frozen=True, kw_only=True)
 class MixedPair:
-    """A pair that is compared on request although it may not be."""
+    """A pair of runs that may not be compared and is, because it was asked for."""
 
-    row: RowDesign
+    row: BackboneRow
     arm: ArmColumn
     seed: int
     reason: str
@@ -119,23 +124,24 @@ class MixedPair:
 
 @dataclass(frozen=True, kw_only=True)
 class PairedRuns:
-    """The baseline of one backbone and seed with all arms that pair with it, by the arms' names."""
+    """The runs of one backbone and seed that are paired: the baseline's and those of other arms."""
 
-    row: RowDesign
+    row: BackboneRow
     seed: int
     runs: dict[str, RunRecord]
+    """By the arm's name."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Panel:
-    """One version of one data set."""
+class GridBlock:
+    """The numbers of one version of one data set under one training protocol."""
 
-    design: PanelDesign
-    cells: ScoresByCell
-    comparisons: ComparisonsByCell
+    layout: BlockLayout
+    scores: ScoresByKey
+    comparisons: ComparisonsByKey
     summaries: dict[tuple[str, Metric], Summary]
     mean_rows: tuple[str, ...]
-    """Rows that the Mean row covers: those in which every arm of the panel has a pair."""
+    """Labels of the backbones that the Mean row covers: those on which every arm has a pair."""
     pairs: tuple[PairedRuns, ...]
     dropped: tuple[DroppedPair, ...]
     mixed: tuple[MixedPair, ...]
@@ -145,7 +151,7 @@ class Panel:
         own = (item for key, item in self.comparisons.items() if key[1:] == (arm, metric))
         return [job for item in own for job in item.jobs]
 
-    def flagged(self, arm: str, metric: Metric) -> bool:
+    def has_degenerate(self, arm: str, metric: Metric) -> bool:
         """Whether a degenerate run is in any of the arm's comparisons."""
         own = (item for key, item in self.comparisons.items() if key[1:] == (arm, metric))
         return any(item.degenerate_seeds for item in own)
@@ -153,62 +159,62 @@ class Panel:
 
 @dataclass(frozen=True, kw_only=True)
 class Grid:
-    """All panels under one baseline, with the scores of one split."""
+    """The numbers of all data sets against one baseline, from the scores of one split."""
 
-    design: Design
+    layout: GridLayout
     split: Split
     baseline_name: str
     baseline: ArmColumn | None
-    """None where no run of the baseline is to be shown; there are no comparisons then."""
+    """None where the layout has no such arm; then there are no comparisons."""
     others: tuple[ArmColumn, ...]
-    panels: tuple[Panel, ...]
+    blocks: tuple[GridBlock, ...]
     records: tuple[RunRecord, ...]
-    """The records that it shows."""
+    """The records behind the numbers."""
 
     @property
     def arms(self) -> tuple[ArmColumn, ...]:
-        """All columns, the baseline first."""
+        """All arms, the baseline first."""
         return (*([self.baseline] if self.baseline else []), *self.others)
 
 
 def build_grid(
     grouped: GroupedRuns,
     *,
-    design: Design,
+    layout: GridLayout,
     baseline: str,
     split: Split = "test",
     mixed: bool = False,
 ) -> Grid:
-    """Compute the numbers that `design` asks for from grouped records.
+    """Compute the numbers that `layout` asks for from grouped records.
 
     `mixed` compares runs that may not be compared, too.
     """
-    first = next((arm for arm in design.arms if arm.name == baseline), None)
-    others = tuple(arm for arm in design.arms if arm is not first)
-    panels = tuple(
-        _panel(grouped, panel, baseline=first, others=others, split=split, mixed=mixed)
-        for panel in design.panels
+    first = next((arm for arm in layout.arms if arm.name == baseline), None)
+    others = tuple(arm for arm in layout.arms if arm is not first)
+    blocks = tuple(
+        _block(grouped, block, baseline=first, others=others, split=split, mixed=mixed)
+        for block in layout.blocks
     )
     shown = {
         record.job_id: record
-        for panel in design.panels
-        for row in panel.rows
-        for arm in design.arms
-        for record in _runs(grouped, row, arm, seeds=panel.seeds).values()
+        for block in layout.blocks
+        for row in block.rows
+        for arm in layout.arms
+        for record in _runs(grouped, row, arm, seeds=block.seeds).values()
     }
     return Grid(
-        design=design,
+        layout=layout,
         split=split,
         baseline_name=baseline,
         baseline=first,
         others=others,
-        panels=panels,
+        blocks=blocks,
         records=tuple(shown.values()),
     )
 
 
 def without_degenerate(grouped: GroupedRuns) -> GroupedRuns:
-    """The same groups without the runs that are no sound measurement."""
+    """The same groups without degenerate runs."""
     return {
         place: {
             arm: {seed: record for seed, record in runs.items() if record.result.degenerate is None}
@@ -218,37 +224,39 @@ def without_degenerate(grouped: GroupedRuns) -> GroupedRuns:
     }
 
 
-def _panel(
+def _block(
     grouped: GroupedRuns,
-    design: PanelDesign,
+    layout: BlockLayout,
     *,
     baseline: ArmColumn | None,
     others: Sequence[ArmColumn],
     split: Split,
     mixed: bool,
-) -> Panel:
-    cells: ScoresByCell = {}
-    comparisons: ComparisonsByCell = {}
+) -> GridBlock:
+    scores: ScoresByKey = {}
+    comparisons: ComparisonsByKey = {}
     paired: list[PairedRuns] = []
     dropped: list[DroppedPair] = []
-    compared_all_the_same: list[MixedPair] = []
+    compared_on_request: list[MixedPair] = []
     columns = (*([baseline] if baseline else []), *others)
-    for row in design.rows:
-        by_arm = {arm.name: _runs(grouped, row, arm, seeds=design.seeds) for arm in columns}
+    for row in layout.rows:
+        by_arm = {arm.name: _runs(grouped, row, arm, seeds=layout.seeds) for arm in columns}
         for (name, runs), metric in itertools.product(by_arm.items(), METRICS):
-            cells[row.label, name, metric] = _cell(runs, metric, seeds=design.seeds, split=split)
+            scores[row.label, name, metric] = _arm_scores(
+                runs, metric, seeds=layout.seeds, split=split
+            )
         if baseline is None:
             continue
         partners: dict[int, dict[str, RunRecord]] = {}
         for arm in others:
             pairs, unpaired = pair_up(by_arm[baseline.name], by_arm[arm.name], mixed=mixed)
-            compared_all_the_same += [
+            compared_on_request += [
                 MixedPair(row=row, arm=arm, seed=pair.seed, reason=pair.mismatch)
                 for pair in pairs
                 if pair.mismatch
             ]
             dropped += [
-                DroppedPair(panel=design, row=row, arm=arm, unpaired=item) for item in unpaired
+                DroppedPair(block=layout, row=row, arm=arm, unpaired=item) for item in unpaired
             ]
             for metric in METRICS:
                 comparisons[row.label, arm.name, metric] = _comparison(pairs, metric, split)
@@ -256,25 +264,25 @@ def _panel(
                 partners.setdefault(pair.seed, {baseline.name: pair.baseline})
                 partners[pair.seed][arm.name] = pair.arm
         paired += [PairedRuns(row=row, seed=seed, runs=partners[seed]) for seed in sorted(partners)]
-    mean_rows = _mean_rows(design, cells, comparisons, columns=columns)
-    return Panel(
-        design=design,
-        cells=cells,
+    mean_rows = _mean_rows(layout, scores, comparisons, columns=columns)
+    return GridBlock(
+        layout=layout,
+        scores=scores,
         comparisons=comparisons,
         summaries={
-            (arm.name, metric): _summary(arm.name, metric, cells, comparisons, mean_rows=mean_rows)
+            (arm.name, metric): _summary(arm.name, metric, scores, comparisons, mean_rows=mean_rows)
             for arm in columns
             for metric in METRICS
         },
         mean_rows=mean_rows,
         pairs=tuple(paired),
         dropped=tuple(dropped),
-        mixed=tuple(compared_all_the_same),
+        mixed=tuple(compared_on_request),
     )
 
 
 def _runs(
-    grouped: GroupedRuns, row: RowDesign, arm: ArmColumn, *, seeds: Iterable[int]
+    grouped: GroupedRuns, row: BackboneRow, arm: ArmColumn, *, seeds: Iterable[int]
 ) -> dict[int, RunRecord]:
     if row.comparison is None:
         return {}
@@ -294,7 +302,7 @@ def _scores(records: Iterable[RunRecord], metric: Metric, split: Split) -> list[
     return [value for value in values if value is not None]
 
 
-def _cell(
+def _arm_scores(
     runs: dict[int, RunRecord], metric: Metric, *, seeds: Sequence[int], split: Split
 ) -> ArmScores:
     values = _scores(runs.values(), metric, split)
@@ -332,23 +340,23 @@ def _comparison(pairs: Sequence[Pair], metric: Metric, split: Split) -> Comparis
 
 
 def _mean_rows(
-    design: PanelDesign,
-    cells: ScoresByCell,
-    comparisons: ComparisonsByCell,
+    layout: BlockLayout,
+    scores: ScoresByKey,
+    comparisons: ComparisonsByKey,
     *,
     columns: Sequence[ArmColumn],
 ) -> tuple[str, ...]:
     """Rows in which every arm has a pair: all means of the Mean row cover the same backbones.
 
-    An arm without any pair in the panel asks for nothing: its Mean is missing anyway.
+    An arm without any pair in the block asks for nothing: its Mean is missing anyway.
     """
 
     def usable(label: str, arm: ArmColumn) -> bool:
         if (label, arm.name, "auc") in comparisons:
             return bool(comparisons[label, arm.name, "auc"].seeds)
-        return cells[label, arm.name, "auc"].moments is not None
+        return scores[label, arm.name, "auc"].moments is not None
 
-    labels = [row.label for row in design.rows]
+    labels = [row.label for row in layout.rows]
     asked = [arm for arm in columns if any(usable(label, arm) for label in labels)]
     return tuple(label for label in labels if asked and all(usable(label, arm) for arm in asked))
 
@@ -356,12 +364,12 @@ def _mean_rows(
 def _summary(
     arm: str,
     metric: Metric,
-    cells: ScoresByCell,
-    comparisons: ComparisonsByCell,
+    scores: ScoresByKey,
+    comparisons: ComparisonsByKey,
     *,
     mean_rows: Sequence[str],
 ) -> Summary:
-    moments = [item for row in mean_rows if (item := cells[row, arm, metric].moments)]
+    moments = [item for row in mean_rows if (item := scores[row, arm, metric].moments)]
     own = {
         row: comparison
         for (row, name, of), comparison in comparisons.items()

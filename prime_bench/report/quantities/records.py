@@ -7,15 +7,15 @@ from dataclasses import dataclass, field
 from prime_bench.base.identity import canonical_json
 from prime_bench.findings import RoutingFindings
 from prime_bench.recipe.expand import ONLY_KEYS, Trial, values_asked
-from prime_bench.report.quantities.design import (
-    ArmColumn,
-    Design,
-    RowDesign,
-    dataset_labels,
-    design_from_records,
-    design_from_trials,
-)
 from prime_bench.report.quantities.grid import Grid, build_grid, without_degenerate
+from prime_bench.report.quantities.layout import (
+    ArmColumn,
+    BackboneRow,
+    GridLayout,
+    dataset_labels,
+    layout_from_records,
+    layout_from_trials,
+)
 from prime_bench.settings.probes import PROBES, Kind, Split
 from prime_bench.store.pairing import GroupedRuns, group_runs, settings_text
 from prime_bench.store.record import ProbeRecord, RunRecord
@@ -47,7 +47,7 @@ class Evidence:
     grouped: GroupedRuns
     outdated: Sequence[RunRecord]
     """Records that others with higher `numerics` replace."""
-    design: Design
+    layout: GridLayout
     cells: RecipeCells | None
     probes: Sequence[ProbeRecord] = ()
     """Records of all jobs that measure."""
@@ -65,12 +65,12 @@ class Evidence:
         if key not in self._grids:
             grouped = without_degenerate(self.grouped) if sound else self.grouped
             self._grids[key] = build_grid(
-                grouped, design=self.design, baseline=baseline, split=split, mixed=self.mixed
+                grouped, layout=self.layout, baseline=baseline, split=split, mixed=self.mixed
             )
         return self._grids[key]
 
     def runs_of(
-        self, row: RowDesign, arm: ArmColumn, *, seeds: Container[int]
+        self, row: BackboneRow, arm: ArmColumn, *, seeds: Container[int]
     ) -> dict[int, RunRecord]:
         """The runs of an arm on a backbone, by seed; a seed without a record is left out."""
         if row.comparison is None:
@@ -102,18 +102,18 @@ class Evidence:
         """Every record that any table of this evidence can be made from."""
         runs = [
             run
-            for panel in self.design.panels
-            for row in panel.rows
+            for block in self.layout.blocks
+            for row in block.rows
             for arm, by_seed in (
                 self.grouped.get(row.comparison, {}) if row.comparison else {}
             ).items()
             for run in by_seed.values()
-            if arm in {column.key for column in self.design.arms}
+            if arm in {column.key for column in self.layout.arms}
         ]
         own = {
-            (panel.variant, row.backbone, row.comparison.backbone_settings)
-            for panel in self.design.panels
-            for row in panel.rows
+            (block.variant, row.backbone, row.comparison.backbone_settings)
+            for block in self.layout.blocks
+            for row in block.rows
             if row.comparison
         }
         asked = {trial.kind for trial in (self.cells.trials if self.cells else ())}
@@ -121,7 +121,7 @@ class Evidence:
             record
             for kind in PROBES
             for record in self.probes_of(kind)
-            if kind in asked or _spot(record) in own
+            if kind in asked or _backbone_key(record) in own
         ]
         return [*runs, *probes]
 
@@ -143,15 +143,15 @@ def gather(
     grouped, outdated = group_runs(records)
     labels = dataset_labels()
     if cells is None:
-        design = design_from_records(grouped, baseline=_BASELINE, dataset_labels=labels)
+        layout = layout_from_records(grouped, baseline=_BASELINE, dataset_labels=labels)
     else:
-        design = design_from_trials(
+        layout = layout_from_trials(
             cells.trials, grouped, variants=cells.variants, dataset_labels=labels
         )
     return Evidence(
         grouped=grouped,
         outdated=outdated,
-        design=design,
+        layout=layout,
         cells=cells,
         probes=_newest(probes),
         unreadable=unreadable,
@@ -182,7 +182,7 @@ def _newest(probes: Iterable[ProbeRecord]) -> list[ProbeRecord]:
     return sorted(found.values(), key=lambda record: record.job_id)
 
 
-def _spot(record: ProbeRecord) -> tuple[str, str, str]:
+def _backbone_key(record: ProbeRecord) -> tuple[str, str, str]:
     settings = settings_text(record.job.backbone_settings)
     return record.data_variant, record.job.backbone, settings
 

@@ -6,8 +6,8 @@ from statistics import mean, stdev
 from typing import Literal
 
 from prime_bench.report.quantities import stats
-from prime_bench.report.quantities.design import ArmColumn, RowDesign
-from prime_bench.report.quantities.grid import Comparison, Panel, score_of
+from prime_bench.report.quantities.grid import Comparison, GridBlock, score_of
+from prime_bench.report.quantities.layout import ArmColumn, BackboneRow
 from prime_bench.report.quantities.records import Evidence
 from prime_bench.report.quantities.stats import METRICS, Metric, error_of_mean
 from prime_bench.report.quantities.values import (
@@ -29,8 +29,8 @@ class Selection:
     """The runs that a quantity is about: of one arm, on backbones of one data set."""
 
     evidence: Evidence
-    panel: Panel
-    backbones: Sequence[RowDesign]
+    block: GridBlock
+    backbones: Sequence[BackboneRow]
     """A statistic of one backbone takes the first."""
     arm: ArmColumn
     metric: Metric
@@ -41,18 +41,18 @@ class Selection:
     @property
     def comparison(self) -> Comparison:
         """The arm against the baseline on the first backbone."""
-        return self.panel.comparisons[self.backbones[0].label, self.arm.name, self.metric]
+        return self.block.comparisons[self.backbones[0].label, self.arm.name, self.metric]
 
     @property
     def comparisons(self) -> list[Comparison]:
         """The arm against the baseline on every backbone."""
-        found = self.panel.comparisons
+        found = self.block.comparisons
         return [found[row.label, self.arm.name, self.metric] for row in self.backbones]
 
     @property
     def planned(self) -> int:
         """Seeds of the data set."""
-        return len(self.panel.design.seeds)
+        return len(self.block.layout.seeds)
 
 
 def level(selected: Selection) -> Level:
@@ -65,7 +65,7 @@ def level(selected: Selection) -> Level:
             degenerate=any(run.result.degenerate for run in runs),
             jobs=tuple(run.job_id for run in runs),
         )
-    scores = selected.panel.cells[row.label, arm.name, selected.metric]
+    scores = selected.block.scores[row.label, arm.name, selected.metric]
     moments = scores.moments
     return Level(
         value=moments.mean if moments else None,
@@ -98,9 +98,9 @@ def mean_level(selected: Selection) -> Level:
 
     It covers the backbones on which every arm has a pair.
     """
-    panel, arm, metric = selected.panel, selected.arm.name, selected.metric
-    found = panel.summaries[arm, metric].mean
-    own = [panel.cells[row, arm, metric] for row in panel.mean_rows]
+    block, arm, metric = selected.block, selected.arm.name, selected.metric
+    found = block.summaries[arm, metric].mean
+    own = [block.scores[row, arm, metric] for row in block.mean_rows]
     return Level(
         value=found.mean if found else None,
         sd=found.sd if found else None,
@@ -142,38 +142,38 @@ def pooled_difference(selected: Selection) -> Difference:
 
 def mean_difference(selected: Selection) -> Difference:
     """The mean of the backbones' mean differences, over the backbones of the Mean row."""
-    panel, arm, metric = selected.panel, selected.arm.name, selected.metric
-    own = [panel.comparisons[row, arm, metric] for row in panel.mean_rows]
+    block, arm, metric = selected.block, selected.arm.name, selected.metric
+    own = [block.comparisons[row, arm, metric] for row in block.mean_rows]
     return Difference(
-        value=panel.summaries[arm, metric].delta,
+        value=block.summaries[arm, metric].delta,
         noise=error_of_mean([item.error for item in own]),
-        degenerate=panel.flagged(arm, metric),
-        jobs=tuple(panel.jobs_of(arm, metric)),
+        degenerate=block.has_degenerate(arm, metric),
+        jobs=tuple(block.jobs_of(arm, metric)),
     )
 
 
 def paired_median(selected: Selection) -> Difference:
     """The median difference over all pairs of the data set."""
-    panel, arm, metric = selected.panel, selected.arm.name, selected.metric
+    block, arm, metric = selected.block, selected.arm.name, selected.metric
     return Difference(
-        value=panel.summaries[arm, metric].paired_median,
-        degenerate=panel.flagged(arm, metric),
-        jobs=tuple(panel.jobs_of(arm, metric)),
+        value=block.summaries[arm, metric].paired_median,
+        degenerate=block.has_degenerate(arm, metric),
+        jobs=tuple(block.jobs_of(arm, metric)),
     )
 
 
 def pairs_won(selected: Selection) -> Count:
     """Pairs of the data set in which the arm is better."""
     arm, metric = selected.arm.name, selected.metric
-    jobs = tuple(selected.panel.jobs_of(arm, metric))
-    return tallied(selected.panel.summaries[arm, metric].tally, jobs=jobs)
+    jobs = tuple(selected.block.jobs_of(arm, metric))
+    return tallied(selected.block.summaries[arm, metric].tally, jobs=jobs)
 
 
 def backbones_won(selected: Selection) -> Count:
     """Backbones on which the mean difference is above zero."""
     arm, metric = selected.arm.name, selected.metric
-    found = selected.panel.summaries[arm, metric]
-    jobs = tuple(selected.panel.jobs_of(arm, metric))
+    found = selected.block.summaries[arm, metric]
+    jobs = tuple(selected.block.jobs_of(arm, metric))
     return count(found.backbones_won, found.backbones_compared, jobs=jobs)
 
 
@@ -186,7 +186,7 @@ def won(selected: Selection) -> Count:
 
 def both_won(selected: Selection) -> Count:
     """Pairs of the backbones in which the arm is better by AUC and by LogLoss."""
-    comparisons = selected.panel.comparisons
+    comparisons = selected.block.comparisons
     by_metric = [
         [comparisons[row.label, selected.arm.name, metric] for row in selected.backbones]
         for metric in METRICS
@@ -265,11 +265,11 @@ STATISTICS: dict[str, Callable[[Selection], Quantity]] = {
 }
 
 
-def best_arm(panel: Panel, arms: Sequence[ArmColumn]) -> ArmColumn | None:
+def best_arm(block: GridBlock, arms: Sequence[ArmColumn]) -> ArmColumn | None:
     """The arm with the highest mean AUC over all backbones; None where none has a score on each."""
     means: dict[str, float] = {}
     for arm in arms:
-        moments = [panel.cells[row.label, arm.name, "auc"].moments for row in panel.design.rows]
+        moments = [block.scores[row.label, arm.name, "auc"].moments for row in block.layout.rows]
         if all(moments):
             means[arm.name] = mean(item.mean for item in moments if item)
     ranked = [arm for arm in arms if arm.name in means]
@@ -277,7 +277,7 @@ def best_arm(panel: Panel, arms: Sequence[ArmColumn]) -> ArmColumn | None:
 
 
 def _average(selected: Selection, measure: Callable[[RunRecord], float | None]) -> Level:
-    seeds = selected.panel.design.seeds if selected.seed is None else (selected.seed,)
+    seeds = selected.block.layout.seeds if selected.seed is None else (selected.seed,)
     by_backbone: list[dict[str, float]] = []
     degenerate = False
     for row in selected.backbones:

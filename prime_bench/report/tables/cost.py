@@ -4,8 +4,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from prime_bench.findings import CostFindings
-from prime_bench.report.quantities.costs import MeasuredCost, Spot, measured_costs
-from prime_bench.report.quantities.design import (
+from prime_bench.report.quantities.costs import CostKey, MeasuredCost, measured_costs
+from prime_bench.report.quantities.layout import (
     ArmColumn,
     arm_columns,
     backbone_label,
@@ -13,7 +13,7 @@ from prime_bench.report.quantities.design import (
 )
 from prime_bench.report.quantities.records import Evidence
 from prime_bench.report.quantities.values import Level
-from prime_bench.report.tables.content import Content, measurements, probe_notes
+from prime_bench.report.tables.body import TableBody, measurements, probe_notes
 from prime_bench.report.tables.definition import CostDefinition
 from prime_bench.report.tables.model import (
     Block,
@@ -30,7 +30,7 @@ from prime_bench.settings.probes import CostSettings
 from prime_bench.store.record import ProbeRecord
 
 
-def build(evidence: Evidence, definition: CostDefinition) -> Content:
+def build(evidence: Evidence, definition: CostDefinition) -> TableBody:
     """Every measurement of cost that is asked for, the latest where one was repeated."""
     records = evidence.probes_of("cost")
     groups = measurements(records)
@@ -46,7 +46,7 @@ def build(evidence: Evidence, definition: CostDefinition) -> Content:
                     rows=tuple(_rows(costs, definition)),
                 )
             )
-    return Content(
+    return TableBody(
         blocks=blocks,
         notes=[*_how(records), *probe_notes(records, noun="measurement of cost")],
         records=records,
@@ -68,7 +68,7 @@ def _columns() -> Iterator[Column]:
         yield Column(key=key, label=label, kind="number", group=group, better="lower")
 
 
-def _rows(costs: dict[Spot, MeasuredCost], definition: CostDefinition) -> Iterator[Row]:
+def _rows(costs: dict[CostKey, MeasuredCost], definition: CostDefinition) -> Iterator[Row]:
     """Backbones in the catalogue's order, their arms in that of `arm_columns`."""
     names = {spot[3]: spot[3].plugin for spot in costs if spot[3].plugin in definition.arms}
     arms = arm_columns(names, baseline=definition.baseline)

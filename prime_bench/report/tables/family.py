@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from prime_bench.report.quantities import stats
-from prime_bench.report.quantities.grid import Grid, Panel, Summary
+from prime_bench.report.quantities.grid import Grid, GridBlock, Summary
 from prime_bench.report.quantities.records import Evidence
 from prime_bench.report.quantities.stats import (
     METRIC_LABELS,
@@ -27,7 +27,7 @@ from prime_bench.report.quantities.values import (
     Quantity,
     count,
 )
-from prime_bench.report.tables.content import Content, grid_content, keyed_panels
+from prime_bench.report.tables.body import TableBody, grid_body, keyed_blocks
 from prime_bench.report.tables.definition import FamilyDefinition
 from prime_bench.report.tables.model import (
     Block,
@@ -45,12 +45,12 @@ from prime_bench.report.tables.model import (
 class Comparing:
     """One arm against another on one data set, by one metric."""
 
-    block: str
+    block_key: str
     arm: str
     versus: str
     label: str
     metric: Metric
-    panel: Panel
+    block: GridBlock
     summary: Summary
     seed_sd: float | None
     """Mean over architectures of the reference arm's SD over seeds."""
@@ -61,7 +61,7 @@ class Comparing:
         return stats.wilcoxon(self.summary.backbone_medians)
 
 
-def build(evidence: Evidence, definition: FamilyDefinition) -> Content:
+def build(evidence: Evidence, definition: FamilyDefinition) -> TableBody:
     """The recipe's family, or every arm against the baseline where none is declared.
 
     Holm counts all comparisons of the family on all data sets, each metric on its own.
@@ -78,7 +78,7 @@ def build(evidence: Evidence, definition: FamilyDefinition) -> Content:
     blocks = [
         Block(
             key=key,
-            label=panel.design.label,
+            label=block.layout.label,
             columns=tuple(_columns(definition)),
             rows=tuple(
                 Row(
@@ -93,12 +93,12 @@ def build(evidence: Evidence, definition: FamilyDefinition) -> Content:
                     ),
                 )
                 for item in every
-                if item.block == key
+                if item.block_key == key
             ),
         )
-        for key, panel in keyed_panels(base)
+        for key, block in keyed_blocks(base)
     ]
-    return grid_content(
+    return grid_body(
         evidence, base, blocks=blocks, definition=definition, notes=_notes(every, definition)
     )
 
@@ -109,17 +109,17 @@ def _comparing(grids: dict[str, Grid], family: Sequence[tuple[str, str]]) -> Ite
         labels = {column.name: column.label for column in grid.arms}
         if arm not in labels or grid.baseline is None:
             continue
-        for key, panel in keyed_panels(grid):
+        for key, block in keyed_blocks(grid):
             for metric in METRICS:
-                reference = panel.summaries[versus, metric].mean
+                reference = block.summaries[versus, metric].mean
                 yield Comparing(
-                    block=key,
+                    block_key=key,
                     arm=arm,
                     versus=versus,
                     label=f"{labels[arm]} \N{MINUS SIGN} {labels[versus]}",
                     metric=metric,
-                    panel=panel,
-                    summary=panel.summaries[arm, metric],
+                    block=block,
+                    summary=block.summaries[arm, metric],
                     seed_sd=reference.sd if reference else None,
                 )
 
@@ -149,8 +149,8 @@ def _quantities(
     item: Comparing, adjusted: float | None, definition: FamilyDefinition
 ) -> Iterator[Quantity]:
     summary, medians = item.summary, item.summary.backbone_medians
-    jobs = tuple(item.panel.jobs_of(item.arm, item.metric))
-    degenerate = item.panel.flagged(item.arm, item.metric)
+    jobs = tuple(item.block.jobs_of(item.arm, item.metric))
+    degenerate = item.block.has_degenerate(item.arm, item.metric)
     yield Difference(value=summary.delta, degenerate=degenerate, jobs=jobs)
     yield Difference(value=summary.paired_median, degenerate=degenerate, jobs=jobs)
     yield count(summary.backbones_won, summary.backbones_compared, jobs=jobs)
@@ -197,4 +197,4 @@ def _notes(every: Sequence[Comparing], definition: FamilyDefinition) -> list[Tab
 
 
 def _key(item: Comparing) -> tuple[str, str, str, str]:
-    return item.block, item.arm, item.versus, item.metric
+    return item.block_key, item.arm, item.versus, item.metric

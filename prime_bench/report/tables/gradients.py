@@ -4,7 +4,6 @@ from collections.abc import Iterator, Sequence
 from statistics import mean
 
 from prime_bench.findings import Gap
-from prime_bench.report.quantities.design import arm_label, backbone_label, catalogue_rank
 from prime_bench.report.quantities.gaps import (
     FieldGap,
     comparable,
@@ -14,10 +13,11 @@ from prime_bench.report.quantities.gaps import (
     null_gaps,
     reduction,
 )
+from prime_bench.report.quantities.layout import arm_label, backbone_label, catalogue_rank
 from prime_bench.report.quantities.records import Evidence
 from prime_bench.report.quantities.stats import t_interval
 from prime_bench.report.quantities.values import Difference, Level, count
-from prime_bench.report.tables.content import Content, measurements, probe_notes
+from prime_bench.report.tables.body import TableBody, measurements, probe_notes
 from prime_bench.report.tables.definition import GradientsDefinition
 from prime_bench.report.tables.model import (
     Block,
@@ -37,7 +37,7 @@ WHAT_ELSE = (
 )
 
 
-def build(evidence: Evidence, definition: GradientsDefinition) -> Content:
+def build(evidence: Evidence, definition: GradientsDefinition) -> TableBody:
     """Gaps over checkpoints and fields that all arms have on the same rows."""
     records = evidence.probes_of("gradients")
     blocks, notes = [], []
@@ -64,7 +64,7 @@ def build(evidence: Evidence, definition: GradientsDefinition) -> Content:
                 rows=tuple(_rows(compared, arms, definition)),
             )
         )
-    return Content(
+    return TableBody(
         blocks=blocks,
         notes=[
             *probe_notes(records, noun="gradient diagnosis"),

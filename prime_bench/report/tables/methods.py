@@ -8,14 +8,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from statistics import mean
 
-from prime_bench.report.quantities.costs import MeasuredCost, Spot, measured_costs
-from prime_bench.report.quantities.design import ArmColumn, PanelDesign, RowDesign
-from prime_bench.report.quantities.grid import Grid, Panel
+from prime_bench.report.quantities.costs import CostKey, MeasuredCost, measured_costs
+from prime_bench.report.quantities.grid import Grid, GridBlock
+from prime_bench.report.quantities.layout import ArmColumn, BackboneRow, BlockLayout
 from prime_bench.report.quantities.records import Evidence
 from prime_bench.report.quantities.statistics import Selection, difference, level
 from prime_bench.report.quantities.stats import Metric
 from prime_bench.report.quantities.values import MISSING, Difference, Level, Quantity
-from prime_bench.report.tables.content import Content, grid_content, keyed_panels
+from prime_bench.report.tables.body import TableBody, grid_body, keyed_blocks
 from prime_bench.report.tables.definition import Measured, MethodsDefinition
 from prime_bench.report.tables.model import (
     Block,
@@ -37,7 +37,7 @@ _LABELS: dict[Measured, str] = {
 }
 
 
-def build(evidence: Evidence, definition: MethodsDefinition) -> Content:
+def build(evidence: Evidence, definition: MethodsDefinition) -> TableBody:
     """Means, costs and each seed's test AUC; one device's latencies, since two do not compare."""
     grid = evidence.grid(baseline=definition.delta[1])
     devices = measured_costs(evidence.probes_of("cost"))
@@ -47,13 +47,13 @@ def build(evidence: Evidence, definition: MethodsDefinition) -> Content:
     blocks = [
         Block(
             key=key,
-            label=panel.design.label,
-            columns=tuple(_columns(definition, panel.design)),
-            rows=tuple(row for own in panel.design.rows for row in maker.rows(panel, own)),
+            label=block.layout.label,
+            columns=tuple(_columns(definition, block.layout)),
+            rows=tuple(row for own in block.layout.rows for row in maker.rows(block, own)),
         )
-        for key, panel in keyed_panels(grid)
+        for key, block in keyed_blocks(grid)
     ]
-    return grid_content(
+    return grid_body(
         evidence,
         grid,
         blocks=blocks,
@@ -63,13 +63,13 @@ def build(evidence: Evidence, definition: MethodsDefinition) -> Content:
     )
 
 
-def _columns(definition: MethodsDefinition, design: PanelDesign) -> Iterator[Column]:
+def _columns(definition: MethodsDefinition, layout: BlockLayout) -> Iterator[Column]:
     yield Column(key="backbone", label="Backbone", kind="words")
     yield Column(key="method", label="Method", kind="words")
     for key, better in definition.directions.items():
-        group = f"Mean of {len(design.seeds)} seeds" if key in ("auc", "logloss") else "Deployment"
+        group = f"Mean of {len(layout.seeds)} seeds" if key in ("auc", "logloss") else "Deployment"
         yield Column(key=key, label=_LABELS[key], kind="number", group=group, better=better)
-    for seed in design.seeds:
+    for seed in layout.seeds:
         yield Column(
             key=f"seed.{seed}",
             label=str(seed),
@@ -87,17 +87,17 @@ class _Rows:
         evidence: Evidence,
         grid: Grid,
         definition: MethodsDefinition,
-        costs: Mapping[Spot, MeasuredCost],
+        costs: Mapping[CostKey, MeasuredCost],
     ) -> None:
         self.evidence, self.grid, self.definition, self.costs = evidence, grid, definition, costs
         self.used: list[ProbeRecord] = []
 
-    def rows(self, panel: Panel, row: RowDesign) -> Iterator[Row]:
+    def rows(self, block: GridBlock, row: BackboneRow) -> Iterator[Row]:
         """One a method, and Δ where both of its arms are there."""
         arms, decimals = arms_named(self.grid, self.definition.arms), self.definition.decimals
-        lines = {arm.name: list(self._line(panel, row, arm)) for arm in arms}
+        lines = {arm.name: list(self._line(block, row, arm)) for arm in arms}
         first, second = (lines.get(name) for name in self.definition.delta)
-        delta = list(self._delta(panel, row, first, second)) if first and second else []
+        delta = list(self._delta(block, row, first, second)) if first and second else []
         for number, arm in enumerate(arms):
             cells = [shown(quantity, decimals) for quantity in lines[arm.name]]
             if delta and arm.name == self.definition.delta[0]:
@@ -108,27 +108,27 @@ class _Rows:
             yield Row(
                 key=f"{row.key}.{arm.name}",
                 cells=(words("" if number else row.label), words(arm.label), *cells),
-                ruled=number == 0 and row is not panel.design.rows[0],
+                ruled=number == 0 and row is not block.layout.rows[0],
             )
         if delta:
             cells = [shown(quantity, decimals) for quantity in delta]
             yield Row(key=f"{row.key}.delta", cells=(words(""), words("Δ"), *cells))
 
-    def _line(self, panel: Panel, row: RowDesign, arm: ArmColumn) -> Iterator[Quantity]:
+    def _line(self, block: GridBlock, row: BackboneRow, arm: ArmColumn) -> Iterator[Quantity]:
         for key in self.definition.directions:
             if key == "auc" or key == "logloss":
-                yield replace(level(self._selection(panel, row, arm, metric=key)), sd=None)
+                yield replace(level(self._selection(block, row, arm, metric=key)), sd=None)
             elif key == "parameters":
-                yield self._parameters(panel, row, arm)
+                yield self._parameters(block, row, arm)
             else:
                 yield self._latency(row, arm)
-        for seed in panel.design.seeds:
-            yield level(self._selection(panel, row, arm, seed=seed))
+        for seed in block.layout.seeds:
+            yield level(self._selection(block, row, arm, seed=seed))
 
     def _selection(
         self,
-        panel: Panel,
-        row: RowDesign,
+        block: GridBlock,
+        row: BackboneRow,
         arm: ArmColumn,
         *,
         metric: Metric = "auc",
@@ -136,7 +136,7 @@ class _Rows:
     ) -> Selection:
         return Selection(
             evidence=self.evidence,
-            panel=panel,
+            block=block,
             backbones=(row,),
             arm=arm,
             metric=metric,
@@ -144,14 +144,14 @@ class _Rows:
             seed=seed,
         )
 
-    def _parameters(self, panel: Panel, row: RowDesign, arm: ArmColumn) -> Level:
-        runs = list(self.evidence.runs_of(row, arm, seeds=panel.design.seeds).values())
+    def _parameters(self, block: GridBlock, row: BackboneRow, arm: ArmColumn) -> Level:
+        runs = list(self.evidence.runs_of(row, arm, seeds=block.layout.seeds).values())
         counts = [run.budget.backbone_parameters + run.budget.plugin_parameters for run in runs]
         return Level(
             value=counts[0] / 1e6 if counts else None, jobs=tuple(run.job_id for run in runs)
         )
 
-    def _latency(self, row: RowDesign, arm: ArmColumn) -> Level:
+    def _latency(self, row: BackboneRow, arm: ArmColumn) -> Level:
         key = row.comparison
         found = key and self.costs.get((key.variant, key.backbone, key.backbone_settings, arm.key))
         if not found:
@@ -160,7 +160,7 @@ class _Rows:
         return Level(value=found.inference_ms, jobs=(found.record.job_id,))
 
     def _delta(
-        self, panel: Panel, row: RowDesign, first: list[Quantity], second: list[Quantity]
+        self, block: GridBlock, row: BackboneRow, first: list[Quantity], second: list[Quantity]
     ) -> Iterator[Difference]:
         """Scores over complete pairs, costs as they are, seeds only where they pair."""
         arm = next(arm for arm in self.grid.arms if arm.name == self.definition.delta[0])
@@ -169,14 +169,14 @@ class _Rows:
             self.definition.directions.items(), first[:n], second[:n], strict=True
         ):
             if key == "auc" or key == "logloss":
-                found = panel.comparisons[row.label, arm.name, key]
+                found = block.comparisons[row.label, arm.name, key]
                 # Stored so that positive is an improvement; here it is arm less arm.
                 raw = [value if key == "auc" else -value for value in found.differences]
                 yield Difference(
                     value=mean(raw) if raw else None,
                     noise=found.error,
                     n=len(raw),
-                    planned=len(panel.design.seeds),
+                    planned=len(block.layout.seeds),
                     better=better,
                     degenerate=bool(found.degenerate_seeds),
                     jobs=found.jobs,
@@ -187,9 +187,9 @@ class _Rows:
                     better=better,
                     jobs=(*a.jobs, *b.jobs),
                 )
-        for seed, a, b in zip(panel.design.seeds, first[n:], second[n:], strict=True):
+        for seed, a, b in zip(block.layout.seeds, first[n:], second[n:], strict=True):
             yield replace(
-                difference(self._selection(panel, row, arm, seed=seed)),
+                difference(self._selection(block, row, arm, seed=seed)),
                 degenerate=a.degenerate or b.degenerate,
                 jobs=(*a.jobs, *b.jobs),
             )

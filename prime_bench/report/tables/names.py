@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from prime_bench.report.quantities.design import ArmColumn
 from prime_bench.report.quantities.grid import Grid
+from prime_bench.report.quantities.layout import ArmColumn
 from prime_bench.report.tables.model import TableNote, note
 
 

@@ -5,8 +5,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 from prime_bench.report.quantities import stats
-from prime_bench.report.quantities.design import ArmColumn, changed_keys, changes_of_arm
-from prime_bench.report.quantities.grid import Grid, Panel
+from prime_bench.report.quantities.grid import Grid, GridBlock
+from prime_bench.report.quantities.layout import ArmColumn, changed_keys, changes_of_arm
 from prime_bench.report.quantities.stats import METRIC_LABELS, METRICS, Moments
 from prime_bench.report.quantities.values import MISSING, Difference, Level
 from prime_bench.report.tables.model import Cell, TableNote, note, series, shown
@@ -30,135 +30,135 @@ def collect_notes(
     higher `numerics` replaced.
     """
     notes: list[TableNote] = []
-    for panel in grid.panels:
-        notes += _pairs(panel, grid)
-        notes += _missing(panel, grid.arms)
-        notes += _mismatched(panel)
-        notes += _mixed(panel)
-        notes += _mean_row(panel)
+    for block in grid.blocks:
+        notes += _pairs(block, grid)
+        notes += _missing(block, grid.arms)
+        notes += _mismatched(block)
+        notes += _mixed(block)
+        notes += _mean_row(block)
     notes += _degenerate(grid, sound, decimals=decimals)
-    for panel in grid.panels:
-        notes += _data(panel, grid.records)
+    for block in grid.blocks:
+        notes += _data(block, grid.records)
     notes += (note("recipe", text) for text in recipe_notes)
     notes += _protocol(grid)
     notes += _arms(grid)
-    for panel in grid.panels:
-        notes += _budgets(panel, grid)
+    for block in grid.blocks:
+        notes += _budgets(block, grid)
     notes += _provenance(grid.records, outdated)
     notes += _chance(grid)
     return tuple(notes)
 
 
-def _pairs(panel: Panel, grid: Grid) -> Iterator[TableNote]:
+def _pairs(block: GridBlock, grid: Grid) -> Iterator[TableNote]:
     """How many pairs there are, and how many there should be."""
     if grid.baseline is None:
         return
-    own = [item for (_, _, metric), item in panel.comparisons.items() if metric == "auc"]
-    n_seeds, n_rows, n_arms = len(panel.design.seeds), len(panel.design.rows), len(grid.others)
-    unlike = sum(dropped.unpaired.kind == "mismatch" for dropped in panel.dropped)
+    own = [item for (_, _, metric), item in block.comparisons.items() if metric == "auc"]
+    n_seeds, n_rows, n_arms = len(block.layout.seeds), len(block.layout.rows), len(grid.others)
+    unlike = sum(dropped.unpaired.kind == "mismatch" for dropped in block.dropped)
     asked, found = n_seeds * n_rows * n_arms, sum(len(item.seeds) for item in own)
     missing = asked - found - unlike
     degenerate = sum(len(item.degenerate_seeds) for item in own)
     yield note(
         "pairing",
-        f"{panel.design.label}: {found} of {asked} pairs compared (seeds: {n_seeds}, backbones: "
+        f"{block.layout.label}: {found} of {asked} pairs compared (seeds: {n_seeds}, backbones: "
         f"{n_rows}, arms beside {grid.baseline.label}: {n_arms}); {missing} missing, {unlike} not "
         f"comparable, {degenerate} with a degenerate run",
     )
 
 
-def _missing(panel: Panel, arms: Sequence[ArmColumn]) -> Iterator[TableNote]:
-    seeds = panel.design.seeds
-    labels = [row.label for row in panel.design.rows]
+def _missing(block: GridBlock, arms: Sequence[ArmColumn]) -> Iterator[TableNote]:
+    seeds = block.layout.seeds
+    labels = [row.label for row in block.layout.rows]
     missing = {
-        (label, arm.name): panel.cells[label, arm.name, "auc"].missing_seeds
+        (label, arm.name): block.scores[label, arm.name, "auc"].missing_seeds
         for label in labels
         for arm in arms
     }
     empty = {key for key, absent in missing.items() if len(absent) == len(seeds)}
     bare = [label for label in labels if all((label, arm.name) in empty for arm in arms)]
     if bare:
-        yield note("missing", f"{panel.design.label}: no record for {', '.join(bare)}")
+        yield note("missing", f"{block.layout.label}: no record for {', '.join(bare)}")
     for arm in arms:
         own = [label for label in labels if (label, arm.name) in empty and label not in bare]
         if own:
             yield note(
-                "missing", f"{panel.design.label}, {arm.label}: no record for {', '.join(own)}"
+                "missing", f"{block.layout.label}, {arm.label}: no record for {', '.join(own)}"
             )
         for label in labels:
             absent = missing[label, arm.name]
             if absent and (label, arm.name) not in empty:
                 yield note(
                     "missing",
-                    f"{panel.design.label}, {label}, {arm.label}: "
+                    f"{block.layout.label}, {label}, {arm.label}: "
                     f"{len(seeds) - len(absent)} of {len(seeds)} seeds; missing "
                     f"{', '.join(map(str, absent))}; Δ covers complete pairs only",
                 )
 
 
-def _mismatched(panel: Panel) -> Iterator[TableNote]:
-    for dropped in panel.dropped:
+def _mismatched(block: GridBlock) -> Iterator[TableNote]:
+    for dropped in block.dropped:
         if dropped.unpaired.kind == "mismatch":
             yield note(
                 "mismatch",
-                f"{panel.design.label}, {dropped.row.label}, {dropped.arm.label}: seed "
+                f"{block.layout.label}, {dropped.row.label}, {dropped.arm.label}: seed "
                 f"{dropped.unpaired.seed} is not compared: {dropped.unpaired.reason}",
             )
 
 
-def _mixed(panel: Panel) -> Iterator[TableNote]:
-    for pair in panel.mixed:
+def _mixed(block: GridBlock) -> Iterator[TableNote]:
+    for pair in block.mixed:
         yield note(
             "mixed",
-            f"{panel.design.label}, {pair.row.label}, {pair.arm.label}: seed {pair.seed} is "
+            f"{block.layout.label}, {pair.row.label}, {pair.arm.label}: seed {pair.seed} is "
             f"compared on request: {pair.reason}",
         )
 
 
-def _mean_row(panel: Panel) -> Iterator[TableNote]:
-    left_out = [row.label for row in panel.design.rows if row.label not in panel.mean_rows]
-    if panel.mean_rows and left_out:
+def _mean_row(block: GridBlock) -> Iterator[TableNote]:
+    left_out = [row.label for row in block.layout.rows if row.label not in block.mean_rows]
+    if block.mean_rows and left_out:
         yield note(
             "mean",
-            f"{panel.design.label}: the Mean row leaves out {', '.join(left_out)}, where an arm "
+            f"{block.layout.label}: the Mean row leaves out {', '.join(left_out)}, where an arm "
             "has no pair; the paired median, pairs won and backbones won cover every pair there is",
         )
 
 
 def _degenerate(grid: Grid, sound: Grid, *, decimals: int) -> Iterator[TableNote]:
-    for panel, healthy in zip(grid.panels, sound.panels, strict=True):
+    for block, healthy in zip(grid.blocks, sound.blocks, strict=True):
         touched = False
-        for row, arm in itertools.product(panel.design.rows, grid.arms):
-            for seed, reason in panel.cells[row.label, arm.name, "auc"].degenerate.items():
+        for row, arm in itertools.product(block.layout.rows, grid.arms):
+            for seed, reason in block.scores[row.label, arm.name, "auc"].degenerate.items():
                 touched = True
                 yield note(
                     "degenerate",
-                    f"† {panel.design.label}, {row.label}, {arm.label}: "
+                    f"† {block.layout.label}, {row.label}, {arm.label}: "
                     f"seed {seed} is degenerate: {reason}",
                 )
-            yield from _cell_without(panel, healthy, row.label, arm, decimals=decimals)
+            yield from _cell_without(block, healthy, row.label, arm, decimals=decimals)
         if touched:
             yield from _summary_without(healthy, grid.others, decimals=decimals)
 
 
 def _cell_without(
-    panel: Panel, healthy: Panel, row: str, arm: ArmColumn, *, decimals: int
+    block: GridBlock, healthy: GridBlock, row: str, arm: ArmColumn, *, decimals: int
 ) -> Iterator[TableNote]:
     found: list[tuple[str, Cell]] = []
     for metric in METRICS:
         name, key = METRIC_LABELS[metric], (row, arm.name, metric)
-        if panel.cells[key].degenerate:
-            found.append((name, _level(healthy.cells[key].moments, decimals)))
-        if key in panel.comparisons and panel.comparisons[key].degenerate_seeds:
+        if block.scores[key].degenerate:
+            found.append((name, _level(healthy.scores[key].moments, decimals)))
+        if key in block.comparisons and block.comparisons[key].degenerate_seeds:
             delta = Difference(value=healthy.comparisons[key].mean)
             found.append((f"Δ {name}", shown(delta, decimals)))
     if found:
-        what = f"† {panel.design.label}, {row}, {arm.label} without degenerate runs"
+        what = f"† {block.layout.label}, {row}, {arm.label} without degenerate runs"
         yield _listed(what, found)
 
 
 def _summary_without(
-    healthy: Panel, others: Sequence[ArmColumn], *, decimals: int
+    healthy: GridBlock, others: Sequence[ArmColumn], *, decimals: int
 ) -> Iterator[TableNote]:
     for arm in others:
         found = [
@@ -167,7 +167,7 @@ def _summary_without(
             for summary in [healthy.summaries[arm.name, metric]]
             for name, value in (("mean", summary.delta), ("median", summary.paired_median))
         ]
-        what = f"† {healthy.design.label}, {arm.label}, all backbones without degenerate runs"
+        what = f"† {healthy.layout.label}, {arm.label}, all backbones without degenerate runs"
         yield _listed(what, found)
 
 
@@ -202,17 +202,17 @@ def dirty_notes(records: Sequence[RunRecord | ProbeRecord]) -> list[TableNote]:
     return [note("origin", what)] if dirty else []
 
 
-def _data(panel: Panel, records: Iterable[RunRecord]) -> Iterator[TableNote]:
-    own = [record for record in records if record.job.fingerprint == panel.design.fingerprint]
-    yield from (note("data", f"{panel.design.label}: {text}") for text in data_notes(own))
+def _data(block: GridBlock, records: Iterable[RunRecord]) -> Iterator[TableNote]:
+    own = [record for record in records if record.job.fingerprint == block.layout.fingerprint]
+    yield from (note("data", f"{block.layout.label}: {text}") for text in data_notes(own))
 
 
 def _protocol(grid: Grid) -> Iterator[TableNote]:
     reference = TrainSpec().plain()
     changes: dict[str, list[str]] = {}
-    for panel in grid.panels:
-        if text := changed_keys(panel.design.training, reference):
-            changes.setdefault(text, []).append(panel.design.label)
+    for block in grid.blocks:
+        if text := changed_keys(block.layout.training, reference):
+            changes.setdefault(text, []).append(block.layout.label)
     for text, labels in changes.items():
         yield note("protocol", f"{series(labels)}: not the paper's training protocol: {text}")
 
@@ -223,21 +223,21 @@ def _arms(grid: Grid) -> Iterator[TableNote]:
             yield note("arms", f"{arm.label} is {arm.key.plugin} with {changes}")
 
 
-def _budgets(panel: Panel, grid: Grid) -> Iterator[TableNote]:
+def _budgets(block: GridBlock, grid: Grid) -> Iterator[TableNote]:
     """What each arm adds, side by side: only then can a reader see that controls are matched."""
     parts = []
     for arm in grid.others:
         budgets = [
             record.budget
             for record in grid.records
-            if record.job.fingerprint == panel.design.fingerprint and arm_key(record) == arm.key
+            if record.job.fingerprint == block.layout.fingerprint and arm_key(record) == arm.key
         ]
         if budgets:
             parts.append(f"{arm.label} {added_text(budgets)}")
     if len(parts) > 1:
         yield note(
             "budget",
-            f"{panel.design.label}: parameters, and multiply-accumulates a row, that an arm adds "
+            f"{block.layout.label}: parameters, and multiply-accumulates a row, that an arm adds "
             f"to the backbone: {'; '.join(parts)}",
         )
 
@@ -267,8 +267,8 @@ def _chance(grid: Grid) -> Iterator[TableNote]:
     """How often a clean sweep somewhere is luck, and what a p-value could be at best."""
     pairs = [
         len(comparison.seeds)
-        for panel in grid.panels
-        for (_, _, metric), comparison in panel.comparisons.items()
+        for block in grid.blocks
+        for (_, _, metric), comparison in block.comparisons.items()
         if metric == "auc" and comparison.seeds
     ]
     if pairs:

@@ -5,8 +5,8 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from prime_bench.report.quantities.design import ArmColumn, RowDesign
-from prime_bench.report.quantities.grid import Grid, Panel
+from prime_bench.report.quantities.grid import Grid, GridBlock
+from prime_bench.report.quantities.layout import ArmColumn, BackboneRow
 from prime_bench.report.quantities.records import Evidence
 from prime_bench.report.quantities.statistics import (
     LEVELS,
@@ -16,7 +16,7 @@ from prime_bench.report.quantities.statistics import (
 )
 from prime_bench.report.quantities.stats import METRIC_LABELS, METRICS, Metric
 from prime_bench.report.quantities.values import MISSING, Better
-from prime_bench.report.tables.content import Content, grid_content, keyed_panels
+from prime_bench.report.tables.body import TableBody, grid_body, keyed_blocks
 from prime_bench.report.tables.definition import SETTING, Axis, PivotColumn, PivotDefinition
 from prime_bench.report.tables.model import (
     Block,
@@ -66,7 +66,7 @@ class Item:
     key: str
     label: str
     arm: ArmColumn | None = None
-    backbone: RowDesign | None = None
+    backbone: BackboneRow | None = None
     metric: Metric | None = None
     seed: int | None = None
 
@@ -90,8 +90,8 @@ class Line:
     key: str
     words: tuple[str, ...]
     """Texts of the columns that name the row."""
-    panel: Panel
-    backbones: Sequence[RowDesign]
+    block: GridBlock
+    backbones: Sequence[BackboneRow]
     arm: ArmColumn | None = None
     seed: int | None = None
     instead: Mapping[str, str] | None = None
@@ -99,10 +99,10 @@ class Line:
     ruled: bool = False
 
 
-def build(evidence: Evidence, definition: PivotDefinition) -> Content:
+def build(evidence: Evidence, definition: PivotDefinition) -> TableBody:
     """A block a data set, or a backbone of it, with the rows and columns of the definition."""
     pivot = _Pivot(evidence, definition)
-    return grid_content(
+    return grid_body(
         evidence,
         pivot.grid,
         blocks=list(pivot.blocks()),
@@ -125,25 +125,25 @@ class _Pivot:
 
     def blocks(self) -> Iterator[Block]:
         """The blocks with their cells."""
-        panels = keyed_panels(self.grid)
+        blocks = keyed_blocks(self.grid)
         if self.definition.rows == ["dataset"]:
             lines = [
-                Line(key=key, words=(p.design.label,), panel=p, backbones=(), instead=_MEAN)
-                for key, p in panels
+                Line(key=key, words=(p.layout.label,), block=p, backbones=(), instead=_MEAN)
+                for key, p in blocks
             ]
             yield self._block("means", "", lines, columns=self._columns((), seeds=()))
             return
-        for number, (key, panel) in enumerate(panels):
-            design = panel.design
-            groups = [(key, design.label, design.rows)]
+        for number, (key, block) in enumerate(blocks):
+            layout = block.layout
+            groups = [(key, layout.label, layout.rows)]
             if self.definition.blocks == "backbone":
                 groups = [
-                    (f"{key}.{row.key}", f"{row.label}, {design.label}", (row,))
-                    for row in design.rows
+                    (f"{key}.{row.key}", f"{row.label}, {layout.label}", (row,))
+                    for row in layout.rows
                 ]
             for name, label, backbones in groups:
-                lines = list(self._lines(number, panel, backbones))
-                columns = self._columns(backbones, seeds=design.seeds)
+                lines = list(self._lines(number, block, backbones))
+                columns = self._columns(backbones, seeds=layout.seeds)
                 yield self._block(name, label, lines, columns=columns)
 
     def notes(self) -> Iterator[TableNote]:
@@ -187,7 +187,7 @@ class _Pivot:
         )
 
     def _columns(
-        self, backbones: Sequence[RowDesign], *, seeds: Sequence[int]
+        self, backbones: Sequence[BackboneRow], *, seeds: Sequence[int]
     ) -> list[SelectedColumn]:
         axes: dict[Axis, list[Item]] = {
             "arm": [Item(key=arm.name, label=self._label(arm), arm=arm) for arm in self.arms],
@@ -228,9 +228,11 @@ class _Pivot:
             items=items,
         )
 
-    def _lines(self, number: int, panel: Panel, backbones: Sequence[RowDesign]) -> Iterator[Line]:
+    def _lines(
+        self, number: int, block: GridBlock, backbones: Sequence[BackboneRow]
+    ) -> Iterator[Line]:
         for rows in self.definition.rows:
-            whole = Line(key=rows, words=(), panel=panel, backbones=backbones)
+            whole = Line(key=rows, words=(), block=block, backbones=backbones)
             if rows == "backbone":
                 for row in backbones:
                     yield replace(whole, key=row.key, words=(row.label,), backbones=(row,))
@@ -242,13 +244,13 @@ class _Pivot:
             elif rows == "best_of":
                 for label, names in self.definition.best_of.items():
                     if self.grid.baseline and (
-                        best := best_arm(panel, arms_named(self.grid, names))
+                        best := best_arm(block, arms_named(self.grid, names))
                     ):
                         text = f"{label} ({best.label})"
                         key = f"best.{label}"
                         yield replace(whole, key=key, words=(text,), arm=best, ruled=True)
             elif rows == "seed":
-                for seed in panel.design.seeds:
+                for seed in block.layout.seeds:
                     yield replace(whole, key=str(seed), words=(str(seed),), seed=seed)
             elif rows == "all_seeds":
                 yield replace(whole, key="mean", words=("Mean",), ruled=True)
@@ -276,8 +278,8 @@ class _Pivot:
             grid = self.evidence.grid(baseline=pair.versus, split=self.definition.split)
             arm = next((arm for arm in grid.others if arm.name == pair.arm), None)
             if grid.baseline and arm:
-                panel = grid.panels[number]
-                yield replace(whole, key=pair.key, words=(pair.label,), panel=panel, arm=arm)
+                block = grid.blocks[number]
+                yield replace(whole, key=pair.key, words=(pair.label,), block=block, arm=arm)
 
     def _compared(self, arms: Sequence[ArmColumn]) -> Sequence[ArmColumn]:
         """The arms that have a row: without the baseline where columns compare with it."""
@@ -300,7 +302,7 @@ class _Pivot:
         quantity = STATISTICS[name](
             Selection(
                 evidence=self.evidence,
-                panel=line.panel,
+                block=line.block,
                 backbones=(backbone,) if backbone else line.backbones,
                 arm=arm,
                 metric=metric or column.metric,

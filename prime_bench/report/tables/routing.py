@@ -3,11 +3,11 @@
 from collections.abc import Iterator, Sequence
 
 from prime_bench.findings import RoutingFindings
-from prime_bench.report.quantities.design import backbone_label, catalogue_rank
+from prime_bench.report.quantities.layout import backbone_label, catalogue_rank
 from prime_bench.report.quantities.records import Evidence
 from prime_bench.report.quantities.stats import moments
 from prime_bench.report.quantities.values import Level, count
-from prime_bench.report.tables.content import Content, measurements, probe_notes
+from prime_bench.report.tables.body import TableBody, measurements, probe_notes
 from prime_bench.report.tables.definition import RoutingDefinition
 from prime_bench.report.tables.model import Block, Cell, Column, Row, series, shown, words
 from prime_bench.store.record import ProbeRecord
@@ -19,7 +19,7 @@ _MEASURES = (
 )
 
 
-def build(evidence: Evidence, definition: RoutingDefinition) -> Content:
+def build(evidence: Evidence, definition: RoutingDefinition) -> TableBody:
     """Mean and SD over runs, on each backbone and over all; a block a data set and arm."""
     records = evidence.probes_of("routing")
     groups = measurements(records)
@@ -36,7 +36,7 @@ def build(evidence: Evidence, definition: RoutingDefinition) -> Content:
         if any(record.arm == arm for record in group.records)
     ]
     splits = {r.findings.split for r in records if isinstance(r.findings, RoutingFindings)}
-    return Content(
+    return TableBody(
         blocks=blocks,
         notes=probe_notes(records, noun="routing diagnosis"),
         records=records,

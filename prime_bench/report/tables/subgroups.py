@@ -4,11 +4,11 @@ from collections.abc import Iterator, Sequence
 from statistics import mean, stdev
 
 from prime_bench.findings import SubgroupFindings, SubgroupScore
-from prime_bench.report.quantities.design import arm_label, backbone_label, catalogue_rank
+from prime_bench.report.quantities.layout import arm_label, backbone_label, catalogue_rank
 from prime_bench.report.quantities.records import Evidence
 from prime_bench.report.quantities.stats import t_interval
 from prime_bench.report.quantities.values import MISSING, Better, Difference, Level, count
-from prime_bench.report.tables.content import Content, measurements, probe_notes
+from prime_bench.report.tables.body import TableBody, measurements, probe_notes
 from prime_bench.report.tables.definition import SubgroupsDefinition
 from prime_bench.report.tables.model import Block, Column, Row, series, shown, words
 from prime_bench.store.record import ProbeRecord
@@ -22,7 +22,7 @@ ScoresBySeed = dict[int, tuple[SubgroupScore, SubgroupScore, tuple[str, str]]]
 """By seed, the baseline's and the arm's score of one group, and the ids of the two jobs."""
 
 
-def build(evidence: Evidence, definition: SubgroupsDefinition) -> Content:
+def build(evidence: Evidence, definition: SubgroupsDefinition) -> TableBody:
     """The arm against the baseline over the seeds that both have, a block a backbone and field."""
     records = evidence.probes_of("subgroups")
     groups = measurements(records)
@@ -37,7 +37,7 @@ def build(evidence: Evidence, definition: SubgroupsDefinition) -> Content:
             label=f"{backbone_label(backbone)}, {group.label}",
         )
     ]
-    return Content(
+    return TableBody(
         blocks=blocks,
         notes=probe_notes(records, noun="subgroup report"),
         records=records,

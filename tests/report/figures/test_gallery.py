@@ -188,13 +188,13 @@ def test_prime_leads_else_the_first(full_set: list[RunRecord]) -> None:
 
 def test_pairs_are_those_that_tables_compare(full_set: list[RunRecord]) -> None:
     """The mispaired seed is in neither; the degenerate one in both."""
-    panel = gather(full_set).grid(baseline="dense").panels[0]
+    block = gather(full_set).grid(baseline="dense").blocks[0]
     cells = {
-        cell.backbone: cell for cell in paired_scores(panel, ("dense", "prime"), metric="logloss")
+        cell.backbone: cell for cell in paired_scores(block, ("dense", "prime"), metric="logloss")
     }
 
-    for row in panel.design.rows:
-        own = panel.comparisons[row.label, "prime", "logloss"]
+    for row in block.layout.rows:
+        own = block.comparisons[row.label, "prime", "logloss"]
         assert tuple(cells[row.label].differences) == own.seeds
         assert list(cells[row.label].differences.values()) == pytest.approx(own.differences)
     assert 948432 not in cells["DCNv2"].seeds
@@ -214,8 +214,8 @@ def test_cost_is_that_of_the_pairs(trained: list[RunRecord]) -> None:
     apart = gather(elsewhere).grid(baseline="dense")
     assert apart.baseline
 
-    points = cost_points(grid.panels[0], grid.baseline, arms=grid.others)
-    unlike = cost_points(apart.panels[0], apart.baseline, arms=apart.others)
+    points = cost_points(grid.blocks[0], grid.baseline, arms=grid.others)
+    unlike = cost_points(apart.blocks[0], apart.baseline, arms=apart.others)
 
     ratios = {(point.arm, point.step_time_ratio) for point in points}
     assert ratios == {("PRIME", 1.2), ("Residual (params)", 1.0)}

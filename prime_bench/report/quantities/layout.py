@@ -1,4 +1,4 @@
-"""What a table has to show: panels, rows, columns and seeds, from a recipe or from the records."""
+"""What a table has to show: blocks, rows, columns and seeds, from a recipe or from the records."""
 
 import json
 import tomllib
@@ -23,19 +23,19 @@ class ArmColumn:
 
 
 @dataclass(frozen=True, kw_only=True)
-class RowDesign:
-    """A backbone on the panel's data."""
+class BackboneRow:
+    """A backbone on the block's data."""
 
     label: str
     key: str
-    """The backbone's name, and what sets it apart where the panel has it in several settings."""
+    """The backbone's name, and what sets it apart where the block has it in several settings."""
     backbone: str
     comparison: ComparisonKey | None
     """None where nothing tells the data, so that no record can be named."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class PanelDesign:
+class BlockLayout:
     """One version of one data set under one training protocol."""
 
     label: str
@@ -45,28 +45,28 @@ class PanelDesign:
     """None where no record tells the data."""
     training: dict[str, Any]
     seeds: tuple[int, ...]
-    rows: tuple[RowDesign, ...]
+    rows: tuple[BackboneRow, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Design:
+class GridLayout:
     """The whole table before any number."""
 
     arms: tuple[ArmColumn, ...]
-    panels: tuple[PanelDesign, ...]
+    blocks: tuple[BlockLayout, ...]
 
 
-def design_from_trials(
+def layout_from_trials(
     trials: Sequence[Trial],
     grouped: GroupedRuns,
     *,
     variants: Mapping[str, str],
     dataset_labels: Mapping[str, str],
-) -> Design:
+) -> GridLayout:
     """Exactly the recipe's cells, with or without records, in the recipe's order.
 
     `variants` gives the digest of each data set's settings. A data set whose records know several
-    versions of the data has a panel for each: they are never mixed.
+    versions of the data has a block for each: they are never mixed.
     """
     arms = {
         trial.arm.name: ArmColumn(
@@ -80,12 +80,12 @@ def design_from_trials(
         )
         for trial in trials
     }
-    panels = []
+    blocks = []
     for dataset in dict.fromkeys(trial.dataset for trial in trials):
         own = [trial for trial in trials if trial.dataset == dataset]
         for fingerprint in _fingerprints(own, grouped, variant=variants[dataset], arms=arms):
             rows = {
-                trial.backbone: RowDesign(
+                trial.backbone: BackboneRow(
                     label=backbone_label(trial.backbone),
                     key=trial.backbone,
                     backbone=trial.backbone,
@@ -95,8 +95,8 @@ def design_from_trials(
                 )
                 for trial in own
             }
-            panels.append(
-                PanelDesign(
+            blocks.append(
+                BlockLayout(
                     label=dataset,
                     dataset=dataset,
                     variant=variants[dataset],
@@ -106,15 +106,15 @@ def design_from_trials(
                     rows=tuple(rows.values()),
                 )
             )
-    return Design(arms=tuple(arms.values()), panels=_labelled(panels, dataset_labels))
+    return GridLayout(arms=tuple(arms.values()), blocks=_labelled(blocks, dataset_labels))
 
 
-def design_from_records(
+def layout_from_records(
     grouped: GroupedRuns, *, baseline: str, dataset_labels: Mapping[str, str]
-) -> Design:
+) -> GridLayout:
     """Everything that has records: the baseline first, then in the catalogue's order."""
     arms = _arms_of(grouped, baseline=baseline)
-    panels = []
+    blocks = []
     spots = {(place.dataset, place.variant, place.fingerprint, place.training) for place in grouped}
     for dataset, variant, fingerprint, training in sorted(spots):
         places = [
@@ -124,8 +124,8 @@ def design_from_records(
             == (dataset, variant, fingerprint, training)
         ]
         seeds = {seed for place in places for runs in grouped[place].values() for seed in runs}
-        panels.append(
-            PanelDesign(
+        blocks.append(
+            BlockLayout(
                 label=dataset,
                 dataset=dataset,
                 variant=variant,
@@ -135,7 +135,7 @@ def design_from_records(
                 rows=_rows_of(places),
             )
         )
-    return Design(arms=arms, panels=_labelled(panels, dataset_labels))
+    return GridLayout(arms=arms, blocks=_labelled(blocks, dataset_labels))
 
 
 def dataset_labels() -> dict[str, str]:
@@ -243,7 +243,7 @@ def _arms_of(grouped: GroupedRuns, *, baseline: str) -> tuple[ArmColumn, ...]:
     return arm_columns(names, baseline=baseline)
 
 
-def _rows_of(places: Iterable[ComparisonKey]) -> tuple[RowDesign, ...]:
+def _rows_of(places: Iterable[ComparisonKey]) -> tuple[BackboneRow, ...]:
     """A row a place; two settings of one backbone are told apart by the keys that differ."""
     places = list(places)
     rows = []
@@ -263,7 +263,7 @@ def _rows_of(places: Iterable[ComparisonKey]) -> tuple[RowDesign, ...]:
                     part for part in (apart, f"code {place.backbone_code[:8]}") if part
                 )
             label, key = f"{label} ({apart})", f"{key} ({apart})"
-        rows.append(RowDesign(label=label, key=key, backbone=place.backbone, comparison=place))
+        rows.append(BackboneRow(label=label, key=key, backbone=place.backbone, comparison=place))
     return tuple(rows)
 
 
@@ -272,23 +272,23 @@ def _catalogue_order(place: ComparisonKey) -> tuple[int, str, str]:
 
 
 def _labelled(
-    panels: Sequence[PanelDesign], dataset_labels: Mapping[str, str]
-) -> tuple[PanelDesign, ...]:
-    """Each panel under its data set's label and, where there are several, what sets it apart."""
+    blocks: Sequence[BlockLayout], dataset_labels: Mapping[str, str]
+) -> tuple[BlockLayout, ...]:
+    """Each block under its data set's label and, where there are several, what sets it apart."""
     labelled = []
-    for panel in panels:
-        twins = [other for other in panels if other.dataset == panel.dataset]
+    for block in blocks:
+        twins = [other for other in blocks if other.dataset == block.dataset]
         apart = []
         if len({twin.fingerprint for twin in twins}) > 1:
-            apart.append(f"data {str(panel.fingerprint)[:8]}")
+            apart.append(f"data {str(block.fingerprint)[:8]}")
         shared = {
             key: value
-            for key, value in panel.training.items()
+            for key, value in block.training.items()
             if all(twin.training.get(key) == value for twin in twins)
         }
-        if changes := changed_keys(panel.training, shared):
+        if changes := changed_keys(block.training, shared):
             apart.append(changes)
-        label = dataset_labels.get(panel.dataset, panel.dataset)
+        label = dataset_labels.get(block.dataset, block.dataset)
         suffix = f" ({', '.join(apart)})" if apart else ""
-        labelled.append(replace(panel, label=label + suffix))
+        labelled.append(replace(block, label=label + suffix))
     return tuple(labelled)

@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from prime_bench.base.identity import canonical_json
-from prime_bench.report.quantities.design import dataset_labels
-from prime_bench.report.quantities.grid import Grid, Panel
+from prime_bench.report.quantities.grid import Grid, GridBlock
+from prime_bench.report.quantities.layout import dataset_labels
 from prime_bench.report.quantities.records import Evidence
 from prime_bench.report.tables.definition import TableDefinition
 from prime_bench.report.tables.model import Block, TableNote, note, series
@@ -14,7 +14,7 @@ from prime_bench.store.record import ProbeRecord, RunRecord
 
 
 @dataclass(frozen=True, kw_only=True)
-class Content:
+class TableBody:
     """Blocks, notes, and what the caption may name."""
 
     blocks: Sequence[Block]
@@ -27,17 +27,17 @@ class Content:
     """Pairs that are compared on request although they may not be."""
 
 
-def keyed_panels(grid: Grid) -> list[tuple[str, Panel]]:
-    """Each panel with a unique key: its data set, numbered where it has several versions."""
-    datasets = [panel.design.dataset for panel in grid.panels]
+def keyed_blocks(grid: Grid) -> list[tuple[str, GridBlock]]:
+    """Each block with a unique key: its data set, numbered where it has several versions."""
+    datasets = [block.layout.dataset for block in grid.blocks]
     keyed = []
-    for index, (dataset, panel) in enumerate(zip(datasets, grid.panels, strict=True)):
+    for index, (dataset, block) in enumerate(zip(datasets, grid.blocks, strict=True)):
         number = datasets[: index + 1].count(dataset)
-        keyed.append((f"{dataset}#{number}" if datasets.count(dataset) > 1 else dataset, panel))
+        keyed.append((f"{dataset}#{number}" if datasets.count(dataset) > 1 else dataset, block))
     return keyed
 
 
-def grid_content(
+def grid_body(
     evidence: Evidence,
     grid: Grid,
     *,
@@ -45,7 +45,7 @@ def grid_content(
     definition: TableDefinition,
     notes: Sequence[TableNote] = (),
     probes: Sequence[ProbeRecord] = (),
-) -> Content:
+) -> TableBody:
     """The content of a table that is computed from a grid; `notes` stand before the grid's."""
     sound = evidence.grid(baseline=grid.baseline_name, split=grid.split, sound=True)
     own = collect_notes(
@@ -55,17 +55,17 @@ def grid_content(
         recipe_notes=evidence.cells.notes if evidence.cells else (),
         decimals=definition.decimals,
     )
-    return Content(
+    return TableBody(
         blocks=blocks,
         notes=[*notes, *own],
         records=[*grid.records, *probes],
-        mixed_pairs=sum(len(panel.mixed) for panel in grid.panels),
+        mixed_pairs=sum(len(block.mixed) for block in grid.blocks),
         words={
-            "datasets": series([panel.design.label for panel in grid.panels]),
+            "datasets": series([block.layout.label for block in grid.blocks]),
             "baseline": grid.baseline.label if grid.baseline else "",
             "arms": series([arm.label for arm in grid.arms]),
-            "seeds": counted([len(panel.design.seeds) for panel in grid.panels], "seed"),
-            "backbones": counted([len(panel.mean_rows) for panel in grid.panels], "backbone"),
+            "seeds": counted([len(block.layout.seeds) for block in grid.blocks], "seed"),
+            "backbones": counted([len(block.mean_rows) for block in grid.blocks], "backbone"),
         },
     )
 
