@@ -1,1 +1,1 @@
-"""What every backbone and arm must keep, whoever wrote it, and the check that holds it to that."""
+"""The rules that every backbone and every arm must satisfy, and the check that tests them."""

@@ -1,4 +1,7 @@
-"""`python -m prime_bench.contract NAME`: a line a rule, exit code 1 where one is broken."""
+"""Check a backbone or an arm: `python -m prime_bench.contract NAME`.
+
+Prints a line for each rule. The exit code is 1 if a rule is broken.
+"""
 
 import sys
 from collections.abc import Callable
@@ -39,46 +42,46 @@ _OF_BACKBONES: dict[str, Callable[[Candidate], None]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class RuleResult:
-    """What came of one rule."""
+    """The result of checking one rule."""
 
     rule: str
     fault: str | None
-    """Why it is broken; None: it is kept."""
+    """How the rule is broken; None if it is kept."""
 
 
 def check(name: str) -> list[RuleResult]:
-    """Hold the arm or the backbone `name` to every rule. Raises UsageError for an unknown name."""
+    """Check every rule for the arm or backbone `name`. Raises UsageError for an unknown name."""
     candidate = find_candidate(name)
-    findings = []
+    results = []
     for rule, keep in (_OF_BACKBONES if candidate.is_backbone else _OF_ARMS).items():
         try:
             keep(candidate)
         except RuleBroken as broken_rule:
             fault: str | None = str(broken_rule)
-        except Exception as error:  # noqa: BLE001  # Somebody's model may raise anything.
+        except Exception as error:  # noqa: BLE001  # a user's model may raise anything
             fault = f"{type(error).__name__}: {error}"
         else:
             fault = None
-        findings.append(RuleResult(rule=rule, fault=fault))
-    return findings
+        results.append(RuleResult(rule=rule, fault=fault))
+    return results
 
 
 def main(name: str) -> int:
-    """Print a line a rule; 0 where all are kept, 1 otherwise, as a UserError's code for one."""
+    """Print a line for each rule; returns the exit code: 0 if all are kept, 1 if not, or that of a
+    UserError.
+    """
     torch.set_num_threads(1)
     try:
-        findings = check(name)
+        results = check(name)
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
         return error.exit_code
-    for finding in findings:
+    for result in results:
         print(
-            f"pass  {finding.rule}"
-            if not finding.fault
-            else f"FAIL  {finding.rule}: {finding.fault}"
+            f"pass  {result.rule}" if not result.fault else f"FAIL  {result.rule}: {result.fault}"
         )
-    broken = sum(finding.fault is not None for finding in findings)
-    print(f"{name}: {len(findings) - broken} of {len(findings)} rules kept")
+    broken = sum(result.fault is not None for result in results)
+    print(f"{name}: {len(results) - broken} of {len(results)} rules kept")
     return 1 if broken else 0
 
 

@@ -1,5 +1,6 @@
-"""The arm or backbone that is checked, built as the jobs of a recipe build it, with the default
-settings, on the CPU; and what all rules are made of.
+"""The arm or backbone that is checked, and the functions from which all rules are made.
+
+Models are built as the jobs of a recipe build them, with default settings, on the CPU.
 
 Shapes: B rows, C categorical and K numeric fields.
 """
@@ -8,7 +9,6 @@ import random
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
@@ -27,7 +27,8 @@ from prime_bench.settings.training import TrainSpec
 Batch = tuple[Tensor, Tensor]
 ROWS, STEPS, SEED = 16, 4, 2021
 _SMALL = {"embedding_dim": 4, "hidden_units": [8, 6], "net_dropout": 0.25}
-"""Settings of the DNN that an arm is checked on: it has dropout, which an arm may not disturb."""
+"""Settings of the DNN on which an arm is checked. It has dropout, whose masks an arm must not
+change."""
 SCHEMAS = (
     Schema(
         fields=[
@@ -44,19 +45,19 @@ SCHEMAS = (
         ]
     ),
 )
-"""Two, so that a formula cannot be right by chance."""
+"""Two schemas, so that a formula cannot be right by chance."""
 
 
 class RuleBroken(Exception):
-    """A rule is broken; the text says how."""
+    """A rule is broken; the message says how."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Candidate:
-    """What is checked: an arm on a backbone; of a backbone, its Dense arm."""
+    """An arm on a backbone, or a backbone with its dense arm."""
 
     is_backbone: bool
-
+    """Whether the backbone is checked, and not the arm."""
     backbone: str
     backbone_settings: BackboneSettings
     backbone_entry: BackboneEntry
@@ -66,7 +67,7 @@ class Candidate:
     def build(
         self, *, plugin: str | None = None, schema: Schema = SCHEMAS[0], seed: int = SEED
     ) -> ArmModel:
-        """The arm, in train mode; with another plug-in where one is named."""
+        """Build the arm in train mode, with another plug-in if one is named."""
         name = plugin or self.plugin
         entry = find_plugin(name)
         codes = {self.backbone: self.backbone_entry.code, name: entry.code}
@@ -84,10 +85,11 @@ class Candidate:
 
 
 def find_candidate(name: str) -> Candidate:
-    """What a recipe may name: one of ours, an entry point, or `module:Class`. An arm is checked on
-    a small DNN, or where it does not fit that, on the first backbone of ours that it fits.
+    """Find the arm or backbone `name`: a bundled one, an entry point, or `module:Class`.
 
-    Raises UsageError for an unknown name, or settings without defaults.
+    An arm is checked on a small DNN. If it does not fit a DNN, it is checked on the first bundled
+    backbone that it fits. Raises UsageError for an unknown name, for settings without defaults, and
+    for an arm that fits no bundled backbone.
     """
     backbone, plugin = "DNN", name
     try:
@@ -101,7 +103,7 @@ def find_candidate(name: str) -> Candidate:
             raise UsageError(f"{no_plugin.message}\n{error.message}") from None
         backbone, plugin, plugin_entry = name, "dense", find_plugin("dense")
     entry = find_backbone(backbone)
-    keys: dict[str, Any] = {"embedding_dim": 4} if backbone == name else _SMALL
+    keys: dict[str, object] = {"embedding_dim": 4} if backbone == name else _SMALL
     settings = entry.settings.parse(keys, where=backbone)
     arm = plugin_entry.settings.parse({}, where=f"{plugin}, default settings")
     for other in BACKBONES if arm.misfit(settings) is not None else ():
@@ -110,7 +112,7 @@ def find_candidate(name: str) -> Candidate:
             backbone, entry, settings = other, BACKBONES[other], fitting
             break
     if fault := arm.misfit(settings):
-        raise UsageError(f"{name}: it fits none of our backbones: {fault}")
+        raise UsageError(f"{name}: it fits no bundled backbone: {fault}")
     return Candidate(
         is_backbone=backbone == name,
         backbone=backbone,
@@ -128,7 +130,7 @@ def need(condition: bool, fault: str) -> None:
 
 
 def batch(schema: Schema, n_rows: int) -> Batch:
-    """Ids (B, C) int32 and values (B, K)."""
+    """A batch of random rows: ids (B, C) int32 and values (B, K) float32."""
     rng = np.random.default_rng(n_rows)
     sizes = schema.shape.vocabulary_sizes
     ids = np.stack([rng.integers(1, size, n_rows) for size in sizes], axis=1).astype(np.int32)
@@ -138,7 +140,10 @@ def batch(schema: Schema, n_rows: int) -> Batch:
 
 @contextmanager
 def streams_untouched(what: str) -> Iterator[None]:
-    """RuleBroken where what is done inside draws from a global generator."""
+    """Raise RuleBroken if the block draws from a global random generator.
+
+    `what` names the block in the message.
+    """
     before = (torch.get_rng_state(), np.random.get_state(legacy=False), random.getstate())
     yield
     after = (torch.get_rng_state(), np.random.get_state(legacy=False), random.getstate())
@@ -152,7 +157,7 @@ def streams_untouched(what: str) -> Iterator[None]:
 
 
 def train(arm: ArmModel) -> None:
-    """A few steps of Adam on one batch."""
+    """Train for a few steps of Adam on one batch."""
     inputs = batch(SCHEMAS[0], ROWS)
     labels = torch.arange(ROWS).remainder(2).float()
     optimizer = torch.optim.Adam(arm.parameters(), lr=1e-2)

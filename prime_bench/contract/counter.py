@@ -1,9 +1,9 @@
-"""Parameters and multiply-accumulates of a model as torch runs it: what the formulas of `settings`
-must agree with.
+"""Count the parameters and multiply-accumulates (MACs) of a model while torch runs it.
 
-A multiply-accumulate is one product inside a matrix product, or one product with a weight whose
-results are summed over (PRIME's u, Eq. 24). Element-wise work is not counted, nor what is done once
-a batch, whatever its size (APG's products of weights).
+The formulas in `settings` must give the same counts. A MAC is one product inside a matrix product,
+or a product with a weight whose results are summed (PRIME's u, Eq. 24). Element-wise operations are
+not counted, nor operations whose work does not depend on the number of rows (APG's products of
+weights).
 """
 
 from collections.abc import Callable
@@ -14,21 +14,24 @@ import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-_FEW_ROWS, _MORE_ROWS = 3, 7  # more than one: a row alone may take another kernel
+_FEW_ROWS, _MORE_ROWS = 3, 7  # more than one, since torch may use another kernel for a single row
 
 
 @dataclass(frozen=True, kw_only=True)
 class Counts:
-    """What a model has and what a row of its forward pass costs."""
+    """The parameters of a model, and the MACs of its forward pass."""
 
     parameters: int
-    """Trainable ones."""
+    """Number of trainable parameters."""
     macs: int
+    """Multiply-accumulates for each row."""
 
 
 def count(model: nn.Module, batch: Callable[[int], tuple[Tensor, ...]]) -> Counts:
-    """Count `model` in evaluation mode on batches of two sizes; `batch(n)` has the inputs of n
-    rows.
+    """Count the parameters and MACs of `model` in evaluation mode.
+
+    `batch(n)` returns the inputs of n rows. The model is run on batches of two sizes; their
+    difference gives the MACs of a row.
     """
     was_training = model.training
     model.eval()
@@ -47,20 +50,20 @@ def count(model: nn.Module, batch: Callable[[int], tuple[Tensor, ...]]) -> Count
 
 
 class _Products(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Sums up the multiply-accumulates of all operations inside."""
+    """Sums up the MACs of all operations inside the context."""
 
     def __init__(self, model: nn.Module) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.total = 0
         self._weights = {parameter.data_ptr() for parameter in model.parameters()}
-        self._weighed: list[Tensor] = []  # kept, so that no other tensor gets its address
+        self._weighted: list[Tensor] = []  # kept alive, so that no other tensor gets the address
 
     def __torch_dispatch__(
         self,
         func: Any,
         types: Any,
         args: tuple[Any, ...] = (),
-        kwargs: dict[str, Any] | None = None,
+        kwargs: dict[str, object] | None = None,
     ) -> Any:
         """Called by torch for every operation."""
         out = func(*args, **(kwargs or {}))
@@ -70,8 +73,8 @@ class _Products(TorchDispatchMode):  # type: ignore[no-untyped-call]
         elif name in ("addmm", "baddbmm", "addmv"):
             self.total += out.numel() * args[1].shape[-1]
         elif name == "mul" and any(self._is_weight(factor) for factor in args):
-            self._weighed.append(out)
-        elif name == "sum" and any(args[0] is weighed for weighed in self._weighed):
+            self._weighted.append(out)
+        elif name == "sum" and any(args[0] is weighted for weighted in self._weighted):
             self.total += args[0].numel()
         return out
 

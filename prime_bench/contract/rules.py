@@ -1,5 +1,7 @@
-"""The rules of all arms, and those of them that hold for a backbone as well. Each returns where it
-is kept and raises RuleBroken, or whatever the model raises, where it is broken.
+"""The rules for arms and backbones; `contract.__main__` says which rule applies to which.
+
+A rule is a function of a candidate. It returns if the candidate keeps the rule, and raises
+RuleBroken, or whatever the model raises, if it does not.
 """
 
 from copy import deepcopy
@@ -30,7 +32,7 @@ from prime_bench.settings.interface import PluginSettings
 
 
 def derived(candidate: Candidate) -> None:
-    """The class derives from what the suite calls."""
+    """The class derives from `Backbone`, `Plugin` or `Attachment`."""
     entry = candidate.backbone_entry if candidate.is_backbone else candidate.plugin_entry
     if entry.target is None:
         return
@@ -43,7 +45,7 @@ def derived(candidate: Candidate) -> None:
 
 
 def building(candidate: Candidate) -> None:
-    """Building draws from the generator it is given alone, and leaves the backbone as it was."""
+    """Building draws from the given generator alone and leaves the backbone unchanged."""
     with streams_untouched("building"):
         arm = candidate.build()
     again = candidate.build()
@@ -54,7 +56,7 @@ def building(candidate: Candidate) -> None:
 
 
 def probabilities(candidate: Candidate) -> None:
-    """Ids and values in, a probability a row out, for one row as for many."""
+    """The model returns a float32 probability for each row, also for a single row."""
     for schema in SCHEMAS:
         arm = candidate.build(schema=schema).eval()
         for n_rows in (1, ROWS):
@@ -68,7 +70,7 @@ def probabilities(candidate: Candidate) -> None:
 
 
 def logarithms(candidate: Candidate) -> None:
-    """log_probabilities are those of forward."""
+    """`log_probabilities` agrees with `forward`."""
     arm = candidate.build()
     train(arm)
     inputs = batch(SCHEMAS[0], ROWS)
@@ -81,7 +83,7 @@ def logarithms(candidate: Candidate) -> None:
 
 
 def evaluation(candidate: Candidate) -> None:
-    """It depends on the rows alone, draws nothing and changes nothing."""
+    """Evaluation is deterministic, draws no random numbers and changes no weight or buffer."""
     arm = candidate.build().eval()
     inputs, before = batch(SCHEMAS[0], ROWS), weights_digest(arm)
     with torch.no_grad(), streams_untouched("evaluation"):
@@ -91,7 +93,7 @@ def evaluation(candidate: Candidate) -> None:
 
 
 def random_streams(candidate: Candidate) -> None:
-    """After a training step the global generator is where the Dense arm's is."""
+    """A training step draws as much from the global generator as that of the dense arm."""
     states = []
     for plugin in ("dense", candidate.plugin):
         arm = candidate.build(plugin=plugin)
@@ -102,12 +104,12 @@ def random_streams(candidate: Candidate) -> None:
     need(
         torch.equal(states[0], states[1]),
         "a training step draws from torch's global generator, so the dropout masks of the next "
-        "step are not those of the Dense arm; draw from your own",
+        "step are not those of the Dense arm; draw from a generator of your own",
     )
 
 
 def start(candidate: Candidate) -> None:
-    """The first predictions are bitwise the Dense arm's, unless the class says otherwise."""
+    """The first predictions are bitwise those of the dense arm, if `starts_neutral`."""
     target = candidate.plugin_entry.target
     if target is not None and not getattr(load_class(target), "starts_neutral", True):
         return
@@ -123,12 +125,12 @@ def start(candidate: Candidate) -> None:
         need(
             torch.equal(found[0], found[1]),
             f"not neutral: the first predictions differ from the Dense arm's by up to {gap:.2g}; "
-            "if that is meant, say so: starts_neutral = False",
+            "if this is intended, set starts_neutral = False in the class",
         )
 
 
 def gradients(candidate: Candidate) -> None:
-    """Every trainable parameter is trained."""
+    """Every trainable parameter gets a gradient and changes in training."""
     arm = candidate.build()
     before = {name: p.detach().clone() for name, p in arm.named_parameters()}
     train(arm)
@@ -141,7 +143,7 @@ def gradients(candidate: Candidate) -> None:
 
 
 def budget(candidate: Candidate) -> None:
-    """The settings' formulas count what is built, and what runs."""
+    """The formulas of the settings give the parameters and MACs of the model."""
     backbone, plugin = candidate.backbone_settings, candidate.plugin_entry.settings()
     for schema in SCHEMAS:
         counted = count(candidate.build(schema=schema), partial(batch, schema))
@@ -160,21 +162,22 @@ def budget(candidate: Candidate) -> None:
 
 
 def state_dict(candidate: Candidate) -> None:
-    """The state dict is all that a trained model is."""
+    """A model that loads the state dict of a trained model gives the same predictions."""
     arm = candidate.build()
     train(arm)
     other = candidate.build(seed=SEED + 1)
     if other.plugin is not None:
-        other.plugin.use_seed(SEED)  # streams that a plug-in evaluates with are the job's
+        # Random streams of an evaluation depend on the seed of the run.
+        other.plugin.use_seed(SEED)
     other.load_state_dict(deepcopy(arm.state_dict()))
     inputs = batch(SCHEMAS[0], ROWS)
     with torch.no_grad():
         same = torch.equal(arm.eval()(*inputs), other.eval()(*inputs))
-    need(same, "a model that loads the weights of another predicts something else")
+    need(same, "a model that loads the state dict of another gives other predictions")
 
 
 class _Shape:
-    """A forward hook that notes the shape of its module's output."""
+    """A forward hook that records the shape of its module's output."""
 
     def __init__(self, name: str, seen: dict[str, tuple[int, ...]]) -> None:
         self._name, self._seen = name, seen
@@ -184,7 +187,7 @@ class _Shape:
 
 
 def sites(candidate: Candidate) -> None:
-    """Sites are those of the settings, of their widths, and `embedding` sees every field."""
+    """The sites and their widths are those of the settings, and `embedding` sees all fields."""
     settings = candidate.backbone_settings
     for schema in SCHEMAS:
         backbone = candidate.build(schema=schema).eval().backbone
@@ -208,11 +211,11 @@ def sites(candidate: Candidate) -> None:
 
 
 def top_nn(candidate: Candidate) -> None:
-    """The Top-NN and the tables are what the settings and the L2 terms take them for."""
+    """`top_layers`, `top_parameters` and `embedding_parameters` agree with model and settings."""
     schema = SCHEMAS[0]
     backbone = candidate.build().backbone
     layers: list[Any] = [backbone.get_submodule(path) for path in backbone.top_layers]
-    need(all(isinstance(layer, nn.Linear) for layer in layers), "a top layer is no nn.Linear")
+    need(all(isinstance(layer, nn.Linear) for layer in layers), "a top layer is not an nn.Linear")
     found = [(layer.in_features, layer.out_features) for layer in layers]
     settings = candidate.backbone_settings.hidden_layers(schema.shape)
     wanted = [(layer.width_in, layer.width_out) for layer in settings]
@@ -226,7 +229,7 @@ def top_nn(candidate: Candidate) -> None:
 
 
 def only_dropout(candidate: Candidate) -> None:
-    """Nothing but dropout draws from a global generator in a training step."""
+    """In a training step, only dropout draws from a global generator."""
     arm = candidate.build()
     for module in arm.modules():
         if isinstance(module, nn.modules.dropout._DropoutNd):
@@ -236,7 +239,7 @@ def only_dropout(candidate: Candidate) -> None:
 
 
 def prime_fits(candidate: Candidate) -> None:
-    """PRIME attaches, and starts neutral."""
+    """PRIME can be attached, and the first predictions stay bitwise the same."""
     inputs, found = batch(SCHEMAS[0], ROWS), []
     for plugin in ("dense", "prime"):
         with torch.no_grad():

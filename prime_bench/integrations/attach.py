@@ -1,9 +1,9 @@
-"""PRIME around any model of FuxiCTR 2.3.10, from outside: hooks on two of its layers.
+"""Attach PRIME to any model of FuxiCTR 2.3.10 by hooks on two of its layers.
 
-The model's embedding layer gives z, the flattened embeddings. The sigmoid that makes `y_pred` gives
-the logit before it, and its output is replaced by PRIME's probability, so that the model's own
-`forward`, `fit`, `evaluate`, `predict` and checkpoints go on as they are. Nothing of FuxiCTR is
-imported: its layers are known by the names of their classes and by what they do on one batch.
+The output of the model's embedding layer is z, after flattening. The input of the sigmoid that
+computes `y_pred` is the logit, and its output is replaced by PRIME's probability. So the model's
+own `forward`, `fit`, `evaluate`, `predict` and checkpoints work unchanged. Nothing of FuxiCTR is
+imported: layers are recognised by the names of their classes and by their output on one batch.
 
 Shapes: B rows, F fields, k embedding width, d = F k.
 """
@@ -20,7 +20,7 @@ from prime_bench.plugins.prime import Prime
 from prime_bench.settings.plugins import PrimeConfig
 
 NAME = "prime"
-"""PRIME's name among the model's modules, and so the prefix of its tensors in checkpoints."""
+"""Name of the submodule, and so the prefix of PRIME's tensors in checkpoints."""
 _EMBEDDING_CLASSES = ("FeatureEmbedding", "FeatureEmbeddingDict")
 _PROBE_ROWS = 2
 
@@ -33,19 +33,23 @@ def attach_prime(
     embedding: str | None = None,
     batch: Mapping[str, Tensor] | None = None,
 ) -> Prime:
-    """Put PRIME around `model`, a FuxiCTR `BaseModel` on its device, and return it.
+    """Attach PRIME to `model`, a FuxiCTR `BaseModel` on its device, and return the PRIME module.
 
-    Before the first update the model's predictions are bitwise what they were. PRIME becomes the
-    submodule `prime`, its parameters join the optimizer at its learning rate, and its initial
-    values come from `seed` alone: torch's global generators stay as they are. To load a checkpoint
-    of a model with PRIME, attach first. `config` is the paper's by default.
+    PRIME becomes the submodule `prime`, and its parameters are added to the model's optimizer with
+    the same options. Before the first update, the model's predictions are bitwise the same as
+    without PRIME. To load a checkpoint of a model with PRIME, attach PRIME first.
 
-    `embedding` names the layer whose output PRIME reads where that is not `embedding_layer`. The
-    layers are found by running the model once, in evaluation mode, on a batch of zeros that is made
-    from its feature map; `batch` is another one, as the data loader gives it.
+    Args:
+        model: The model. It is run once, in evaluation mode, to find the two layers.
+        config: Settings of PRIME; None for those of the paper.
+        seed: Determines PRIME's initial values and its permutations. torch's global generators are
+            not used.
+        embedding: Name of the layer whose output PRIME reads, if it is not `embedding_layer`.
+        batch: A batch for that run, as the data loader gives it. None for a batch of zeros that is
+            made from the model's feature map.
 
-    Raises UsageError where the model has no embedding layer or no sigmoid of its own for `y_pred`,
-    or where `config` has a key that needs more than these two.
+    Raises UsageError if the model has no embedding layer, or no sigmoid that is used for `y_pred`
+    alone, or if `config` needs more than these two layers.
     """
     config = PrimeConfig() if config is None else config
     _refuse(model, config)
@@ -63,15 +67,16 @@ def attach_prime(
     )
     prime.use_seed(seed)
     model.add_module(NAME, prime.to(z).train(model.training))
-    _train_too(model, prime)
+    _add_to_optimizer(model, prime)
     embeddings[layer].register_forward_hook(tap)
     sigmoids[output].register_forward_hook(_Mixture(tap, prime))
     return prime
 
 
 class _Embeddings:
-    """A forward hook that keeps z until PRIME takes it. An object, so that it is copied along with
-    its model.
+    """A forward hook that keeps z until `take` is called.
+
+    It is an object and not a closure, so that a deep copy of the model copies it too.
     """
 
     def __init__(self) -> None:
@@ -82,10 +87,10 @@ class _Embeddings:
         self._z = self.flatten(module, output)
 
     def take(self) -> Tensor:
-        """z (B, d), once: nothing keeps the graph alive between two forward passes."""
+        """Return z (B, d) and forget it, so that no graph stays alive between forward passes."""
         z, self._z = self._z, None
         if z is None:
-            # A model that calls it for y_pred alone in evaluation may do otherwise in training.
+            # In evaluation, when it was found, the model may call the sigmoid less often.
             raise UsageError(
                 "attach_prime: the model calls the sigmoid of y_pred a second time in one pass, "
                 "so it is not clear which logit PRIME should read",
@@ -94,13 +99,13 @@ class _Embeddings:
         return z
 
     def flatten(self, module: nn.Module, output: Any) -> Tensor:
-        """(B, F, k), (B, d), or a vector a field, in the order of the feature map -> (B, d)."""
+        """(B, F, k), (B, d), or field -> vector in the order of the feature map, to (B, d)."""
         if isinstance(output, Mapping):
             for field, vectors in output.items():
                 if vectors.ndim != 2:
                     raise UsageError(
                         f"attach_prime: the embedding of `{field}` has the shape "
-                        f"{tuple(vectors.shape)}; PRIME reads one vector a row"
+                        f"{tuple(vectors.shape)}; PRIME reads one vector per row"
                     )
             output = module.dict2tensor(output, flatten_emb=True)  # type: ignore[operator]
         z: Tensor = output.flatten(1)
@@ -108,7 +113,7 @@ class _Embeddings:
 
 
 class _Mixture:
-    """A forward hook that puts PRIME's probability in the place of the sigmoid's."""
+    """A forward hook that replaces the output of the sigmoid by PRIME's probability."""
 
     def __init__(self, tap: _Embeddings, prime: Prime) -> None:
         self._tap, self._prime = tap, prime
@@ -122,7 +127,7 @@ class _Mixture:
 def _refuse(model: nn.Module, config: PrimeConfig) -> None:
     if not hasattr(model, "feature_map"):
         raise UsageError(
-            f"attach_prime: {type(model).__name__} is no BaseModel of FuxiCTR: "
+            f"attach_prime: {type(model).__name__} is not a BaseModel of FuxiCTR: "
             "it has no feature_map"
         )
     if hasattr(model, NAME):
@@ -134,13 +139,11 @@ def _refuse(model: nn.Module, config: PrimeConfig) -> None:
                 "a FuxiCTR model has no sites, PRIME reads its embeddings"
             )
     if config.auxiliary_weight > 0:
-        raise UsageError("attach_prime: FuxiCTR's loss has no place for auxiliary_weight")
+        raise UsageError("attach_prime: auxiliary_weight cannot be added to FuxiCTR's loss")
 
 
 def _embeddings(model: nn.Module, named: str | None) -> dict[str, nn.Module]:
-    """The layers that may be the one that PRIME reads: one, if it is named or has the usual
-    name.
-    """
+    """The layers that PRIME may read; only one if it is named or has FuxiCTR's usual name."""
     layers = {
         name: module
         for name, module in model.named_modules()
@@ -156,12 +159,12 @@ def _embeddings(model: nn.Module, named: str | None) -> dict[str, nn.Module]:
             f"attach_prime: {type(model).__name__} has {what}, so there is no z for PRIME to read",
             hint='embedding="..." names a layer whose output is (B, F, k) or (B, d)',
         )
-    # A FeatureEmbedding holds a FeatureEmbeddingDict: the outer one is meant.
+    # A FeatureEmbedding contains a FeatureEmbeddingDict; the outer one is meant.
     return {n: m for n, m in layers.items() if n.rpartition(".")[0] not in layers}
 
 
 def _zeros(model: nn.Module) -> dict[str, Tensor]:
-    """A batch with the feature map's fields, all 0."""
+    """A batch of zeros with the fields of the feature map."""
     batch: dict[str, Tensor] = {}
     for field, spec in model.feature_map.features.items():  # type: ignore[operator,union-attr]
         shape: tuple[int, ...] = (_PROBE_ROWS,)
@@ -179,7 +182,7 @@ def _zeros(model: nn.Module) -> dict[str, Tensor]:
 def _probe(
     model: nn.Module, layers: Mapping[str, nn.Module], batch: Mapping[str, Tensor]
 ) -> dict[str, list[Any]]:
-    """What each layer put out in one forward pass, and `y_pred` under the name ""."""
+    """The outputs of each layer in one forward pass, and `y_pred` under the name ""."""
     outputs: dict[str, list[Any]] = {name: [] for name in layers}
     handles = [
         module.register_forward_hook(lambda *call, name=name: outputs[name].append(call[2]))
@@ -219,7 +222,7 @@ def _layer(embeddings: Mapping[str, nn.Module], found: Mapping[str, list[Any]]) 
 
 
 def _output(sigmoids: Mapping[str, nn.Module], found: Mapping[str, list[Any]]) -> str:
-    """The sigmoid whose output is `y_pred`, and nothing else."""
+    """The sigmoid whose only output is `y_pred`."""
     (y_pred,) = found[""]
     for name in sigmoids:
         outputs = found[name]
@@ -232,18 +235,19 @@ def _output(sigmoids: Mapping[str, nn.Module], found: Mapping[str, list[Any]]) -
                 )
             return name
     raise UsageError(
-        "attach_prime: y_pred is not what an nn.Sigmoid of the model puts out, "
+        "attach_prime: y_pred is not the output of an nn.Sigmoid of the model, "
         "so there is no logit for PRIME to read",
         hint="FuxiCTR's `self.output_activation` is one, with task binary_classification",
     )
 
 
-def _train_too(model: nn.Module, prime: Prime) -> None:
-    """PRIME's parameters in the model's optimizer, whose own keep what it knows about them; a model
-    that is compiled later has them anyway.
+def _add_to_optimizer(model: nn.Module, prime: Prime) -> None:
+    """Add PRIME's parameters to the model's optimizer, which keeps the state of its parameters.
+
+    A model without an optimizer gets them when it is compiled.
     """
     optimizer = getattr(model, "optimizer", None)
     if optimizer is not None:
-        # With the same options, but for those that only torch's own bookkeeping has.
+        # With the options of the first group.
         options = {k: v for k, v in optimizer.param_groups[0].items() if k != "params"}
         optimizer.add_param_group({"params": list(prime.parameters()), **options})

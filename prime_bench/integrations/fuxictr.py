@@ -1,10 +1,10 @@
-"""For users of FuxiCTR 2.3.10: `attach_prime`, and checkpoints in and out, the same numbers under
-FuxiCTR's names and shapes.
+"""For users of FuxiCTR 2.3.10: `attach_prime`, and import and export of checkpoints.
 
-FuxiCTR saves a model's `state_dict()`. It has a table for each categorical field and a Linear (1,
-k) for each numeric one, where ours has one table and one matrix; a LayerNorm for each field, where
-ours is one; and frozen indices of pairs, which ours does without. All other tensors have the same
-shape in both, and the same name but for APG_DCNv2, which is our DCNv2 with APG attached.
+A FuxiCTR checkpoint is a model's `state_dict()`. It differs from the state dict of a backbone here
+in three ways: it has a table for each categorical field and a Linear(1, k) for each numeric field,
+where a backbone has one table and one matrix; it has a LayerNorm for each field, where MaskNet has
+one module; and it has constant indices of pairs. All other tensors have the same shapes. They have
+the same names too, except those of APG_DCNv2, which is DCNv2 with APG attached here.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -23,12 +23,12 @@ from prime_bench.plugins.apg import APGLinear
 
 
 def _pair_index(n_fields: int) -> Tensor:
-    """The fields i < j of each pair, (2, P)."""
+    """The fields i < j of all pairs, (2, P)."""
     return torch.triu_indices(n_fields, n_fields, offset=1)
 
 
 def _pair_mask(n_fields: int) -> Tensor:
-    """Which (i, j) are a pair i < j, (F, F)."""
+    """Whether (i, j) is a pair i < j, (F, F)."""
     return torch.ones(n_fields, n_fields, dtype=torch.bool).triu(diagonal=1)
 
 
@@ -37,51 +37,53 @@ _FROZEN: dict[str, tuple[str, Callable[[int], Tensor]]] = {
     "FwFM": ("inner_product_layer.triu_mask", _pair_mask),
     "PNN": ("inner_product_layer.triu_mask", _pair_mask),
 }
-"""Backbone -> the index of pairs in its FuxiCTR checkpoint, and its value for F fields."""
+"""Backbone -> name of the index of pairs in its FuxiCTR checkpoint, and its value for F fields."""
 
 
 @dataclass(frozen=True)
-class _Slot:
-    """A tensor of a FuxiCTR checkpoint and where its numbers are in our backbone."""
+class _CheckpointTensor:
+    """A tensor of a FuxiCTR checkpoint, and the tensor of the backbone with the same values."""
 
     name: str
     values: Tensor
-    """A view of our parameter or buffer, in FuxiCTR's shape."""
+    """A view of the parameter or buffer of the backbone, in FuxiCTR's shape."""
     constant: bool = False
-    """Computed from the number of fields: nothing to load."""
+    """Whether it follows from the number of fields, so that there is nothing to load."""
 
 
 def load_checkpoint(backbone: Backbone, state_dict: Mapping[str, Tensor]) -> None:
-    """Give `backbone` the weights and buffers of a FuxiCTR checkpoint of the same model.
+    """Load the weights and buffers of a FuxiCTR checkpoint of the same model into `backbone`.
 
-    `state_dict` is what `torch.load(path, weights_only=True)` returns. Raises UsageError, and
-    changes nothing, where the architecture or a vocabulary differs: the message names the first
-    tensor that does not fit.
+    `state_dict` is what `torch.load(path, weights_only=True)` returns. If the architecture or a
+    vocabulary differs, raises UsageError that names the first tensor that does not fit, and changes
+    nothing.
     """
-    slots = list(_slots(backbone))
-    for slot in slots:
-        expected = tuple(slot.values.shape)
-        if slot.name not in state_dict:
-            raise _misfit(slot.name, f"the model has {expected}, the checkpoint has no such tensor")
-        found = tuple(state_dict[slot.name].shape)
+    tensors = list(_tensors(backbone))
+    for tensor in tensors:
+        expected = tuple(tensor.values.shape)
+        if tensor.name not in state_dict:
+            raise _misfit(
+                tensor.name, f"the model has {expected}, the checkpoint has no such tensor"
+            )
+        found = tuple(state_dict[tensor.name].shape)
         if found != expected:
-            raise _misfit(slot.name, f"the model has {expected}, the checkpoint {found}")
-    names = {slot.name for slot in slots}
-    for name, tensor in state_dict.items():
+            raise _misfit(tensor.name, f"the model has {expected}, the checkpoint {found}")
+    names = {tensor.name for tensor in tensors}
+    for name, found_tensor in state_dict.items():
         if name not in names:
-            found = tuple(tensor.shape)
+            found = tuple(found_tensor.shape)
             raise _misfit(name, f"the checkpoint has {found}, the model has no such tensor")
     with torch.no_grad():
-        for slot in slots:
-            if not slot.constant:
-                slot.values.copy_(state_dict[slot.name])
+        for tensor in tensors:
+            if not tensor.constant:
+                tensor.values.copy_(state_dict[tensor.name])
 
 
 def export_checkpoint(backbone: Backbone) -> dict[str, Tensor]:
-    """Copies of all weights and buffers, on the CPU, as FuxiCTR's `load_state_dict` takes them."""
+    """Copies of all weights and buffers on the CPU, for FuxiCTR's `load_state_dict`."""
     return {
-        slot.name: slot.values.detach().cpu().clone(memory_format=torch.contiguous_format)
-        for slot in _slots(backbone)
+        tensor.name: tensor.values.detach().cpu().clone(memory_format=torch.contiguous_format)
+        for tensor in _tensors(backbone)
     }
 
 
@@ -92,8 +94,8 @@ def _misfit(name: str, what: str) -> UsageError:
     )
 
 
-def _slots(backbone: Backbone) -> Iterator[_Slot]:
-    """Every tensor of the FuxiCTR checkpoint."""
+def _tensors(backbone: Backbone) -> Iterator[_CheckpointTensor]:
+    """Yield every tensor of the FuxiCTR checkpoint."""
     n_fields = next(
         len(module.schema.fields)
         for module in backbone.modules()
@@ -104,45 +106,46 @@ def _slots(backbone: Backbone) -> Iterator[_Slot]:
         if isinstance(module, FieldEmbedding):
             yield from _tables(module, prefix=_tables_prefix(path, apg=bool(apg)))
         elif isinstance(module, Bilinear):
-            yield _Slot(f"{path}.triu_index", _pair_index(n_fields), constant=True)
+            yield _CheckpointTensor(f"{path}.triu_index", _pair_index(n_fields), constant=True)
     if type(backbone).__name__ in _FROZEN:
         name, frozen = _FROZEN[type(backbone).__name__]
-        yield _Slot(name, frozen(n_fields), constant=True)
+        yield _CheckpointTensor(name, frozen(n_fields), constant=True)
     for name, values in backbone.state_dict(keep_vars=True).items():
         path, _, leaf = name.rpartition(".")
         owner = backbone.get_submodule(path)
         if isinstance(owner, FieldNorm):
             for number, row in enumerate(values.detach()):
-                yield _Slot(f"{path}.{number}.{leaf}", row)
+                yield _CheckpointTensor(f"{path}.{number}.{leaf}", row)
         elif path.startswith("sites."):
             raise UsageError(f"FuxiCTR has no model with something at the {path.replace('.', ' ')}")
         elif not isinstance(owner, FieldEmbedding):
             old, new = next((pair for pair in apg if name.startswith(pair[0])), ("", ""))
-            yield _Slot(new + name.removeprefix(old), values.detach())
+            yield _CheckpointTensor(new + name.removeprefix(old), values.detach())
 
 
-def _tables(embedding: FieldEmbedding, *, prefix: str) -> Iterator[_Slot]:
-    """A table (n, k) for each categorical field, a Linear's weight (k, 1) for each numeric one."""
+def _tables(embedding: FieldEmbedding, *, prefix: str) -> Iterator[_CheckpointTensor]:
+    """A table (V, k) for each categorical field, a weight (k, 1) for each numeric field."""
     sizes = list(embedding.schema.shape.vocabulary_sizes)
     tables = iter(() if embedding.table is None else torch.split(embedding.table.detach(), sizes))
     weights = iter(() if embedding.numeric_weight is None else embedding.numeric_weight.detach())
     for field in embedding.schema.fields:
         rows = next(tables) if field.kind == "categorical" else next(weights).unsqueeze(1)
-        yield _Slot(f"{prefix}.{field.name}.weight", rows)
+        yield _CheckpointTensor(f"{prefix}.{field.name}.weight", rows)
 
 
 def _tables_prefix(path: str, *, apg: bool) -> str:
-    """Where FuxiCTR has the tables of our embedding at `path`: its FeatureEmbedding wraps a
-    FeatureEmbeddingDict; the APG models have the latter alone.
+    """The prefix of the tables in FuxiCTR of the embedding at `path` here.
+
+    FuxiCTR's FeatureEmbedding contains a FeatureEmbeddingDict; its APG models have only the latter.
     """
     layer = f"{path}_layer" if path.endswith("embedding") else path
     return f"{layer}.embedding_layers" if apg else f"{layer}.embedding_layer.embedding_layers"
 
 
 def _apg_names(backbone: Backbone) -> list[tuple[str, str]]:
-    """Prefixes of our names and of FuxiCTR's for an MLP of APG layers; empty where there is none.
+    """Pairs of prefixes, here and in FuxiCTR, for an MLP of APG layers; empty if there is none.
 
-    FuxiCTR numbers an APG MLP's layers by kind, from 1; a plain MLP's in its sequence.
+    FuxiCTR numbers the layers of an APG MLP by kind, from 1, and those of a plain MLP in sequence.
     """
     names: list[tuple[str, str]] = []
     for path, module in backbone.named_modules():

@@ -1,1 +1,1 @@
-"""Plug-ins around an untouched backbone, and what attaches them."""
+"""Plug-ins around a backbone, and the model that combines both."""

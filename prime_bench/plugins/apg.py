@@ -3,9 +3,9 @@
     [b(c), S(c)] = g(c),    U = U_l U_r,    V = V_l V_r
     y = ((x U) S(c)) V + b(c)
 
-g is a ReLU MLP, c the condition. In DCNv2 c is the layer's own input x (self-wise; fidelity 25); in
-front of FiBiNET's bilinears x runs over the field embeddings and c is z, so that one S and one b
-serve all fields of a row (fidelity 24).
+g is a ReLU MLP and c the condition. In DCNv2, c is the layer's own input x (self-wise; fidelity
+25). In front of FiBiNET's bilinear layers, x runs over the field embeddings and c is z, so that all
+fields of a row share S and b (fidelity 24).
 
 Shapes: B rows, F fields, k embedding width, d = F k, in, out and c widths of a layer's input,
 output and condition, k' rank, p inner width of U and V. Yan et al., APG: Adaptive Parameter
@@ -22,7 +22,7 @@ from prime_bench.settings.plugins import APGSettings, APGShape
 
 
 class APGLinear(nn.Module):
-    """x (B, n, in), condition (B, c) -> (B, n, out)."""
+    """A generated linear layer: x (B, n, in), condition (B, c) -> (B, n, out)."""
 
     def __init__(
         self, shape: APGShape, settings: APGSettings, *, generator: torch.Generator
@@ -43,7 +43,7 @@ class APGLinear(nn.Module):
         self.hypernet = nn.Sequential(*layers)
 
     def generate(self, x: Tensor, condition: Tensor) -> Tensor:
-        """The layer's output with the weights that `condition` gives."""
+        """Apply to x (B, n, in) the weights that are generated from `condition` (B, c)."""
         generated = self.hypernet(condition)  # (B, c) -> (B, out + k' k')
         bias, matrix = generated.split([self._width_out, self._rank**2], dim=1)
         matrix = matrix.view(-1, self._rank, self._rank)
@@ -53,25 +53,25 @@ class APGLinear(nn.Module):
 
 
 class SelfWise(APGLinear):
-    """In place of a Linear: (B, in) -> (B, out), conditioned on its input."""
+    """Replaces a Linear: (B, in) -> (B, out), conditioned on its own input."""
 
     def forward(self, x: Tensor) -> Tensor:
-        """One vector a row."""
+        """x (B, in) -> (B, out)."""
         return self.generate(x.unsqueeze(1), x).squeeze(1)
 
 
 class OfFields(APGLinear):
-    """At the site `embedding`: (B, F, k) -> (B, F, k), conditioned on all of it."""
+    """Replaces the site `embedding`: (B, F, k) -> (B, F, k), conditioned on all fields."""
 
     def forward(self, embeddings: Tensor) -> Tensor:
-        """The same weights for all fields of a row."""
+        """Apply the same generated weights to all fields of a row."""
         return self.generate(embeddings, embeddings.flatten(1))
 
 
 class APG(Attachment):
-    """APG on DCNv2 or FiBiNET; its initial values come from `generator` alone.
+    """APG on DCNv2 or FiBiNET. All initial values are drawn from `generator`.
 
-    Raises UsageError on a backbone for which it is not defined.
+    Raises UsageError for a backbone on which APG is not defined.
     """
 
     def __init__(
@@ -92,7 +92,7 @@ class APG(Attachment):
 
 
 def _linear(width_in: int, width_out: int, *, generator: torch.Generator) -> nn.Linear:
-    """A Linear as FuxiCTR's reset leaves it, without a draw from torch's global generator."""
+    """A Linear initialised as FuxiCTR does, but from `generator` and not torch's global one."""
     with torch.device("meta"):
         empty = nn.Linear(width_in, width_out)
     layer = empty.to_empty(device="cpu")

@@ -1,4 +1,4 @@
-"""ArmModel: a backbone with at most one plug-in, as it is trained and evaluated.
+"""The model that is trained: a backbone with at most one plug-in.
 
 Shapes: B rows, C categorical and K numeric fields, k embedding width, d = (C + K) k.
 """
@@ -13,7 +13,7 @@ from prime_bench.plugins.interface import Attachment, Plugin
 
 
 class Tap:
-    """A forward hook that keeps the output of its module until it is taken."""
+    """A forward hook that keeps the output of its module until `take` is called."""
 
     def __init__(self) -> None:
         self._output: Tensor | None = None
@@ -23,15 +23,17 @@ class Tap:
         self._output = output
 
     def take(self) -> Tensor | None:
-        """The output, once: nothing keeps the graph alive between two forward passes."""
+        """Return the output and forget it, so that no graph stays alive between forward passes."""
         output, self._output = self._output, None
         return output
 
 
 class ArmModel(nn.Module):
-    """`backbone` with a plug-in: a `Plugin` reads z, the flattened output of `input_site`, and its
-    router that of `router_site`, if one is named; an `Attachment` changes the backbone itself; None
-    is the Dense arm.
+    """A backbone with a plug-in, which gives click probabilities.
+
+    A `Plugin` reads z, the flattened output of `input_site`, and the backbone's logit; its router
+    reads the output of `router_site` if one is given. An `Attachment` replaces modules of the
+    backbone. None is the dense arm: the backbone alone.
     """
 
     plugin: Plugin | None
@@ -65,15 +67,18 @@ class ArmModel(nn.Module):
         return probability
 
     def log_probabilities(self, ids: Tensor, numerics: Tensor) -> tuple[Tensor, Tensor]:
-        """The same -> (log p, log(1 - p)), (B,) each, for `loss = "logit"` (fidelity 13)."""
+        """As `forward`, but returns (log p, log(1 - p)), (B,) each, for `loss = "logit"` (fidelity
+        13).
+        """
         if self.plugin is None:
             logit = self.backbone(ids, numerics)
             return F.logsigmoid(logit), F.logsigmoid(-logit)
         return self.plugin.log_probabilities(*self._run(ids, numerics))
 
     def routing(self, ids: Tensor, numerics: Tensor) -> Tensor | None:
-        """Ids (B, C), values (B, K) -> the plug-in's weights of its experts (B, G, M); None
-        without routers.
+        """Ids (B, C), values (B, K) -> the routers' weights of the experts (B, G, M).
+
+        None if the plug-in has no routers.
         """
         if self.plugin is None:
             return None
@@ -81,23 +86,24 @@ class ArmModel(nn.Module):
         return self.plugin.routing(z, router_input)
 
     def auxiliary_loss(self) -> Tensor | None:
-        """What the plug-in adds to the loss of the batch that was last trained on, or None."""
+        """The plug-in's term in the loss of the last training batch, or None."""
         return None if self.plugin is None else self.plugin.auxiliary_loss()
 
     def embedding_parameters(self) -> list[nn.Parameter]:
-        """Parameters that the embedding L2 term covers."""
+        """The parameters in the embedding L2 term."""
         return self.backbone.embedding_parameters()
 
     def network_parameters(self) -> list[nn.Parameter]:
-        """All other trainable parameters, the plug-in's included: what `network_l2` covers
-        (fidelity 35).
+        """All other trainable parameters, the plug-in's included, which are those in the term
+        `network_l2` (fidelity 35).
         """
         embeddings = {id(parameter) for parameter in self.embedding_parameters()}
         return [p for p in self.parameters() if p.requires_grad and id(p) not in embeddings]
 
     def detach(self) -> Backbone:
-        """The plain backbone, without a hook and with its own modules; the arm is a Dense arm from
-        now on.
+        """Remove the plug-in and return the backbone with its own modules and without hooks.
+
+        This model is then the dense arm.
         """
         for hook in self._hooks:
             hook.remove()
@@ -107,7 +113,9 @@ class ArmModel(nn.Module):
         return self.backbone
 
     def _run(self, ids: Tensor, numerics: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
-        """z (B, d), the backbone's logit (B,), and the router's input (B, d') where it is not z."""
+        """Run the backbone; returns z (B, d), the logit (B,) and the router's input (B, d') or
+        None.
+        """
         try:
             logit = self.backbone(ids, numerics)
         finally:

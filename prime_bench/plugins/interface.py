@@ -1,91 +1,106 @@
-"""What every plug-in is: a module that turns the backbone's logit into a probability, or modules
-that take the place of the backbone's own.
+"""The two interfaces of plug-ins.
 
-Shapes: B rows, d width of the flattened embeddings z, d' width of the router's input.
+A `Plugin` is a module that turns the backbone's logit into a probability. An `Attachment` replaces
+modules of the backbone.
+
+Shapes: B rows, d width of z, d' width of the router's input, G bags, M experts of a bag.
 """
 
 from abc import abstractmethod
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from torch import Tensor, nn
 
 from prime_bench.backbones.interface import Backbone, replace
 
+StreamValue = Tensor | int | float | str
+"""What the state of a random stream may consist of."""
+
 
 class Plugin(nn.Module):
-    """Reads z and the backbone's logit l_d, and leaves the backbone as it is."""
+    """A module that reads z and the backbone's logit l_d, and leaves the backbone unchanged.
+
+    Only `forward` and `log_probabilities` must be defined.
+    """
 
     starts_neutral: ClassVar[bool] = True
-    """Whether the first predictions are bitwise the Dense arm's, as `prime-bench check` asserts."""
+    """Whether the predictions before the first update are bitwise those of the dense arm, which
+    `prime-bench check` tests."""
     uncompiled: ClassVar[tuple[str, ...]] = ()
-    """Names of methods with which torch.compile cannot deal, and need not: they run as they are."""
+    """Names of methods that torch.compile leaves out, since it cannot compile them."""
 
     @abstractmethod
     def forward(self, z: Tensor, dense_logit: Tensor, router_input: Tensor | None = None) -> Tensor:
-        """z (B, d), l_d (B,), router input (B, d') where it is not z -> probability (B,)."""
+        """z (B, d), l_d (B,), router's input (B, d') if it is not z -> probability (B,)."""
 
     @abstractmethod
     def log_probabilities(
         self, z: Tensor, dense_logit: Tensor, router_input: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
-        """The same -> (log p, log(1 - p)), (B,) each: exact where p itself would round to 0 or 1
-        (fidelity 13).
+        """As `forward`, but returns (log p, log(1 - p)), (B,) each.
+
+        These are accurate also where p would round to 0 or 1 (fidelity 13).
         """
 
     def use_seed(self, seed: int) -> None:
-        """Told once, before training: what `base.streams.derive` needs to make a random stream of
-        the plug-in's own, beside the generator of its initial values. Most have none.
+        """Receive the seed of the run; called once, before training.
+
+        A plug-in that draws random numbers after its construction derives its own random streams
+        from the seed by `base.streams.derive`. Most plug-ins need none.
         """
 
-    def stream_state(self) -> dict[str, Any]:
-        """Where the plug-in's own random streams stand between two epochs, as tensors, numbers and
-        texts, so that a run can go on in another process. Parameters and buffers need not be here.
+    def stream_state(self) -> dict[str, StreamValue]:
+        """The state of the plug-in's own random streams between two epochs.
+
+        It is saved, so that a run can continue in another process. Parameters and buffers are saved
+        elsewhere and need not be part of it.
         """
         return {}
 
-    def load_stream_state(self, state: Mapping[str, Any]) -> None:
-        """Go on as the plug-in that gave `state` would."""
+    def load_stream_state(self, state: Mapping[str, StreamValue]) -> None:
+        """Continue the random streams from a `state` that `stream_state` returned."""
 
     def routing(self, z: Tensor, router_input: Tensor | None = None) -> Tensor | None:  # noqa: ARG002
-        """The rows' weights of each bag's experts (B, G, M), as an evaluation uses them; None
-        without routers.
-        """
+        """The weights of the experts (B, G, M) in evaluation; None without routers."""
         return None
 
     def take_routing(self) -> tuple[Tensor, Tensor] | None:
-        """What a plug-in with routers did with the training batches since the last call, on the
-        device: the rows' routing entropy in nats (G,) and the load of each expert (G, M), means
-        over batches; None where there was no batch or is no router.
+        """Routing in the training batches since the last call, as tensors on the device.
+
+        Returns the mean routing entropy of a row in nats (G,) and the mean load of each expert
+        (G, M), averaged over batches; None without routers or without batches.
         """
         return None
 
     def auxiliary_loss(self) -> Tensor | None:
-        """What the last forward pass in train mode adds to a training step's loss, or None."""
+        """A term that is added to the loss of the last forward pass in train mode, or None."""
         return None
 
-    def follow(self) -> None:
-        """Move buffers after a batch in train mode, without a gradient. A plug-in calls it at the
-        end of its forward pass, but not where that is being compiled: a training step then does.
+    def update_buffers(self) -> None:
+        """Update buffers after a batch in train mode, without a gradient.
+
+        A plug-in calls this at the end of its forward pass, except while that is compiled: the
+        training step then calls it.
         """
 
 
 class Attachment:
-    """Modules that take the place of others in the backbone, and belong to it as long as they do.
+    """Modules that replace modules of the backbone.
 
-    `modules` has a path for `backbones.interface.replace` -> module.
+    `modules` is path -> module, with paths that `backbones.interface.replace` accepts.
     """
 
     starts_neutral: ClassVar[bool] = False
-    """As a plug-in's."""
+    """As `Plugin.starts_neutral`."""
 
     def __init__(self, modules: dict[str, nn.Module]) -> None:
         self._outside = modules
 
     def swap(self, backbone: Backbone) -> None:
-        """Exchange the modules with the backbone's; a second call gives it its own ones back.
+        """Exchange the modules with those of the backbone. A second call restores the backbone.
 
-        What goes in moves to the device and the dtype of the backbone.
+        The inserted modules are moved to the device and the dtype of the backbone.
         """
         like = next(backbone.parameters())
         self._outside = {

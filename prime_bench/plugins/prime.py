@@ -1,5 +1,5 @@
-"""PRIME: routed low-rank experts that correct the Dense logit, averaged over bags, mixed with the
-Dense probability.
+"""PRIME: routed low-rank experts correct the dense logit; their mean over bags is mixed with the
+dense probability.
 
     h        = LN(z)                                          (9)    LayerNorm without affine
     delta_ge = u_ge . SiLU(V_ge h) + b_ge                     (10)
@@ -7,38 +7,35 @@ Dense probability.
     p_s      = mean over g of sum over e of r_ge sigmoid(l_d + delta_ge)    (13-15)
     p        = alpha p_d + (1 - alpha) p_s                    (17)
 
-With p_s - p_d taken expert by expert, as sigmoid(l_d + delta) - sigmoid(l_d), the start (u = b = 0)
-is p_d bit by bit (Eq. 18, fidelity 14). Load biases c follow the load without a gradient (Eq.
-20-22, fidelity 16). With `output = "logit"` p = sigmoid(l_d + mean over g of sum over e of r delta)
-(fidelity 32). Controls that change r are keys: `routing` (fidelity 17, 18), `detach_router` (34),
-`auxiliary_weight` (21).
+p_s - p_d is computed as a sum of sigmoid(l_d + delta) - sigmoid(l_d) over experts, so that p is
+bitwise p_d at the start, where u = b = 0 (Eq. 18, fidelity 14). The load biases c are updated
+without a gradient (Eq. 20-22, fidelity 16). With `output = "logit"`, p = sigmoid(l_d + mean over g
+of sum over e of r delta) (fidelity 32). Controls that change r are keys of the configuration:
+`routing` (fidelity 17, 18), `detach_router` (34), `auxiliary_weight` (21).
 
-Shapes: B rows, d width of z, d' width of the router's input, G bags, M experts a bag, E = G M
-experts (bag by bag), q rank. Inside, rows are the last axis: sums over q and M then add whole rows
-of numbers, which on a CPU takes a third of the time of sums within a row.
+Shapes: B rows, d width of z, d' width of the router's input, G bags, M experts of a bag, E = G M
+experts (bag by bag), q rank. Inside, rows are the last axis, so that sums over q and M add
+contiguous vectors, which takes a third of the time on a CPU.
 """
 
 import math
 from collections.abc import Mapping
-from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from prime_bench.base.streams import derive
-from prime_bench.plugins.anchor import anchored, log_weight
-from prime_bench.plugins.interface import Plugin
+from prime_bench.plugins.interface import Plugin, StreamValue
 from prime_bench.settings.plugins import PrimeConfig
 
 
 class Prime(Plugin):
-    """PRIME at width d = `input_width`; its initial values come from `generator` alone (fidelity
-    15).
+    """PRIME with input width d = `input_width`.
 
-    The router reads what the experts read, z, unless `forward` is given another input, of width
-    `router_width`. In train mode every forward pass also moves the buffers `load_average` and
-    `load_bias`, (G, M).
+    All initial values are drawn from `generator` (fidelity 15). The router reads z as the experts
+    do, unless `forward` is given another input, of width `router_width`. In train mode, each
+    forward pass also updates the buffers `load_average` and `load_bias`, (G, M).
     """
 
     uncompiled = ("_permutation",)
@@ -46,7 +43,7 @@ class Prime(Plugin):
     load_average: Tensor
     routed: Tensor
     router: nn.Parameter | None
-    """None with uniform routing."""
+    """(E, d'); None with uniform routing."""
 
     def __init__(
         self,
@@ -67,7 +64,7 @@ class Prime(Plugin):
         load = torch.zeros(config.bags, config.experts_per_bag)
         self.register_buffer("load_bias", load)  # c
         self.register_buffer("load_average", torch.full_like(load, 1 / config.experts_per_bag))
-        # Xavier normal, each expert's V and each bag's router on its own (fidelity 15).
+        # Xavier normal with the fans of one expert's V and of one bag's router (fidelity 15).
         for weight, fan_out in (
             (self.expert_in, config.rank),
             (self.router, config.experts_per_bag),
@@ -77,43 +74,47 @@ class Prime(Plugin):
                 nn.init.normal_(weight, std=std, generator=generator)
         self._seed = self._batches = 0
         self._auxiliary: Tensor | None = None
-        self._met: Tensor | None = None
-        # Sums over training batches: of a bag's entropy and loads. No part of the model.
+        self._batch_routing: Tensor | None = None
+        # Sums of entropy and loads of each bag over training batches; not part of the state dict.
         shape = (config.bags, 1 + config.experts_per_bag)
         self.register_buffer("routed", torch.zeros(shape), persistent=False)
 
     def use_seed(self, seed: int) -> None:
-        """Permuted routing takes the permutation of training batch i from the stream
-        "permute/<i>", i from 1, and all those of an evaluation from "permute/0", so that a
-        checkpoint is scored as its run was.
+        """Set the seed of the permutations of permuted routing.
+
+        Training batch i, from 1, is permuted by the stream "permute/<i>". All batches of an
+        evaluation use "permute/0", so that a loaded checkpoint gives the scores of its run.
         """
         self._seed = seed
 
-    def stream_state(self) -> dict[str, Any]:
-        """As said in `Plugin`: which permutation comes next."""
+    def stream_state(self) -> dict[str, StreamValue]:
+        """The number of training batches so far, which determines the next permutation."""
         return {"batches": self._batches}
 
-    def load_stream_state(self, state: Mapping[str, Any]) -> None:
-        """As said in `Plugin`."""
-        self._batches = state["batches"]
+    def load_stream_state(self, state: Mapping[str, StreamValue]) -> None:
+        """Continue with the permutation after those that `state` counts."""
+        batches = state["batches"]
+        assert isinstance(batches, int), batches
+        self._batches = batches
 
     def routing(self, z: Tensor, router_input: Tensor | None = None) -> Tensor:
-        """As said in `Plugin`."""
+        """The weights r of the experts (B, G, M)."""
         _, scores = self._read(z, router_input)
         return torch.softmax(scores, dim=1).movedim(2, 0)  # (G, M, B) -> (B, G, M)
 
     def take_routing(self) -> tuple[Tensor, Tensor] | None:
-        """As said in `Plugin`."""
+        """Mean entropy (G,) and load (G, M) of the training batches since the last call."""
         entropy, load = self.routed[:, 0].clone(), self.routed[:, 1:].clone()
         self.routed.zero_()
         if not load.any():
             return None
-        n_batches = load.sum(dim=1)  # the loads of a batch sum to 1 in each bag
+        n_batches = load.sum(dim=1)  # in each bag, the loads of a batch sum to 1
         return entropy / n_batches, load / n_batches.unsqueeze(1)
 
     def auxiliary_loss(self) -> Tensor | None:
-        """lambda M sum over e of P_ge^2, mean over bags, with P the load of the last training
-        batch (fidelity 21); None where lambda is 0. It is given out once.
+        """The mean over bags of lambda M sum over e of P_ge^2 (fidelity 21).
+
+        P is the load of the last training batch. None if lambda is 0, and on a second call.
         """
         loss, self._auxiliary = self._auxiliary, None
         return loss
@@ -122,11 +123,11 @@ class Prime(Plugin):
         """z (B, d), l_d (B,), router input (B, d') -> probability (B,)."""
         delta, scores = self._read(z, router_input)
         routing = torch.softmax(scores, dim=1)  # (G, M, B)
-        self._follow(routing)
+        self._record_load(routing)
         if self.config.output == "logit":
             return torch.sigmoid(dense_logit + self._mean(routing, delta))
-        # Both sigmoids run over contiguous (E, B): a kernel rounds its vector body and its scalar
-        # tail differently, so only equal layouts make the difference exactly 0 where delta is 0.
+        # Both sigmoids must have the same contiguous layout (E, B). A kernel rounds its vectorised
+        # body and its scalar tail differently, and delta = 0 must give a difference of exactly 0.
         base = dense_logit.expand_as(delta).contiguous()  # (B,) -> (E, B)
         shifted = torch.sigmoid(base + delta) - torch.sigmoid(base)
         correction = self._mean(routing, shifted)
@@ -135,13 +136,14 @@ class Prime(Plugin):
     def log_probabilities(
         self, z: Tensor, dense_logit: Tensor, router_input: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
-        """The same -> (log p, log(1 - p)), (B,) each, by logsumexp over the anchor and all experts
-        (fidelity 13).
+        """As `forward`, but returns (log p, log(1 - p)), (B,) each.
+
+        They are computed by logsumexp over the anchor and all experts (fidelity 13).
         """
         delta, scores = self._read(z, router_input)
         log_routing = torch.log_softmax(scores, dim=1)  # (G, M, B)
         routing = log_routing.exp()
-        self._follow(routing)
+        self._record_load(routing)
         if self.config.output == "logit":
             logit = dense_logit + self._mean(routing, delta)
             return F.logsigmoid(logit), F.logsigmoid(-logit)
@@ -155,11 +157,11 @@ class Prime(Plugin):
         return log_p, log_not_p
 
     def _mean(self, routing: Tensor, values: Tensor) -> Tensor:
-        """Mean over bags of the routed sum of `values` (E, B) -> (B,)."""
+        """Weighted sum of `values` (E, B) in each bag, averaged over bags -> (B,)."""
         return (routing.flatten(0, 1) * values).sum(dim=0) / self.config.bags
 
     def _read(self, z: Tensor, router_input: Tensor | None) -> tuple[Tensor, Tensor]:
-        """Experts' residual logits (E, B) and the routers' scores over T (G, M, B)."""
+        """The residual logits delta (E, B), and the router scores divided by T (G, M, B)."""
         experts, rank, width = self.expert_in.shape
         weight = self.expert_in.transpose(0, 1).reshape(rank * experts, width)  # (q E, d)
         read = self._normalise(z).t()  # (d, B)
@@ -186,7 +188,7 @@ class Prime(Plugin):
         return delta, biased / self.config.temperature
 
     def _permutation(self, n_rows: int) -> Tensor:
-        """This batch's permutation of rows; drawn on the CPU, whatever the device."""
+        """The permutation of the rows of this batch, drawn on the CPU for every device."""
         self._batches += self.training
         name = f"permute/{self._batches if self.training else 0}"
         generator = torch.Generator().manual_seed(derive(self._seed, name))
@@ -195,8 +197,8 @@ class Prime(Plugin):
     def _normalise(self, x: Tensor) -> Tensor:
         return F.layer_norm(x, x.shape[-1:]) if self.config.layer_norm else x
 
-    def _follow(self, routing: Tensor) -> None:
-        """Take a training batch's load (G, M) to heart: by the loss on it, and by the bias."""
+    def _record_load(self, routing: Tensor) -> None:
+        """Keep the load of a training batch for the auxiliary loss and for `update_buffers`."""
         if not self.training or self.router is None:
             return
         config, load = self.config, routing.mean(dim=2)  # (G, M, B) -> (G, M)
@@ -205,20 +207,20 @@ class Prime(Plugin):
             self._auxiliary = scale * load.square().sum()
         with torch.no_grad():
             entropy = torch.special.entr(routing).sum(dim=1).mean(dim=1)  # (G, M, B) -> (G,)
-            self._met = torch.cat([entropy.unsqueeze(1), load], dim=1)  # (G, 1 + M)
+            self._batch_routing = torch.cat([entropy.unsqueeze(1), load], dim=1)  # (G, 1 + M)
         if not torch.compiler.is_compiling():
-            self.follow()
+            self.update_buffers()
 
     @torch.no_grad()
-    def follow(self) -> None:
-        """As said in `Plugin`: move the average towards the batch's load, then the bias against the
+    def update_buffers(self) -> None:
+        """Update the average load by the load of the last batch, and then the load bias by the
         average (Eq. 20-22).
         """
-        met, self._met = self._met, None
-        if met is None:
+        routing, self._batch_routing = self._batch_routing, None
+        if routing is None:
             return
-        self.routed.add_(met)
-        load = met[:, 1:]
+        self.routed.add_(routing)
+        load = routing[:, 1:]
         config = self.config
         self.load_average.mul_(config.load_ema).add_(load, alpha=1 - config.load_ema)
         self.load_bias.add_(
@@ -226,3 +228,18 @@ class Prime(Plugin):
         )
         self.load_bias.sub_(self.load_bias.mean(dim=1, keepdim=True))
         self.load_bias.clamp_(-config.load_bias_bound, config.load_bias_bound)
+
+
+def anchored(dense_probability: Tensor, correction: Tensor, dense_weight: float) -> Tensor:
+    """The anchor of Eq. 17: alpha p_d + (1 - alpha) p_s, as p_d + (1 - alpha) (p_s - p_d).
+
+    `correction` is p_s - p_d, (B,) as p_d. Where it is exactly 0, the result is bitwise p_d.
+    Rounding can leave [0, 1] by a unit in the last place, which the cross entropy would refuse, so
+    the result is clamped.
+    """
+    return torch.add(dense_probability, correction, alpha=1 - dense_weight).clamp(0, 1)
+
+
+def log_weight(weight: float) -> float:
+    """log(weight), and minus infinity for a component of the mixture with weight 0."""
+    return math.log(weight) if weight > 0 else -math.inf

@@ -1,11 +1,13 @@
-"""The matched residuals: PRIME's budget without experts, routing or bags (fidelity 22, 23).
+"""The matched residuals: controls with PRIME's budget but no experts, routing or bags (fidelity 22,
+23).
 
     p = p_d + (1 - alpha) (sigmoid(l_d + delta) - p_d)
     parameters:                  delta = u . SiLU(V LN(z)) + b
     multiply-accumulates:        delta = u . SiLU(W SiLU(V LN(z) + v) + w) + b
 
-Shapes: B rows, d width of z, h hidden width. Same input, anchor and start (u = b = 0) as PRIME; Eq.
-25 and 24 give the budgets.
+Input, anchor and start (u = b = 0) are those of PRIME; Eq. 25 and 24 give the budgets.
+
+Shapes: B rows, d width of z, h hidden width.
 """
 
 from abc import abstractmethod
@@ -14,8 +16,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from prime_bench.plugins.anchor import anchored, log_weight
 from prime_bench.plugins.interface import Plugin
+from prime_bench.plugins.prime import anchored, log_weight
 from prime_bench.settings.plugins import (
     ResidualMacsSettings,
     ResidualParametersSettings,
@@ -24,16 +26,17 @@ from prime_bench.settings.plugins import (
 
 
 class Residual(Plugin):
-    """One residual logit for all rows, mixed with the Dense probability as PRIME mixes."""
+    """A residual logit from an MLP, mixed with the dense probability as in PRIME."""
 
     settings: ResidualSettings
 
     def forward(self, z: Tensor, dense_logit: Tensor, router_input: Tensor | None = None) -> Tensor:
-        """z (B, d), l_d (B,) -> probability (B,). There is no router to read `router_input`:
-        ValueError.
+        """z (B, d), l_d (B,) -> probability (B,).
+
+        Raises ValueError for a `router_input`, since there is no router.
         """
         delta = self._delta(z, router_input)
-        # l_d + delta is as contiguous and as long as l_d, so equal logits give equal bits.
+        # l_d + delta has the layout of l_d, so equal logits give bitwise equal probabilities.
         dense_probability = torch.sigmoid(dense_logit)
         correction = torch.sigmoid(dense_logit + delta) - dense_probability
         return anchored(dense_probability, correction, self.settings.dense_weight)
@@ -41,7 +44,7 @@ class Residual(Plugin):
     def log_probabilities(
         self, z: Tensor, dense_logit: Tensor, router_input: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
-        """The same -> (log p, log(1 - p)), (B,) each."""
+        """As `forward`, but returns (log p, log(1 - p)), (B,) each."""
         shifted = dense_logit + self._delta(z, router_input)
         anchor = log_weight(self.settings.dense_weight)
         residual = log_weight(1 - self.settings.dense_weight)
@@ -55,18 +58,16 @@ class Residual(Plugin):
 
     def _delta(self, z: Tensor, router_input: Tensor | None) -> Tensor:
         if router_input is not None:
-            raise ValueError("a residual without a router has no use for router_input")
+            raise ValueError("a residual has no router, so it takes no router_input")
         return self.residual(F.layer_norm(z, z.shape[-1:]) if self.settings.layer_norm else z)
 
     @abstractmethod
     def residual(self, h: Tensor) -> Tensor:
-        """LN(z), or z without LayerNorm, (B, d) -> delta (B,)."""
+        """h (B, d), which is LN(z) or z without LayerNorm -> delta (B,)."""
 
 
 class ParameterMatchedResidual(Residual):
-    """One hidden layer at width d = `input_width`; its initial values come from `generator`
-    alone.
-    """
+    """One hidden layer, input width d = `input_width`. Initial values come from `generator`."""
 
     def __init__(
         self,
@@ -83,15 +84,13 @@ class ParameterMatchedResidual(Residual):
         nn.init.xavier_normal_(self.weight_in, generator=generator)
 
     def residual(self, h: Tensor) -> Tensor:
-        """(B, d) -> (B,)."""
+        """h (B, d) -> delta (B,)."""
         hidden = F.silu(F.linear(h, self.weight_in))  # (B, d) -> (B, h)
         return hidden @ self.weight_out + self.bias  # (B, h) -> (B,)
 
 
 class MacMatchedResidual(Residual):
-    """Two hidden layers at width d = `input_width`; its initial values come from `generator`
-    alone.
-    """
+    """Two hidden layers, input width d = `input_width`. Initial values come from `generator`."""
 
     def __init__(
         self, input_width: int, settings: ResidualMacsSettings, *, generator: torch.Generator
@@ -109,7 +108,7 @@ class MacMatchedResidual(Residual):
             nn.init.xavier_normal_(weight, generator=generator)
 
     def residual(self, h: Tensor) -> Tensor:
-        """(B, d) -> (B,)."""
+        """h (B, d) -> delta (B,)."""
         first = F.silu(F.linear(h, self.weight_in, self.bias_in))  # (B, d) -> (B, h)
         second = F.silu(F.linear(first, self.weight_between, self.bias_between))
         return second @ self.weight_out + self.bias  # (B, h) -> (B,)

@@ -1,15 +1,16 @@
-"""Arms that change the backbone's own path: two structural rivals and LayerNorm in front of it.
+"""Arms that change the backbone itself: two designs with experts inside the Top-NN, and LayerNorm
+in front of the backbone.
 
     hidden subspace      y = W x + w + mean over g of sum over e of r_ge U_ge V_ge x
     multi-layer bagged   y = mean over g of sum over e of r_ge U_ge SiLU(V_ge LN(x)) + b
     r_ge = softmax over e of a_ge . LN(x)
 
-at every hidden Linear of the Top-NN; what follows a Linear (batch norm, ReLU, dropout) stays. LN
-has no affine. U, V and the routers are Xavier normal, each expert and each bag on its own, so
-neither starts as the Dense function: there is no anchor. The equations are our reading of two names
-(fidelity 27, 28).
+at every hidden Linear (W, w) of the Top-NN. The layers after a Linear (batch norm, ReLU, dropout)
+stay, and LN has no affine parameters. U, V and the routers are Xavier normal with the fans of one
+expert or one bag. There is no anchor, so neither arm starts as the dense function. The paper only
+names the two designs; the equations are our reading (fidelity 27, 28).
 
-Shapes: B rows, in and out widths of a layer, G bags, M experts a bag, E = G M, q rank.
+Shapes: B rows, in and out widths of a layer, G bags, M experts of a bag, E = G M, q rank.
 """
 
 import math
@@ -28,7 +29,7 @@ from prime_bench.settings.plugins import (
 
 
 class HiddenExperts(nn.Module):
-    """Routed low-rank experts of one layer, with the weights of `settings`' E experts."""
+    """E routed low-rank experts for one layer."""
 
     def __init__(
         self,
@@ -52,22 +53,22 @@ class HiddenExperts(nn.Module):
             nn.init.normal_(weight, std=math.sqrt(2 / fans), generator=generator)
 
     def route(self, normalised: Tensor) -> Tensor:
-        """LN(x) (B, in) -> weights (B, E) that sum to 1 over all bags."""
+        """LN(x) (B, in) -> weights (B, E) of the experts, which sum to 1 over all bags together."""
         scores = F.linear(normalised, self.router).view(len(normalised), self._bags, -1)
         return torch.softmax(scores, dim=-1).flatten(1) / self._bags
 
     def inside(self, x: Tensor) -> Tensor:
-        """V x of every expert, (B, in) -> (B, E q)."""
+        """V x for every expert, (B, in) -> (B, E q)."""
         return F.linear(x, self.expert_in.flatten(0, 1))
 
     def outside(self, weights: Tensor, inside: Tensor) -> Tensor:
-        """Weights (B, E) and what U reads (B, E q) -> (B, out)."""
-        weighed = inside * weights.repeat_interleave(self._rank, dim=1)
-        return weighed @ self.expert_out.flatten(0, 1)
+        """The weighted sum of U applied to `inside` (B, E q), with weights (B, E) -> (B, out)."""
+        weighted = inside * weights.repeat_interleave(self._rank, dim=1)
+        return weighted @ self.expert_out.flatten(0, 1)
 
 
 class SubspaceLayer(HiddenExperts):
-    """(B, in) -> (B, out), around the backbone's own Linear."""
+    """The backbone's own Linear plus routed experts, (B, in) -> (B, out)."""
 
     def __init__(
         self, linear: nn.Linear, settings: HiddenExpertsSettings, *, generator: torch.Generator
@@ -76,14 +77,14 @@ class SubspaceLayer(HiddenExperts):
         self.linear = linear
 
     def forward(self, x: Tensor) -> Tensor:
-        """The Linear's output and the routed subspaces'."""
+        """x (B, in) -> (B, out)."""
         weights = self.route(F.layer_norm(x, x.shape[-1:]))
         y: Tensor = self.linear(x) + self.outside(weights, self.inside(x))
         return y
 
 
 class BaggedLayer(HiddenExperts):
-    """(B, in) -> (B, out), in place of a Linear."""
+    """Routed experts in place of a Linear, (B, in) -> (B, out)."""
 
     def __init__(
         self, linear: nn.Linear, settings: HiddenExpertsSettings, *, generator: torch.Generator
@@ -92,14 +93,14 @@ class BaggedLayer(HiddenExperts):
         self.bias = nn.Parameter(torch.zeros(linear.out_features))
 
     def forward(self, x: Tensor) -> Tensor:
-        """The routed experts' output."""
+        """x (B, in) -> (B, out)."""
         normalised = F.layer_norm(x, x.shape[-1:])
         inside = F.silu(self.inside(normalised))
         return self.outside(self.route(normalised), inside) + self.bias
 
 
 class _AtEveryHiddenLayer(Attachment):
-    """A layer of the class's kind at every hidden Linear of the Top-NN."""
+    """Replaces every hidden Linear of the Top-NN by a module of the class `layer`."""
 
     layer: type[SubspaceLayer] | type[BaggedLayer]
 
@@ -136,12 +137,12 @@ class NormalisedEmbeddings(nn.Module):
     """(B, F, k) -> (B, F, k): LayerNorm over a row's d = F k numbers, without affine."""
 
     def forward(self, embeddings: Tensor) -> Tensor:
-        """LN(z), in the embeddings' shape."""
+        """LN(z) in the shape (B, F, k)."""
         return F.layer_norm(embeddings, embeddings.shape[1:])
 
 
 class DenseLayerNorm(Attachment):
-    """The backbone reads LN(z) at the site `embedding` (fidelity 38)."""
+    """Puts LN(z) in place of z at the site `embedding` (fidelity 38)."""
 
     def __init__(
         self,

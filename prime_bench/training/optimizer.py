@@ -105,7 +105,7 @@ class Optimizer:
             table.look_up(batch.ids)
         loss, auxiliary = self._chosen(batch)(batch)
         if self._model.plugin is not None:
-            self._model.plugin.follow()
+            self._model.plugin.update_buffers()
         torch.autograd.backward(loss if auxiliary is None else loss + auxiliary)
         self._add_penalties()
         self.steps += 1

@@ -196,7 +196,7 @@ def test_state_that_is_not_saved_fails(tmp_path, monkeypatch):
 
     faults = {finding.rule: finding.fault for finding in check("faulty_state:Gate")}
 
-    assert "predicts something else" in faults["state dict"]
+    assert "gives other predictions" in faults["state dict"]
     assert {rule for rule, fault in faults.items() if fault} == {"state dict"}
 
 

@@ -245,11 +245,11 @@ def test_modes_buffers_and_optimizer_state_survive_the_look(make, loader):
     ("kind", "options", "arguments", "message"),
     [
         ("blind", {}, {}, "no FeatureEmbedding"),
-        ("function", {}, {}, "y_pred is not what an nn.Sigmoid"),
-        ("mlp", {"task": "regression"}, {}, "y_pred is not what an nn.Sigmoid"),
+        ("function", {}, {}, "y_pred is not the output of an nn.Sigmoid"),
+        ("mlp", {"task": "regression"}, {}, "y_pred is not the output of an nn.Sigmoid"),
         ("gate", {}, {}, "calls the sigmoid `output_activation` 2 times"),
         ("mlp", {}, {"embedding": "tables"}, "no layer `tables`"),
-        ("mlp", {}, {"config": AuxiliaryLoss()}, "no place for auxiliary_weight"),
+        ("mlp", {}, {"config": AuxiliaryLoss()}, "auxiliary_weight cannot be added"),
         ("mlp", {}, {"config": PrimeConfig(router_input="cross_1")}, "router_input = `cross_1`"),
         ("mlp", {}, {"batch": {"C1": torch.zeros(2, dtype=torch.int64)}}, "does not take a batch"),
     ],
@@ -281,5 +281,5 @@ def test_twice_is_once_too_often(make):
 
 
 def test_any_module_is_no_model_of_fuxictr():
-    with pytest.raises(UsageError, match="Linear is no BaseModel of FuxiCTR"):
+    with pytest.raises(UsageError, match="Linear is not a BaseModel of FuxiCTR"):
         attach_prime(nn.Linear(2, 1))
