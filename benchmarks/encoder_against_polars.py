@@ -15,11 +15,11 @@ and turns them into arrays of ids and vocabulary files in these ways, each in a 
     replace     as `lazy`, with `replace_strict` in place of the Enum; by request only
 
 Prints for each way the median of its runs' seconds (imports do not count), rows a second, the CPU
-seconds of the process, its peak memory (`ru_maxrss`, which counts the mapped file of polars' scan)
-and the peak of anonymous memory alone, the median ratios to ours within a round, of time and of
-CPU seconds (which other programs on the machine disturb less), and whether ids, labels and
-vocabularies are the same. Each run is told on stderr as it ends. `ours` takes MD5 and SHA-256 of the input and SHA-256 of the
-output on the way, `codes` SHA-256 of the output, the others none.
+seconds of the process, its peak memory (`ru_maxrss`) and the peak of its anonymous memory alone,
+the median ratios to ours within a round, of time and of CPU seconds (which other programs on the
+machine disturb less), and whether ids, labels and vocabularies are the same. Each run is told on
+stderr as it ends. `ours` takes MD5 and SHA-256 of the input and SHA-256 of the output on the way,
+`codes` SHA-256 of the output, the others none.
 
 A second table has what polars' reader and ours make of lines that are not as they must be.
 """
@@ -50,11 +50,11 @@ from tabulate import tabulate
 
 from prime_bench.base.errors import DataError
 from prime_bench.data.card import DatasetCard, load_card
-from prime_bench.data.chunk import SPLITS, Chunk
-from prime_bench.data.encode import encode
-from prime_bench.data.lines import read_lines
+from prime_bench.data.encode.encoder import encode
+from prime_bench.data.manifest import SPLIT_NAMES, resolve
 from prime_bench.data.prepare import prepare
-from prime_bench.data.variant import resolve
+from prime_bench.data.raw.lines import read_lines
+from prime_bench.data.stages import Chunk
 
 BATCH_ROWS = 100_000
 SAMPLED_EVERY_S = 0.05
@@ -171,7 +171,7 @@ def equal(first: Path, second: Path) -> bool:
     """Whether two ways wrote the same ids, labels, numbers and vocabularies."""
     # Only ours has a folder named by the settings in between.
     first, second = (next(path.rglob("train.ids.npy")).parent for path in (first, second))
-    for split in SPLITS:
+    for split in SPLIT_NAMES:
         for kind in ("ids", "labels"):
             name = f"{split}.{kind}.npy"
             found = [np.load(path / name, mmap_mode="r") for path in (first, second)]
@@ -205,7 +205,7 @@ def codes(shape: str, source: Path, target: Path) -> None:
     numbers = [field.name for field in card.fields if field.role == "numeric"]
 
     def chunks() -> Iterator[Chunk]:
-        for index, split in enumerate(SPLITS):
+        for index, split in enumerate(SPLIT_NAMES):
             scan = pl.scan_csv(
                 source / f"{split}.csv", schema=types, quote_char=None, empty_string_is_null=False
             )
@@ -280,7 +280,7 @@ def memory(shape: str, source: Path, target: Path) -> None:
     card, settings = load_card(shape), resolve(shape, files.SETTINGS[shape]).settings
     types, label = category_types(card), label_of(card)
     frames = [
-        pl.read_csv(source / f"{split}.csv", schema=types, quote_char=None) for split in SPLITS
+        pl.read_csv(source / f"{split}.csv", schema=types, quote_char=None) for split in SPLIT_NAMES
     ]
     scope = frames[:1] if settings.vocabulary == "train" else frames
     ids = [np.empty((frame.height, len(card.fields)), dtype=np.int32) for frame in frames]
@@ -313,7 +313,7 @@ def memory(shape: str, source: Path, target: Path) -> None:
         id_of[counts["code"].to_numpy()] = np.arange(1, counts.height + 1)
         for array, column in zip(ids, codes, strict=True):
             array[:, position] = id_of[column.fill_null(n_codes).to_numpy()]
-    for split, frame, array in zip(SPLITS, frames, ids, strict=True):
+    for split, frame, array in zip(SPLIT_NAMES, frames, ids, strict=True):
         np.save(target / f"{split}.ids.npy", array)
         np.save(target / f"{split}.labels.npy", frame[label].to_numpy())
 
@@ -321,7 +321,7 @@ def memory(shape: str, source: Path, target: Path) -> None:
 def polars_alone(shape: str, source: Path, target: Path, ids: Ids) -> None:
     """Two scans: counts, from which the vocabularies follow; then ids, a batch at a time."""
     card, settings = load_card(shape), resolve(shape, files.SETTINGS[shape]).settings
-    scans = [scan_as_text(card, source / f"{split}.csv") for split in SPLITS]
+    scans = [scan_as_text(card, source / f"{split}.csv") for split in SPLIT_NAMES]
     scope = scans[0] if settings.vocabulary == "train" else pl.concat(scans)
     values = {
         field.name: bucket(field.name) if field.role == "numeric" else pl.col(field.name)
@@ -353,7 +353,7 @@ def polars_alone(shape: str, source: Path, target: Path, ids: Ids) -> None:
         ids(values[name], vocabulary.to_list()).alias(name)
         for name, vocabulary in vocabularies.items()
     ]
-    for split, scan, length in zip(SPLITS, scans, (train, valid, test), strict=True):
+    for split, scan, length in zip(SPLIT_NAMES, scans, (train, valid, test), strict=True):
         batches = scan.select(*columns, pl.col(label).cast(pl.UInt8)).collect_batches(
             chunk_size=BATCH_ROWS, engine="streaming"
         )

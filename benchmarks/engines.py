@@ -5,10 +5,10 @@ a job that does nothing, the start, and what becomes of the other jobs when a wo
 
 Two worker processes each. `start` is from nothing to the end of the first job (imports of the
 package included, which a run pays once), `job` the milliseconds of a further one. `killed`: of
-twelve jobs one kills its own process with SIGKILL; done / failed / lost, where a lost job is a sound
-one whose result does not come, and whether the engine takes a job afterwards. Sides whose package
-is not installed are left out. Every run is a process of its own; runs of the sides alternate, and
-medians are printed.
+twelve jobs one kills its own process with SIGKILL; done / failed / lost, where a lost job is a
+sound one whose result does not come, and whether the engine takes a job afterwards. Sides whose
+package is not installed are left out. Every run is a process of its own; runs of the sides
+alternate, and medians are printed.
 """
 
 import argparse
@@ -84,7 +84,7 @@ def nothing(number: int) -> int:
     return number
 
 
-def suicide(number: int) -> int:
+def kills_itself(number: int) -> int:
     """A job that is killed, if it is that one."""
     time.sleep(0.05)
     if number == BAD:
@@ -110,7 +110,7 @@ def killed(side: str, jobs: int) -> dict[str, Any]:
     if side == "ours":
         return ours_killed(jobs)
     with ENGINES[side]() as submit_all:
-        ends = submit_all(suicide, range(jobs))
+        ends = submit_all(kills_itself, range(jobs))
         try:
             goes_on = submit_all(nothing, range(1)) == [0]
         except Exception:  # noqa: BLE001  # whatever a broken pool raises
@@ -231,7 +231,7 @@ for line in sys.stdin:
     folder = Path(request["runs"]) / job_id
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "record.json").write_text(json.dumps({**template, "job_id": job_id, "job": job}))
-    print(json.dumps({"event": "done", "job_id": job_id}), flush=True)
+    print(json.dumps({"event": "done", "job_id": job_id, "wall_s": 1.0}), flush=True)
 """
 
 
@@ -263,7 +263,7 @@ def of_plan(work: Path, *, jobs: int, what: str) -> dict[str, Any]:
     """Run a plan's jobs that are not done; the outcomes and when they came."""
     import scheduler
 
-    from prime_bench.recipe.load import load_recipe
+    from prime_bench.recipe.file import load_recipe
     from prime_bench.schedule.local import LocalBackend
     from prime_bench.schedule.plan import make_plan
     from prime_bench.schedule.run import run_plan

@@ -8,7 +8,7 @@ L2 on the tables, clip at 10), batch 4,096. Sides:
     ours            rows looked up, gradient summed by rows, one pass over the table
     Adam            torch.optim.Adam(fused=True) on the dense gradient of `F.embedding`, L2 added to
                     it, clip_grad_norm_: the textbook way
-    Adam, index_add the same with the look-up of our embedding layer, whose dense gradient is cheaper
+    Adam, index_add the same with the look-up of our embedding layer, whose gradient is cheaper
     SparseAdam      torch.optim.SparseAdam on a sparse gradient, without L2, Adam(fused=True) else
     ours compiled, Adam compiled (with `--compile`): the first and the third with loss and network
                     compiled; ours with the pass over the table compiled as well
@@ -35,13 +35,12 @@ from torch import Tensor, nn
 
 from prime_bench.assemble import build_backbone
 from prime_bench.backbones.embedding import FieldEmbedding, LookedUp
-from prime_bench.plugins.attach import Arm
-from prime_bench.recipe.load import load_recipe
-from prime_bench.settings.dnn import DNNSettings
+from prime_bench.plugins.attach import ArmModel
+from prime_bench.recipe.file import load_recipe
+from prime_bench.settings.backbones import DNNSettings
 from prime_bench.settings.training import TrainSpec
 from prime_bench.training.batches import Batch, Rows
-from prime_bench.training.compiling import compiled
-from prime_bench.training.device import fix_arithmetic
+from prime_bench.training.device import compiled, fix_arithmetic
 from prime_bench.training.loss import batch_loss
 from prime_bench.training.optimizer import Optimizer, Penalty
 
@@ -67,7 +66,7 @@ def main() -> None:
     table = dict(load_recipe("main13").backbones["DNN"]["avazu"] or {}) | {"net_dropout": 0.0}
     l2 = DNNSettings.parse(table, where="DNN").embedding_l2
     network = options.part == "step"
-    makers: dict[str, Callable[[Arm], Step]] = {
+    makers: dict[str, Callable[[ArmModel], Step]] = {
         "ours": lambda arm: ours(arm, l2, compile=False),
         "Adam": lambda arm: dense(textbook(arm), l2),
         "Adam, index_add": lambda arm: dense(arm, l2),
@@ -78,7 +77,7 @@ def main() -> None:
             "ours compiled": lambda arm: ours(arm, l2, compile=True),
             "Adam compiled": lambda arm: dense(arm, l2, compile=True),
         }
-    arms = {name: Arm(build_backbone("DNN", schema, table, seed=0)).train() for name in makers}
+    arms = {name: ArmModel(build_backbone("DNN", schema, table, seed=0)).train() for name in makers}
     if not network:
         for arm in arms.values():
             arm.backbone = TableAlone(embedding_of(arm))
@@ -112,19 +111,20 @@ def main() -> None:
             }
         )
     print(
-        f"{options.part}, {options.ids:,} ids, batch {BATCH:,}, L2 {l2:g}, {options.threads} threads,"
-        f" {options.clock} time, torch {torch.__version__}, {options.repeat} steps"
+        f"{options.part}, {options.ids:,} ids, batch {BATCH:,}, L2 {l2:g},"
+        f" {options.threads} threads, {options.clock} time, torch {torch.__version__},"
+        f" {options.repeat} steps"
     )
     print(tabulate(found, headers="keys", floatfmt=".2f", disable_numparse=[1, 3, 4]))
 
 
-def embedding_of(arm: Arm) -> FieldEmbedding:
+def embedding_of(arm: ArmModel) -> FieldEmbedding:
     """The one table of a DNN."""
     (embedding,) = [module for module in arm.modules() if isinstance(module, FieldEmbedding)]
     return embedding
 
 
-def table_of(arm: Arm) -> nn.Parameter:
+def table_of(arm: ArmModel) -> nn.Parameter:
     """Its weights."""
     table = embedding_of(arm).table
     if table is None:
@@ -140,38 +140,38 @@ class TableAlone(nn.Module):
         self.embedding = embedding
         self.weight = nn.Parameter(torch.ones(1))
 
-    def forward(self, ids: Tensor, numerics: Tensor, site: object = None) -> Tensor:
+    def forward(self, ids: Tensor, numerics: Tensor) -> Tensor:
         """ids (B, C) -> (B,)."""
         return self.embedding(ids, numerics).mean(dim=(1, 2)) * self.weight
 
     def embedding_parameters(self) -> list[nn.Parameter]:
         """Those under the L2 of tables."""
-        return [p for p in self.embedding.parameters()]
+        return list(self.embedding.parameters())
 
     def network_parameters(self) -> list[nn.Parameter]:
         """All others."""
         return [self.weight]
 
 
-def ours(arm: Arm, l2: float, *, compile: bool) -> Step:
+def ours(arm: ArmModel, l2: float, *, compile: bool) -> Step:
     """The product's own optimizer."""
     penalty = Penalty(embedding=l2, network=0.0)
     return Optimizer(arm, TrainSpec(compile=compile), penalty=penalty).step
 
 
-def textbook(arm: Arm) -> Arm:
+def textbook(arm: ArmModel) -> ArmModel:
     """The arm with torch's own look-up."""
     embedding = embedding_of(arm)
     table = table_of(arm)
 
-    def forward(ids: Tensor, numerics: Tensor) -> Tensor:
+    def forward(ids: Tensor, _numerics: Tensor) -> Tensor:
         return F.embedding(ids + embedding.offsets, table)
 
     embedding.forward = forward  # type: ignore[method-assign]
     return arm
 
 
-def dense(arm: Arm, l2: float, *, compile: bool = False) -> Step:
+def dense(arm: ArmModel, l2: float, *, compile: bool = False) -> Step:
     """With torch alone."""
     table = table_of(arm)
     adam = torch.optim.Adam(arm.parameters(), lr=RATE, fused=True)
@@ -193,7 +193,7 @@ def dense(arm: Arm, l2: float, *, compile: bool = False) -> Step:
     return step
 
 
-def sparse(arm: Arm) -> Step:
+def sparse(arm: ArmModel) -> Step:
     """Only the rows of the batch are updated, which is another rule: no L2, and m and v of the
     others do not decay.
     """
