@@ -776,16 +776,16 @@ def report(
     folder = Path(runs_dir)
     with open_source(request.recipe, folder) as source:
         if recipe is None and against:
-            made, evidence = request.paper_report(source), None
+            made, records = request.paper_report(source), None
         else:
-            made, evidence = request.report(source)
+            made, records = request.report(source)
     made, agrees = compared_with(
         made, against=against, check=None if check is None else Path(check)
     )
     return ReportView(
         report=made,
         agrees=agrees,
-        _evidence=evidence,
+        _records=records,
         _recipe=None if recipe is None else Path(recipe),
         _runs_dir=folder,
     )

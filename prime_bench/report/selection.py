@@ -11,7 +11,7 @@ from prime_bench.recipe.expand import Recipe
 from prime_bench.recipe.file import find_recipe, load_recipe
 from prime_bench.report.bundle import Bundle, open_bundle, write_bundle
 from prime_bench.report.document import make_report
-from prime_bench.report.quantities.records import Evidence, RecipeCells, gather, narrowed
+from prime_bench.report.quantities.records import RecipeJobs, ReportRecords, gather, narrowed
 from prime_bench.report.tables.definition import TableDefinition, load_definition, shipped_tables
 from prime_bench.report.tables.model import Report
 from prime_bench.store.record import ProbeRecord, RunRecord
@@ -78,18 +78,18 @@ class ReportRequest:
     mixed: bool = False
     """Whether runs that differ in more than the arm are compared too."""
 
-    def report(self, source: RecordSource) -> tuple[Report, Evidence]:
+    def report(self, source: RecordSource) -> tuple[Report, ReportRecords]:
         """Make the tables of the recipe, or of everything. Raises DataError without a record."""
-        evidence, tables = self._evidence(source)
+        selected, tables = self._select(source)
         definitions = {name: load_definition(name) for name in tables}
-        made = make_report(evidence, definitions=definitions)
+        made = make_report(selected, definitions=definitions)
         if not made.records:
             raise self._nothing(source)
-        return made, evidence
+        return made, selected
 
-    def evidence(self, source: RecordSource) -> Evidence:
+    def select(self, source: RecordSource) -> ReportRecords:
         """Select the records without making a table."""
-        return self._evidence(source)[0]
+        return self._select(source)[0]
 
     def runs(self, source: RecordSource) -> list[RunRecord]:
         """The training runs that are selected, in the order of the recipe or of their ids."""
@@ -97,7 +97,7 @@ class ReportRequest:
             self._check_no_changes()
             every = list(source.records)
             return narrowed(every, self.only) if self.only else every
-        found = self.evidence(source).records()
+        found = self.select(source).all_records()
         return [record for record in found if isinstance(record, RunRecord)]
 
     def paper_report(self, source: RecordSource) -> Report:
@@ -109,8 +109,8 @@ class ReportRequest:
                 by_recipe.setdefault(definition.recipe, {})[name] = definition
         made = []
         for recipe, definitions in by_recipe.items():
-            evidence = replace(self, recipe=recipe).evidence(source)
-            made.append(make_report(evidence, definitions=definitions))
+            selected = replace(self, recipe=recipe).select(source)
+            made.append(make_report(selected, definitions=definitions))
         records = {record.job_id: record for report in made for record in report.records}
         if not records:
             raise DataError(
@@ -120,8 +120,7 @@ class ReportRequest:
         return Report(
             title="The paper's tables",
             tables=tuple(table for report in made for table in report.tables),
-            pairs=tuple(pair for report in made for pair in report.pairs),
-            dropped_pairs=tuple(pair for report in made for pair in report.dropped_pairs),
+            blocks=tuple(block for report in made for block in report.blocks),
             records=tuple(records.values()),
         )
 
@@ -129,29 +128,29 @@ class ReportRequest:
         if self.changes:
             raise UsageError("--set changes a recipe: name one, or leave --set out")
 
-    def _evidence(self, source: RecordSource) -> tuple[Evidence, list[str]]:
+    def _select(self, source: RecordSource) -> tuple[ReportRecords, list[str]]:
         """The selected records, and the names of the tables to make."""
         if self.recipe is None:
             self._check_no_changes()
             kinds = dict.fromkeys(record.job.kind for record in source.probes)
             own = ["main"] if source.records or not kinds else []
-            evidence = gather(
+            selected = gather(
                 narrowed(source.records, self.only) if self.only else source.records,
                 probes=source.probes,
                 unreadable=source.unreadable,
                 mixed=self.mixed,
             )
-            return evidence, self._tables([*own, *kinds], trains=bool(source.records))
-        recipe, cells = recipe_cells(self.recipe, source, only=self.only, changes=self.changes)
+            return selected, self._tables([*own, *kinds], trains=bool(source.records))
+        recipe, jobs = recipe_jobs(self.recipe, source, only=self.only, changes=self.changes)
         own = list(recipe.report.tables) or ["main" if recipe.kind == "train" else recipe.kind]
-        evidence = gather(
+        selected = gather(
             source.records,
-            cells=cells,
+            recipe=jobs,
             probes=source.probes,
             unreadable=source.unreadable,
             mixed=self.mixed,
         )
-        return evidence, self._tables(own, trains=recipe.kind == "train")
+        return selected, self._tables(own, trains=recipe.kind == "train")
 
     def _tables(self, own: Sequence[str], *, trains: bool) -> list[str]:
         tables = list(self.tables or own)
@@ -196,23 +195,23 @@ def pack(
     source = read_source(runs)
     request = ReportRequest(recipe=recipe, changes=changes)
     request.report(source)  # raises, with what to do, where there is no record
-    _, cells = recipe_cells(recipe, source, only=(), changes=changes)
-    job_ids = {record.job_id for record in request.evidence(source).records()}
+    _, jobs = recipe_jobs(recipe, source, only=(), changes=changes)
+    job_ids = {record.job_id for record in request.select(source).all_records()}
     write_bundle(
         output,
         runs=runs,
         job_ids=job_ids,
         recipe=find_recipe(recipe),
         changes=changes,
-        variants=cells.variants,
+        variants=jobs.variants,
     )
     return sorted(job_ids), list(source.unreadable)
 
 
-def recipe_cells(
+def recipe_jobs(
     recipe: str | Path, source: RecordSource, *, only: Sequence[str], changes: Sequence[str]
-) -> tuple[Recipe, RecipeCells]:
-    """Load the recipe and list its cells.
+) -> tuple[Recipe, RecipeJobs]:
+    """Load the recipe and list its jobs.
 
     Of a bundle it is the packed recipe under the packed changes and `changes`.
     """
@@ -228,7 +227,7 @@ def recipe_cells(
     if bundle and not changes:
         variants = bundle.contents.variants
     name = bundle.contents.recipe if bundle else str(recipe)
-    return loaded, RecipeCells(
+    return loaded, RecipeJobs(
         name=" ".join([name, *(f"--set {change}" for change in own)]),
         title=loaded.title,
         trials=loaded.trials(only=only),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from prime_bench.report.formats.html import table_html
 from prime_bench.report.formats.render import Format, render, write_report
 from prime_bench.report.manifest import write_manifest
-from prime_bench.report.quantities.records import Evidence
+from prime_bench.report.quantities.records import ReportRecords
 from prime_bench.report.selection import open_source
 from prime_bench.report.tables.comparison import claims_table, expected_table
 from prime_bench.report.tables.expected import load_bars, load_paper, read_expected
@@ -29,7 +29,7 @@ class ReportView:
     """The tables as data: blocks, rows, columns, cells, notes, provenance."""
     agrees: bool
     """Whether all numbers of the file `check` agree; True where there was none."""
-    _evidence: Evidence | None
+    _records: ReportRecords | None
     _recipe: Path | None
     """What `report` was given: a recipe's file or name, or a bundle."""
     _runs_dir: Path
@@ -124,8 +124,8 @@ class ReportView:
     def _named_figures(self) -> "dict[str, NamedFigure]":
         from prime_bench.report.figures.gallery import figures_of
 
-        if not self._drawn and self._evidence is not None:
-            found = figures_of(self._evidence, baseline="dense")
+        if not self._drawn and self._records is not None:
+            found = figures_of(self._records, baseline="dense")
             self._drawn.update({item.name: item for item in found})
         return self._drawn
 

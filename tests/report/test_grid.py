@@ -7,7 +7,7 @@ import pytest
 
 from prime_bench.recipe.expand import Arm, Trial
 from prime_bench.report.quantities.grid import Grid, GridBlock
-from prime_bench.report.quantities.records import RecipeCells, gather, narrowed
+from prime_bench.report.quantities.records import RecipeJobs, gather, narrowed
 from prime_bench.settings.backbones import AFMSettings, DNNSettings
 from prime_bench.settings.interface import DenseSettings
 from prime_bench.settings.plugins import PrimeConfig
@@ -18,8 +18,8 @@ SEEDS = (2021, 190034, 27011, 948432, 992817)
 MakeRecord = Callable[..., RunRecord]
 
 
-def grid_of(records: Sequence[RunRecord], *, cells: RecipeCells | None = None) -> Grid:
-    return gather(records, cells=cells).grid(baseline="dense")
+def grid_of(records: Sequence[RunRecord], *, recipe: RecipeJobs | None = None) -> Grid:
+    return gather(records, recipe=recipe).grid(baseline="dense")
 
 
 def panel_of(grid: Grid, label: str) -> GridBlock:
@@ -188,8 +188,8 @@ def test_a_recipe_shows_exactly_its_cells(make_record: MakeRecord) -> None:
         make_record(variant="v", seed=2, backbone="DCNv2"),
         make_record(variant="v", seed=2, arm="prime", plugin_settings={"rank": 8}),
     ]
-    cells = RecipeCells(title="A recipe", trials=trials([DENSE, PRIME]), variants={"avazu": "v"})
-    grid = grid_of(records, cells=cells)
+    jobs = RecipeJobs(title="A recipe", trials=trials([DENSE, PRIME]), variants={"avazu": "v"})
+    grid = grid_of(records, recipe=jobs)
     (block,) = grid.blocks
 
     assert [record.job_id for record in grid.records] == [
@@ -204,8 +204,8 @@ def test_a_recipe_shows_exactly_its_cells(make_record: MakeRecord) -> None:
 
 
 def test_a_recipe_without_records_is_all_missing(make_record: MakeRecord) -> None:
-    cells = RecipeCells(title="", trials=trials([DENSE, PRIME]), variants={"avazu": "v"})
-    grid = grid_of([make_record(variant="another")], cells=cells)
+    jobs = RecipeJobs(title="", trials=trials([DENSE, PRIME]), variants={"avazu": "v"})
+    grid = grid_of([make_record(variant="another")], recipe=jobs)
     (block,) = grid.blocks
 
     assert grid.records == ()

@@ -7,7 +7,7 @@ import pytest
 from prime_bench.recipe.expand import Arm, Trial
 from prime_bench.report.document import make_report
 from prime_bench.report.formats.cells import note_text
-from prime_bench.report.quantities.records import RecipeCells, gather
+from prime_bench.report.quantities.records import RecipeJobs, gather
 from prime_bench.report.tables.definition import load_definition
 from prime_bench.settings.backbones import DNNSettings
 from prime_bench.settings.interface import DenseSettings
@@ -18,9 +18,9 @@ from prime_bench.store.record import RunRecord
 MakeRecord = Callable[..., RunRecord]
 
 
-def notes_of(records: Sequence[RunRecord], *, cells: RecipeCells | None = None) -> str:
-    evidence = gather(records, cells=cells)
-    report = make_report(evidence, definitions={"main": load_definition("main")})
+def notes_of(records: Sequence[RunRecord], *, recipe: RecipeJobs | None = None) -> str:
+    records = gather(records, recipe=recipe)
+    report = make_report(records, definitions={"main": load_definition("main")})
     return "\n".join(map(note_text, report.tables[0].notes))
 
 
@@ -124,8 +124,8 @@ def test_a_backbone_without_any_record_is_said_once(make_record: MakeRecord) -> 
         )
         for arm in ("dense", "prime")
     ]
-    cells = RecipeCells(title="", trials=trials, variants={"avazu": "v"})
-    notes = notes_of(records, cells=cells)
+    jobs = RecipeJobs(title="", trials=trials, variants={"avazu": "v"})
+    notes = notes_of(records, recipe=jobs)
 
     found = [note for note in notes.splitlines() if "no record" in note]
     assert found == ["Avazu: no record for AFM, NFM"]
@@ -158,8 +158,8 @@ def test_the_recipes_own_notes_stand_between_the_data_and_the_chance(
         notes=("of the data",),
         seed=1,
     )
-    cells = RecipeCells(title="", trials=trials, variants={"avazu": "v"}, notes=["First", "Next"])
-    notes = notes_of(records, cells=cells)
+    jobs = RecipeJobs(title="", trials=trials, variants={"avazu": "v"}, notes=["First", "Next"])
+    notes = notes_of(records, recipe=jobs)
 
     assert notes.splitlines()[1:4] == ["Avazu: of the data", "First", "Next"]
     assert notes.splitlines()[-1].startswith("If nothing differed")

@@ -12,7 +12,7 @@ from prime_bench.recipe.file import load_recipe
 from prime_bench.recipe.schema import TableName
 from prime_bench.report.document import BUILDERS, make_report
 from prime_bench.report.formats.cells import note_text, printed
-from prime_bench.report.quantities.records import RecipeCells, gather
+from prime_bench.report.quantities.records import RecipeJobs, gather
 from prime_bench.report.tables.definition import KINDS, load_definition, shipped_tables
 from prime_bench.report.tables.model import Cell, Table
 from prime_bench.store.record import RunRecord
@@ -72,14 +72,14 @@ def table_of(make_record: MakeRecord) -> Callable[..., Table]:
                 logloss=logloss,
             )
             records.append(with_validation(record))
-        cells = RecipeCells(
+        jobs = RecipeJobs(
             name=recipe.name,
             title=recipe.title,
             trials=trials,
             variants=variants,
             family=recipe.report.family,
         )
-        report = make_report(gather(records, cells=cells), definitions={name: definition})
+        report = make_report(gather(records, recipe=jobs), definitions={name: definition})
         return report.tables[0]
 
     return make

@@ -28,11 +28,11 @@ NUMBER = re.compile(r"[+-]?\d+\.\d+(?:±\d+\.\d+)?|\d+/\d+")
 def report() -> Report:
     """Every kind of table, from the stored records."""
     found, _ = Runs(RECORDS).readable()
-    evidence = gather(
+    records = gather(
         [record for record in found if isinstance(record, RunRecord)],
         probes=[record for record in found if isinstance(record, ProbeRecord)],
     )
-    return make_report(evidence, definitions={name: load_definition(name) for name in TABLES})
+    return make_report(records, definitions={name: load_definition(name) for name in TABLES})
 
 
 def main_of(records: list[RunRecord]) -> Report:

@@ -40,7 +40,7 @@ from prime_bench.report.figures.pairs import (
 from prime_bench.report.figures.save import NamedFigure
 from prime_bench.report.quantities.grid import Grid, GridBlock
 from prime_bench.report.quantities.layout import ArmColumn, backbone_label, dataset_labels
-from prime_bench.report.quantities.records import Evidence
+from prime_bench.report.quantities.records import ReportRecords
 from prime_bench.store.pairing import arm_key, comparison_key
 from prime_bench.store.record import ProbeRecord
 
@@ -48,12 +48,12 @@ EQUIVALENT_AUC = 0.001
 """A difference of AUC that the literature calls noticeable: the band of the forest plots."""
 
 
-def figures_of(evidence: Evidence, *, baseline: str) -> list[NamedFigure]:
+def figures_of(records: ReportRecords, *, baseline: str) -> list[NamedFigure]:
     """Draw every figure that the records suffice for, with `baseline` (an arm) as the reference.
 
     Figures of single pairs show PRIME, or the first other arm where PRIME has no records.
     """
-    grid = evidence.grid(baseline=baseline)
+    grid = records.grid(baseline=baseline)
     arm = leading_arm(grid)
     figures: list[NamedFigure] = []
     if grid.baseline and arm:
@@ -62,9 +62,9 @@ def figures_of(evidence: Evidence, *, baseline: str) -> list[NamedFigure]:
             figures += _differences(block, grid.baseline, arms=grid.others)
             figures += _curves(grid, block, arms=(grid.baseline, arm))
         if arm.key.plugin == "prime":
-            figures += _controls(evidence, arm=arm, baseline=baseline)
-    figures += _gradients(evidence.probes, baseline=baseline)
-    figures += _subgroups(evidence.probes, baseline=baseline)
+            figures += _controls(records, arm=arm, baseline=baseline)
+    figures += _gradients(records.probes, baseline=baseline)
+    figures += _subgroups(records.probes, baseline=baseline)
     return _with_unique_names(figures)
 
 
@@ -126,9 +126,9 @@ def _differences(
     )
 
 
-def _controls(evidence: Evidence, *, arm: ArmColumn, baseline: str) -> Iterator[NamedFigure]:
+def _controls(records: ReportRecords, *, arm: ArmColumn, baseline: str) -> Iterator[NamedFigure]:
     """The paper's Figure 4, in which PRIME is the reference."""
-    grid = evidence.grid(baseline=arm.name)
+    grid = records.grid(baseline=arm.name)
     for block in grid.blocks:
         bars = control_bars(grid, block, baseline=baseline)
         if any(bar.pooled for bar in bars):

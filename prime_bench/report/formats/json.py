@@ -1,11 +1,13 @@
 """JSON: every table with its printed digits, numbers in full precision, and provenance."""
 
 import json
+from collections.abc import Iterator
 from dataclasses import asdict
 
 from pydantic import JsonValue
 
 from prime_bench.report.formats.cells import note_text, printed
+from prime_bench.report.quantities.grid import GridBlock
 from prime_bench.report.tables.model import Cell, Report, Table
 
 REPORT_SCHEMA = 2
@@ -21,8 +23,8 @@ def content(report: Report) -> dict[str, JsonValue]:
     return {
         "schema": REPORT_SCHEMA,
         "title": report.title,
-        "pairs": [dict(pair) for pair in report.pairs],
-        "dropped_pairs": [dict(pair) for pair in report.dropped_pairs],
+        "pairs": [pair for block in report.blocks for pair in _pairs(block)],
+        "dropped_pairs": [pair for block in report.blocks for pair in _dropped(block)],
         "tables": [_table(table) for table in report.tables],
     }
 
@@ -68,3 +70,36 @@ def _cell(cell: Cell) -> dict[str, JsonValue]:
         "flagged": text.dagger,
         "jobs": list(quantity.jobs),
     }
+
+
+def _pairs(block: GridBlock) -> Iterator[dict[str, JsonValue]]:
+    for pair in block.pairs:
+        yield {
+            "dataset": block.layout.dataset,
+            "table": block.layout.label,
+            "backbone": pair.row.backbone,
+            "row": pair.row.label,
+            "seed": pair.seed,
+            "arms": {
+                name: {
+                    "test_auc": run.result.test.auc,
+                    "test_logloss": run.result.test.logloss,
+                    "degenerate": run.result.degenerate,
+                    "job_id": run.job_id,
+                }
+                for name, run in pair.runs.items()
+            },
+        }
+
+
+def _dropped(block: GridBlock) -> Iterator[dict[str, JsonValue]]:
+    for dropped in block.dropped:
+        yield {
+            "dataset": dropped.block.dataset,
+            "table": dropped.block.label,
+            "backbone": dropped.row.backbone,
+            "row": dropped.row.label,
+            "arm": dropped.arm.name,
+            "seed": dropped.unpaired.seed,
+            "reason": dropped.unpaired.reason,
+        }

@@ -1,4 +1,4 @@
-"""What a table is made from: the records of a recipe's cells, or of everything that has some."""
+"""The records that a report is made from: those of a recipe's jobs, or all there are."""
 
 import functools
 from collections.abc import Container, Iterable, Mapping, Sequence
@@ -25,34 +25,36 @@ _BASELINE = "dense"
 
 
 @dataclass(frozen=True, kw_only=True)
-class RecipeCells:
-    """The cells of a recipe, and where its data's records are found."""
+class RecipeJobs:
+    """The jobs of a recipe, and what its report says of them."""
 
     name: str = ""
-    """As the command line was given it, with its `--set`."""
+    """The recipe as it was asked for, with the keys that `--set` changed."""
     trials: Sequence[Trial]
     variants: Mapping[str, str]
-    """Data set -> digest of its settings."""
+    """Data set -> digest of its data settings."""
     title: str
     notes: Sequence[str] = ()
     """The recipe's own notes."""
     family: Sequence[tuple[str, str]] = ()
-    """Comparisons that the correction for many of them counts."""
+    """Pairs of arms that the Holm correction counts."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Evidence:
-    """Records, sorted; what a builder of a table is handed."""
+class ReportRecords:
+    """Records, sorted by what they are compared in; tables and figures are made from them."""
 
     grouped: GroupedRuns
     outdated: Sequence[RunRecord]
     """Records that others with higher `numerics` replace."""
     layout: GridLayout
-    cells: RecipeCells | None
+    """Data sets, backbones, arms and seeds of the report."""
+    recipe: RecipeJobs | None
+    """None where everything that has a record is shown."""
     probes: Sequence[ProbeRecord] = ()
-    """Records of all jobs that measure."""
+    """Records of all probes."""
     unreadable: Sequence[str] = ()
-    """What is wrong with records that cannot be read; their runs count as missing."""
+    """A message for each record that cannot be read; its run counts as missing."""
     mixed: bool = False
     """Whether runs that may not be compared are, because it was asked for."""
     _grids: dict[tuple[str, Split, bool], Grid] = field(
@@ -60,7 +62,10 @@ class Evidence:
     )
 
     def grid(self, *, baseline: str, split: Split = "test", sound: bool = False) -> Grid:
-        """Every arm against one of them; `sound` leaves degenerate runs out. Computed once."""
+        """The numbers of every arm against a baseline; `sound` leaves degenerate runs out.
+
+        A grid is computed once, whoever asks for it.
+        """
         key = (baseline, split, sound)
         if key not in self._grids:
             grouped = without_degenerate(self.grouped) if sound else self.grouped
@@ -79,11 +84,11 @@ class Evidence:
         return {seed: run for seed, run in runs.items() if seed in seeds}
 
     def probes_of(self, kind: Kind) -> list[ProbeRecord]:
-        """Measurements of a kind: those that the recipe asks for, where it is of that kind."""
+        """Records of probes of a kind: those of the recipe's jobs where it has such, else all."""
         every = [record for record in self.probes if record.job.kind == kind]
-        if self.cells is None or all(trial.kind != kind for trial in self.cells.trials):
+        if self.recipe is None or all(trial.kind != kind for trial in self.recipe.trials):
             return every
-        asked = [(trial, self.cells.variants[trial.dataset]) for trial in self.cells.trials]
+        asked = [(trial, self.recipe.variants[trial.dataset]) for trial in self.recipe.trials]
         return [r for r in every if any(_answers(r, trial, variant) for trial, variant in asked)]
 
     @functools.cached_property
@@ -95,11 +100,11 @@ class Evidence:
         }
 
     def routing_of(self, run: RunRecord) -> RoutingFindings | None:
-        """What the routing diagnosis found on a trained run; None where there was none."""
+        """What a routing probe found in the trained arm of a run; None without such a probe."""
         return self._routing.get(run.job_id)
 
-    def records(self) -> list[RunRecord | ProbeRecord]:
-        """Every record that any table of this evidence can be made from."""
+    def all_records(self) -> list[RunRecord | ProbeRecord]:
+        """Every record that any table of the report can be made from."""
         runs = [
             run
             for block in self.layout.blocks
@@ -116,7 +121,7 @@ class Evidence:
             for row in block.rows
             if row.comparison
         }
-        asked = {trial.kind for trial in (self.cells.trials if self.cells else ())}
+        asked = {trial.kind for trial in (self.recipe.trials if self.recipe else ())}
         probes = [
             record
             for kind in PROBES
@@ -126,33 +131,33 @@ class Evidence:
         return [*runs, *probes]
 
     @property
-    def recipe(self) -> str:
+    def recipe_name(self) -> str:
         """Name of the recipe; empty where everything is shown."""
-        return self.cells.name if self.cells else ""
+        return self.recipe.name if self.recipe else ""
 
 
 def gather(
     records: Sequence[RunRecord],
     *,
-    cells: RecipeCells | None = None,
+    recipe: RecipeJobs | None = None,
     probes: Sequence[ProbeRecord] = (),
     unreadable: Sequence[str] = (),
     mixed: bool = False,
-) -> Evidence:
-    """Sort records into what a recipe asks for, or into everything that has records."""
+) -> ReportRecords:
+    """Collect the records of a recipe's jobs, or all records, for a report."""
     grouped, outdated = group_runs(records)
     labels = dataset_labels()
-    if cells is None:
+    if recipe is None:
         layout = layout_from_records(grouped, baseline=_BASELINE, dataset_labels=labels)
     else:
         layout = layout_from_trials(
-            cells.trials, grouped, variants=cells.variants, dataset_labels=labels
+            recipe.trials, grouped, variants=recipe.variants, dataset_labels=labels
         )
-    return Evidence(
+    return ReportRecords(
         grouped=grouped,
         outdated=outdated,
         layout=layout,
-        cells=cells,
+        recipe=recipe,
         probes=_newest(probes),
         unreadable=unreadable,
         mixed=mixed,
@@ -160,7 +165,7 @@ def gather(
 
 
 def narrowed(records: Sequence[RunRecord], only: Sequence[str]) -> list[RunRecord]:
-    """The records that `key=value` texts let through; values of one key are alternatives.
+    """The records that match `key=value` texts; values of one key are alternatives.
 
     Raises UsageError for a key or value that no record has.
     """
@@ -174,7 +179,7 @@ def narrowed(records: Sequence[RunRecord], only: Sequence[str]) -> list[RunRecor
 
 
 def _newest(probes: Iterable[ProbeRecord]) -> list[ProbeRecord]:
-    """One record a measurement: that of the highest `numerics`."""
+    """One record of each probe: that with the highest `numerics`."""
     found: dict[str, ProbeRecord] = {}
     for record in sorted(probes, key=lambda record: (record.job.numerics, record.job_id)):
         plain = {key: value for key, value in record.job.plain().items() if key != "numerics"}
@@ -188,7 +193,7 @@ def _backbone_key(record: ProbeRecord) -> tuple[str, str, str]:
 
 
 def _answers(record: ProbeRecord, trial: Trial, variant: str) -> bool:
-    """Whether a measurement is what a trial asks for, on whatever device."""
+    """Whether a record is of the probe that a trial asks for, on whatever device."""
     job, asked = record.job, trial.probe.plain() if trial.probe else {}
     arm = PROBES[job.kind].unit == "group" or (
         (job.plugin, job.plugin_settings) == (trial.arm.plugin, trial.arm.settings.plain())

@@ -8,7 +8,7 @@ from typing import Literal
 from prime_bench.report.quantities import stats
 from prime_bench.report.quantities.grid import Comparison, GridBlock, score_of
 from prime_bench.report.quantities.layout import ArmColumn, BackboneRow
-from prime_bench.report.quantities.records import Evidence
+from prime_bench.report.quantities.records import ReportRecords
 from prime_bench.report.quantities.stats import METRICS, Metric, error_of_mean
 from prime_bench.report.quantities.values import (
     MISSING,
@@ -28,7 +28,7 @@ from prime_bench.store.record import RunRecord
 class Selection:
     """The runs that a quantity is about: of one arm, on backbones of one data set."""
 
-    evidence: Evidence
+    records: ReportRecords
     block: GridBlock
     backbones: Sequence[BackboneRow]
     """A statistic of one backbone takes the first."""
@@ -59,7 +59,7 @@ def level(selected: Selection) -> Level:
     """The mean over seeds and its sample SD on one backbone, or one seed's score."""
     row, arm = selected.backbones[0], selected.arm
     if selected.seed is not None:
-        runs = selected.evidence.runs_of(row, arm, seeds=(selected.seed,)).values()
+        runs = selected.records.runs_of(row, arm, seeds=(selected.seed,)).values()
         return Level(
             value=next((score_of(run, selected.metric, selected.split) for run in runs), None),
             degenerate=any(run.result.degenerate for run in runs),
@@ -85,12 +85,12 @@ def average_level(selected: Selection) -> Level:
 
 def entropy(selected: Selection) -> Level:
     """The same mean of the routers' entropy, in nats."""
-    return _average(selected, lambda run: _routing(selected.evidence, run, "entropy"))
+    return _average(selected, lambda run: _routing(selected.records, run, "entropy"))
 
 
 def largest_load(selected: Selection) -> Level:
     """The same mean of the largest mean weight of one expert."""
-    return _average(selected, lambda run: _routing(selected.evidence, run, "largest_load"))
+    return _average(selected, lambda run: _routing(selected.records, run, "largest_load"))
 
 
 def mean_level(selected: Selection) -> Level:
@@ -281,7 +281,7 @@ def _average(selected: Selection, measure: Callable[[RunRecord], float | None]) 
     by_backbone: list[dict[str, float]] = []
     degenerate = False
     for row in selected.backbones:
-        runs = selected.evidence.runs_of(row, selected.arm, seeds=seeds).values()
+        runs = selected.records.runs_of(row, selected.arm, seeds=seeds).values()
         values = {run.job_id: measure(run) for run in runs}
         degenerate |= any(run.result.degenerate for run in runs)
         by_backbone.append({job: value for job, value in values.items() if value is not None})
@@ -299,10 +299,10 @@ def _average(selected: Selection, measure: Callable[[RunRecord], float | None]) 
 
 
 def _routing(
-    evidence: Evidence, run: RunRecord, key: Literal["entropy", "largest_load"]
+    records: ReportRecords, run: RunRecord, key: Literal["entropy", "largest_load"]
 ) -> float | None:
     """From the routing probe where there was one, else from the best epoch's training batches."""
-    if (found := evidence.routing_of(run)) is not None:
+    if (found := records.routing_of(run)) is not None:
         return found.entropy if key == "entropy" else found.largest_load
     best = [item.routing for item in run.history if item.epoch == run.result.best_epoch]
     if not best or best[0] is None:

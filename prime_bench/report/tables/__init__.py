@@ -1,1 +1,1 @@
-"""Builders: each makes one kind of table from the evidence, as a definition says."""
+"""Builders: each makes one kind of table from the records, as a definition says."""

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 
 from prime_bench.base.identity import canonical_json
 from prime_bench.report.quantities.grid import Grid, GridBlock
-from prime_bench.report.quantities.layout import dataset_labels
-from prime_bench.report.quantities.records import Evidence
+from prime_bench.report.quantities.layout import ArmColumn, dataset_labels
+from prime_bench.report.quantities.records import ReportRecords
 from prime_bench.report.tables.definition import TableDefinition
 from prime_bench.report.tables.model import Block, TableNote, note, series
 from prime_bench.report.tables.notes import collect_notes, data_notes, dirty_notes
@@ -38,7 +38,7 @@ def keyed_blocks(grid: Grid) -> list[tuple[str, GridBlock]]:
 
 
 def grid_body(
-    evidence: Evidence,
+    records: ReportRecords,
     grid: Grid,
     *,
     blocks: Sequence[Block],
@@ -47,12 +47,12 @@ def grid_body(
     probes: Sequence[ProbeRecord] = (),
 ) -> TableBody:
     """The content of a table that is computed from a grid; `notes` stand before the grid's."""
-    sound = evidence.grid(baseline=grid.baseline_name, split=grid.split, sound=True)
+    sound = records.grid(baseline=grid.baseline_name, split=grid.split, sound=True)
     own = collect_notes(
         grid,
         sound=sound,
-        outdated=evidence.outdated,
-        recipe_notes=evidence.cells.notes if evidence.cells else (),
+        outdated=records.outdated,
+        recipe_notes=records.recipe.notes if records.recipe else (),
         decimals=definition.decimals,
     )
     return TableBody(
@@ -68,6 +68,19 @@ def grid_body(
             "backbones": counted([len(block.mean_rows) for block in grid.blocks], "backbone"),
         },
     )
+
+
+def arms_named(grid: Grid, names: Sequence[str]) -> list[ArmColumn]:
+    """The arms of these names, in their order; one that the grid does not have is left out."""
+    known = {arm.name: arm for arm in grid.arms}
+    return [known[name] for name in names if name in known]
+
+
+def absent_note(grid: Grid, names: Sequence[str]) -> list[TableNote]:
+    """The note on arms that a table shows by definition and these jobs do not have."""
+    known = {arm.name for arm in grid.arms}
+    absent = [name for name in names if name not in known]
+    return [note("absent", f"Not among these jobs: {', '.join(absent)}")] if absent else []
 
 
 @dataclass(frozen=True, kw_only=True)

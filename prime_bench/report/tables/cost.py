@@ -11,7 +11,7 @@ from prime_bench.report.quantities.layout import (
     backbone_label,
     catalogue_rank,
 )
-from prime_bench.report.quantities.records import Evidence
+from prime_bench.report.quantities.records import ReportRecords
 from prime_bench.report.quantities.values import Level
 from prime_bench.report.tables.body import TableBody, measurements, probe_notes
 from prime_bench.report.tables.definition import CostDefinition
@@ -30,11 +30,11 @@ from prime_bench.settings.probes import CostSettings
 from prime_bench.store.record import ProbeRecord
 
 
-def build(evidence: Evidence, definition: CostDefinition) -> TableBody:
+def build(records: ReportRecords, definition: CostDefinition) -> TableBody:
     """Every measurement of cost that is asked for, the latest where one was repeated."""
-    records = evidence.probes_of("cost")
-    groups = measurements(records)
-    devices = sorted({record.environment.device for record in records})
+    probes = records.probes_of("cost")
+    groups = measurements(probes)
+    devices = sorted({record.environment.device for record in probes})
     blocks = []
     for group in groups:
         for device, costs in sorted(measured_costs(group.records).items()):
@@ -48,8 +48,8 @@ def build(evidence: Evidence, definition: CostDefinition) -> TableBody:
             )
     return TableBody(
         blocks=blocks,
-        notes=[*_how(records), *probe_notes(records, noun="measurement of cost")],
-        records=records,
+        notes=[*_how(probes), *probe_notes(probes, noun="measurement of cost")],
+        records=probes,
         words={"datasets": series([group.label for group in groups])},
     )
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from prime_bench.report.quantities import stats
 from prime_bench.report.quantities.grid import Grid, GridBlock, Summary
-from prime_bench.report.quantities.records import Evidence
+from prime_bench.report.quantities.records import ReportRecords
 from prime_bench.report.quantities.stats import (
     METRIC_LABELS,
     METRICS,
@@ -61,15 +61,15 @@ class Comparing:
         return stats.wilcoxon(self.summary.backbone_medians)
 
 
-def build(evidence: Evidence, definition: FamilyDefinition) -> TableBody:
+def build(records: ReportRecords, definition: FamilyDefinition) -> TableBody:
     """The recipe's family, or every arm against the baseline where none is declared.
 
     Holm counts all comparisons of the family on all data sets, each metric on its own.
     """
-    base = evidence.grid(baseline=definition.baseline)
-    family = evidence.cells.family if evidence.cells else ()
+    base = records.grid(baseline=definition.baseline)
+    family = records.recipe.family if records.recipe else ()
     family = family or [(arm.name, definition.baseline) for arm in base.others if base.baseline]
-    grids = {name: evidence.grid(baseline=name) for _, name in family}
+    grids = {name: records.grid(baseline=name) for _, name in family}
     every = list(_comparing(grids, family))
     adjusted: dict[tuple[str, str, str, str], float] = {}
     for metric in METRICS:
@@ -99,7 +99,7 @@ def build(evidence: Evidence, definition: FamilyDefinition) -> TableBody:
         for key, block in keyed_blocks(base)
     ]
     return grid_body(
-        evidence, base, blocks=blocks, definition=definition, notes=_notes(every, definition)
+        records, base, blocks=blocks, definition=definition, notes=_notes(every, definition)
     )
 
 

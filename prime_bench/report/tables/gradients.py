@@ -14,7 +14,7 @@ from prime_bench.report.quantities.gaps import (
     reduction,
 )
 from prime_bench.report.quantities.layout import arm_label, backbone_label, catalogue_rank
-from prime_bench.report.quantities.records import Evidence
+from prime_bench.report.quantities.records import ReportRecords
 from prime_bench.report.quantities.stats import t_interval
 from prime_bench.report.quantities.values import Difference, Level, count
 from prime_bench.report.tables.body import TableBody, measurements, probe_notes
@@ -37,11 +37,11 @@ WHAT_ELSE = (
 )
 
 
-def build(evidence: Evidence, definition: GradientsDefinition) -> TableBody:
+def build(records: ReportRecords, definition: GradientsDefinition) -> TableBody:
     """Gaps over checkpoints and fields that all arms have on the same rows."""
-    records = evidence.probes_of("gradients")
+    probes = records.probes_of("gradients")
     blocks, notes = [], []
-    for group in measurements(records):
+    for group in measurements(probes):
         gaps = field_gaps(group.records)
         arms = [arm for arm in definition.arms if any(gap.arm == arm for gap in gaps)]
         compared = comparable(gaps, arms)
@@ -67,13 +67,13 @@ def build(evidence: Evidence, definition: GradientsDefinition) -> TableBody:
     return TableBody(
         blocks=blocks,
         notes=[
-            *probe_notes(records, noun="gradient diagnosis"),
+            *probe_notes(probes, noun="gradient diagnosis"),
             *notes,
-            *null_note(null_gaps(records), decimals=definition.decimals),
+            *null_note(null_gaps(probes), decimals=definition.decimals),
             note("measurement", WHAT_ELSE),
         ],
-        records=records,
-        words={"datasets": series([group.label for group in measurements(records)])},
+        records=probes,
+        words={"datasets": series([group.label for group in measurements(probes)])},
     )
 
 

@@ -11,11 +11,17 @@ from statistics import mean
 from prime_bench.report.quantities.costs import CostKey, MeasuredCost, measured_costs
 from prime_bench.report.quantities.grid import Grid, GridBlock
 from prime_bench.report.quantities.layout import ArmColumn, BackboneRow, BlockLayout
-from prime_bench.report.quantities.records import Evidence
+from prime_bench.report.quantities.records import ReportRecords
 from prime_bench.report.quantities.statistics import Selection, difference, level
 from prime_bench.report.quantities.stats import Metric
 from prime_bench.report.quantities.values import MISSING, Difference, Level, Quantity
-from prime_bench.report.tables.body import TableBody, grid_body, keyed_blocks
+from prime_bench.report.tables.body import (
+    TableBody,
+    absent_note,
+    arms_named,
+    grid_body,
+    keyed_blocks,
+)
 from prime_bench.report.tables.definition import Measured, MethodsDefinition
 from prime_bench.report.tables.model import (
     Block,
@@ -26,7 +32,6 @@ from prime_bench.report.tables.model import (
     shown,
     words,
 )
-from prime_bench.report.tables.names import absent_note, arms_named
 from prime_bench.store.record import ProbeRecord
 
 _LABELS: dict[Measured, str] = {
@@ -37,13 +42,13 @@ _LABELS: dict[Measured, str] = {
 }
 
 
-def build(evidence: Evidence, definition: MethodsDefinition) -> TableBody:
+def build(records: ReportRecords, definition: MethodsDefinition) -> TableBody:
     """Means, costs and each seed's test AUC; one device's latencies, since two do not compare."""
-    grid = evidence.grid(baseline=definition.delta[1])
-    devices = measured_costs(evidence.probes_of("cost"))
+    grid = records.grid(baseline=definition.delta[1])
+    devices = measured_costs(records.probes_of("cost"))
     device = max(devices, key=lambda name: len(devices[name]), default=None)
     costs = devices[device] if device is not None else {}
-    maker = _Rows(evidence, grid, definition, costs)
+    maker = _Rows(records, grid, definition, costs)
     blocks = [
         Block(
             key=key,
@@ -54,7 +59,7 @@ def build(evidence: Evidence, definition: MethodsDefinition) -> TableBody:
         for key, block in keyed_blocks(grid)
     ]
     return grid_body(
-        evidence,
+        records,
         grid,
         blocks=blocks,
         definition=definition,
@@ -84,12 +89,12 @@ class _Rows:
 
     def __init__(
         self,
-        evidence: Evidence,
+        records: ReportRecords,
         grid: Grid,
         definition: MethodsDefinition,
         costs: Mapping[CostKey, MeasuredCost],
     ) -> None:
-        self.evidence, self.grid, self.definition, self.costs = evidence, grid, definition, costs
+        self.records, self.grid, self.definition, self.costs = records, grid, definition, costs
         self.used: list[ProbeRecord] = []
 
     def rows(self, block: GridBlock, row: BackboneRow) -> Iterator[Row]:
@@ -135,7 +140,7 @@ class _Rows:
         seed: int | None = None,
     ) -> Selection:
         return Selection(
-            evidence=self.evidence,
+            records=self.records,
             block=block,
             backbones=(row,),
             arm=arm,
@@ -145,7 +150,7 @@ class _Rows:
         )
 
     def _parameters(self, block: GridBlock, row: BackboneRow, arm: ArmColumn) -> Level:
-        runs = list(self.evidence.runs_of(row, arm, seeds=block.layout.seeds).values())
+        runs = list(self.records.runs_of(row, arm, seeds=block.layout.seeds).values())
         counts = [run.budget.backbone_parameters + run.budget.plugin_parameters for run in runs]
         return Level(
             value=counts[0] / 1e6 if counts else None, jobs=tuple(run.job_id for run in runs)

@@ -1,9 +1,10 @@
 """A report table as data: columns, cells that hold quantities, notes. Formats make its text."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
+from prime_bench.report.quantities.grid import GridBlock
 from prime_bench.report.quantities.values import Better, Difference, Quantity
 from prime_bench.store.record import ProbeRecord, RunRecord
 
@@ -199,10 +200,8 @@ class Report:
 
     title: str
     tables: tuple[Table, ...]
-    pairs: tuple[Mapping[str, Any], ...] = ()
-    """Every compared seed as JSON values: `dataset`, `backbone`, `seed` and `arms`."""
-    dropped_pairs: tuple[Mapping[str, Any], ...] = ()
-    """Seeds with a record that are not compared, and why."""
+    blocks: tuple[GridBlock, ...] = ()
+    """The numbers of each data set, with all pairs of runs and those that are not compared."""
     records: tuple[RunRecord | ProbeRecord, ...] = ()
     """What stands behind the cells, for a format in which they can be opened."""
     figures: tuple[Picture, ...] = ()

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from prime_bench.report.quantities.grid import Grid, GridBlock
 from prime_bench.report.quantities.layout import ArmColumn, BackboneRow
-from prime_bench.report.quantities.records import Evidence
+from prime_bench.report.quantities.records import ReportRecords
 from prime_bench.report.quantities.statistics import (
     LEVELS,
     STATISTICS,
@@ -16,7 +16,13 @@ from prime_bench.report.quantities.statistics import (
 )
 from prime_bench.report.quantities.stats import METRIC_LABELS, METRICS, Metric
 from prime_bench.report.quantities.values import MISSING, Better
-from prime_bench.report.tables.body import TableBody, grid_body, keyed_blocks
+from prime_bench.report.tables.body import (
+    TableBody,
+    absent_note,
+    arms_named,
+    grid_body,
+    keyed_blocks,
+)
 from prime_bench.report.tables.definition import SETTING, Axis, PivotColumn, PivotDefinition
 from prime_bench.report.tables.model import (
     Block,
@@ -29,7 +35,6 @@ from prime_bench.report.tables.model import (
     shown,
     words,
 )
-from prime_bench.report.tables.names import absent_note, arms_named
 
 _HEADS: dict[str, tuple[tuple[str, str], ...]] = {
     "backbone": (("backbone", "Backbone"),),
@@ -99,11 +104,11 @@ class Line:
     ruled: bool = False
 
 
-def build(evidence: Evidence, definition: PivotDefinition) -> TableBody:
+def build(records: ReportRecords, definition: PivotDefinition) -> TableBody:
     """A block a data set, or a backbone of it, with the rows and columns of the definition."""
-    pivot = _Pivot(evidence, definition)
+    pivot = _Pivot(records, definition)
     return grid_body(
-        evidence,
+        records,
         pivot.grid,
         blocks=list(pivot.blocks()),
         definition=definition,
@@ -113,14 +118,14 @@ def build(evidence: Evidence, definition: PivotDefinition) -> TableBody:
 
 @dataclass
 class _Pivot:
-    evidence: Evidence
+    records: ReportRecords
     definition: PivotDefinition
     grid: Grid = field(init=False)
     arms: Sequence[ArmColumn] = field(init=False)
 
     def __post_init__(self) -> None:
         asked = self.definition
-        self.grid = self.evidence.grid(baseline=asked.baseline, split=asked.split)
+        self.grid = self.records.grid(baseline=asked.baseline, split=asked.split)
         self.arms = self.grid.arms if asked.arms is None else arms_named(self.grid, asked.arms)
 
     def blocks(self) -> Iterator[Block]:
@@ -275,7 +280,7 @@ class _Pivot:
 
     def _comparisons(self, whole: Line, number: int) -> Iterator[Line]:
         for pair in self.definition.comparisons:
-            grid = self.evidence.grid(baseline=pair.versus, split=self.definition.split)
+            grid = self.records.grid(baseline=pair.versus, split=self.definition.split)
             arm = next((arm for arm in grid.others if arm.name == pair.arm), None)
             if grid.baseline and arm:
                 block = grid.blocks[number]
@@ -301,7 +306,7 @@ class _Pivot:
         metric = items["metric"].metric if "metric" in items else None
         quantity = STATISTICS[name](
             Selection(
-                evidence=self.evidence,
+                records=self.records,
                 block=line.block,
                 backbones=(backbone,) if backbone else line.backbones,
                 arm=arm,

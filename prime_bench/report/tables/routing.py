@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from prime_bench.findings import RoutingFindings
 from prime_bench.report.quantities.layout import backbone_label, catalogue_rank
-from prime_bench.report.quantities.records import Evidence
+from prime_bench.report.quantities.records import ReportRecords
 from prime_bench.report.quantities.stats import moments
 from prime_bench.report.quantities.values import Level, count
 from prime_bench.report.tables.body import TableBody, measurements, probe_notes
@@ -19,11 +19,11 @@ _MEASURES = (
 )
 
 
-def build(evidence: Evidence, definition: RoutingDefinition) -> TableBody:
+def build(records: ReportRecords, definition: RoutingDefinition) -> TableBody:
     """Mean and SD over runs, on each backbone and over all; a block a data set and arm."""
-    records = evidence.probes_of("routing")
-    groups = measurements(records)
-    arms = sorted({record.arm for record in records})
+    probes = records.probes_of("routing")
+    groups = measurements(probes)
+    arms = sorted({record.arm for record in probes})
     blocks = [
         Block(
             key=f"{group.key}.{arm}" if len(arms) > 1 else group.key,
@@ -35,11 +35,11 @@ def build(evidence: Evidence, definition: RoutingDefinition) -> TableBody:
         for arm in arms
         if any(record.arm == arm for record in group.records)
     ]
-    splits = {r.findings.split for r in records if isinstance(r.findings, RoutingFindings)}
+    splits = {r.findings.split for r in probes if isinstance(r.findings, RoutingFindings)}
     return TableBody(
         blocks=blocks,
-        notes=probe_notes(records, noun="routing diagnosis"),
-        records=records,
+        notes=probe_notes(probes, noun="routing diagnosis"),
+        records=probes,
         words={
             "datasets": series([group.label for group in groups]),
             "split": series(

@@ -5,7 +5,7 @@ from statistics import mean, stdev
 
 from prime_bench.findings import SubgroupFindings, SubgroupScore
 from prime_bench.report.quantities.layout import arm_label, backbone_label, catalogue_rank
-from prime_bench.report.quantities.records import Evidence
+from prime_bench.report.quantities.records import ReportRecords
 from prime_bench.report.quantities.stats import t_interval
 from prime_bench.report.quantities.values import MISSING, Better, Difference, Level, count
 from prime_bench.report.tables.body import TableBody, measurements, probe_notes
@@ -22,10 +22,10 @@ ScoresBySeed = dict[int, tuple[SubgroupScore, SubgroupScore, tuple[str, str]]]
 """By seed, the baseline's and the arm's score of one group, and the ids of the two jobs."""
 
 
-def build(evidence: Evidence, definition: SubgroupsDefinition) -> TableBody:
+def build(records: ReportRecords, definition: SubgroupsDefinition) -> TableBody:
     """The arm against the baseline over the seeds that both have, a block a backbone and field."""
-    records = evidence.probes_of("subgroups")
-    groups = measurements(records)
+    probes = records.probes_of("subgroups")
+    groups = measurements(probes)
     blocks = [
         block
         for group in groups
@@ -39,8 +39,8 @@ def build(evidence: Evidence, definition: SubgroupsDefinition) -> TableBody:
     ]
     return TableBody(
         blocks=blocks,
-        notes=probe_notes(records, noun="subgroup report"),
-        records=records,
+        notes=probe_notes(probes, noun="subgroup report"),
+        records=probes,
         words={"datasets": series([group.label for group in groups])},
     )
 

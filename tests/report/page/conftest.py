@@ -48,8 +48,8 @@ def with_history(record: RunRecord) -> RunRecord:
 @pytest.fixture
 def page_file(full_set: list[RunRecord], tmp_path: Path) -> Path:
     """A page of the main table in a file."""
-    evidence = gather([with_history(record) for record in full_set])
-    report = make_report(evidence, definitions={"main": load_definition("main")})
+    records = gather([with_history(record) for record in full_set])
+    report = make_report(records, definitions={"main": load_definition("main")})
     path = tmp_path / "page.html"
     path.write_text(render(report, "html"), encoding="utf-8")
     return path
