@@ -1,8 +1,9 @@
-"""Measurements of cost, found by what was measured and where."""
+"""Costs that probes measured, by device, data, backbone and arm."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 from statistics import median
+from typing import NamedTuple
 
 from prime_bench.findings import ArmCost, CostFindings, median_ratio
 from prime_bench.store.pairing import ArmKey, settings_text
@@ -11,7 +12,7 @@ from prime_bench.store.record import ProbeRecord
 
 @dataclass(frozen=True, kw_only=True)
 class MeasuredCost:
-    """One arm's cost beside Dense's, in one job, on one device."""
+    """The cost of one arm and of Dense, measured in one job on one device."""
 
     record: ProbeRecord
     arm: ArmCost
@@ -51,12 +52,19 @@ class MeasuredCost:
         return arm.inference_ms(batch_size=self.record.job.training.batch_size)
 
 
-CostKey = tuple[str, str, str, ArmKey]
-"""Digest of the data's settings, backbone, its settings, arm."""
+class CostKey(NamedTuple):
+    """What identifies a measured cost on one device."""
+
+    variant: str
+    """Digest of the data settings."""
+    backbone: str
+    backbone_settings: str
+    """Canonical JSON."""
+    arm: ArmKey
 
 
 def measured_costs(records: Iterable[ProbeRecord]) -> dict[str, dict[CostKey, MeasuredCost]]:
-    """By device, the latest measurement of each arm on each backbone and data."""
+    """Return, by device, the latest measurement of each arm on each backbone and data set."""
     devices: dict[str, dict[CostKey, MeasuredCost]] = {}
     for record in sorted(records, key=lambda record: record.environment.started):
         findings = record.findings
@@ -65,16 +73,15 @@ def measured_costs(records: Iterable[ProbeRecord]) -> dict[str, dict[CostKey, Me
         dense = findings.arms[0]
         own = devices.setdefault(record.environment.device, {})
         for arm in findings.arms:
-            key = ArmKey(
-                plugin=arm.plugin,
-                settings=settings_text(arm.settings),
-                code=record.job.code.get(arm.plugin, ""),
+            key = CostKey(
+                variant=record.data_variant,
+                backbone=record.job.backbone,
+                backbone_settings=settings_text(record.job.backbone_settings),
+                arm=ArmKey(
+                    plugin=arm.plugin,
+                    settings=settings_text(arm.settings),
+                    code=record.job.code.get(arm.plugin, ""),
+                ),
             )
-            own[spot(record, key)] = MeasuredCost(record=record, arm=arm, dense=dense)
+            own[key] = MeasuredCost(record=record, arm=arm, dense=dense)
     return devices
-
-
-def spot(record: ProbeRecord, arm: ArmKey) -> CostKey:
-    """Where the cost of an arm is found."""
-    settings = settings_text(record.job.backbone_settings)
-    return record.data_variant, record.job.backbone, settings, arm

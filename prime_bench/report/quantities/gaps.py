@@ -1,4 +1,4 @@
-"""Competition gaps of trained arms, field by field, from the records of the gradient diagnosis."""
+"""Competition gaps of trained arms by semantic field, from the records of gradient probes."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ class FieldGap:
 
 
 def field_gaps(records: Iterable[ProbeRecord]) -> list[FieldGap]:
-    """Every field that was measured, over the Top-NN's weights; random labels are no field."""
+    """Return the gap of every field over the weights of the Top-NN, without random labels."""
     gaps = []
     for record in records:
         findings = record.findings
@@ -58,15 +58,15 @@ def field_gaps(records: Iterable[ProbeRecord]) -> list[FieldGap]:
 
 
 def comparable(gaps: Sequence[FieldGap], arms: Sequence[str]) -> list[FieldGap]:
-    """Gaps of the backbones, seeds and fields that every arm has on the same rows."""
-    by_place: dict[tuple[str, int, str, str], set[str]] = {}
+    """Return the gaps of backbones, seeds and fields that every arm has on the same rows."""
+    arms_of: dict[tuple[str, int, str, str], set[str]] = {}
     for gap in gaps:
-        place = (gap.backbone, gap.seed, gap.field, gap.rows)
-        by_place.setdefault(place, set()).add(gap.arm)
+        key = (gap.backbone, gap.seed, gap.field, gap.rows)
+        arms_of.setdefault(key, set()).add(gap.arm)
     return [
         gap
         for gap in gaps
-        if gap.arm in arms and by_place[gap.backbone, gap.seed, gap.field, gap.rows] >= set(arms)
+        if gap.arm in arms and arms_of[gap.backbone, gap.seed, gap.field, gap.rows] >= set(arms)
     ]
 
 

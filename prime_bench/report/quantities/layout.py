@@ -1,14 +1,15 @@
-"""What a table has to show: blocks, rows, columns and seeds, from a recipe or from the records."""
+"""Data sets, backbones, arms and seeds of a report, from a recipe or from the records."""
 
 import json
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from prime_bench.base.files import bundled_folder
 from prime_bench.catalog import BACKBONES, PLUGINS
 from prime_bench.recipe.expand import Trial
+from prime_bench.settings.training import TrainSpec
 from prime_bench.store.pairing import ArmKey, ComparisonKey, GroupedRuns, settings_text
 
 
@@ -24,14 +25,14 @@ class ArmColumn:
 
 @dataclass(frozen=True, kw_only=True)
 class BackboneRow:
-    """A backbone on the block's data."""
+    """A backbone on the data of a block."""
 
     label: str
     key: str
-    """The backbone's name, and what sets it apart where the block has it in several settings."""
+    """The backbone's name, with the settings that differ where the block has it several times."""
     backbone: str
     comparison: ComparisonKey | None
-    """None where nothing tells the data, so that no record can be named."""
+    """What its runs have in common; None where no record tells the version of the data."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,15 +43,15 @@ class BlockLayout:
     dataset: str
     variant: str
     fingerprint: str | None
-    """None where no record tells the data."""
-    training: dict[str, Any]
+    """None where no record tells the version of the data."""
+    training: TrainSpec
     seeds: tuple[int, ...]
     rows: tuple[BackboneRow, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
 class GridLayout:
-    """The whole table before any number."""
+    """What all tables of a report have in common."""
 
     arms: tuple[ArmColumn, ...]
     blocks: tuple[BlockLayout, ...]
@@ -63,10 +64,10 @@ def layout_from_trials(
     variants: Mapping[str, str],
     dataset_labels: Mapping[str, str],
 ) -> GridLayout:
-    """Exactly the recipe's cells, with or without records, in the recipe's order.
+    """Return the layout of a recipe's jobs in its order, whether they have records or not.
 
-    `variants` gives the digest of each data set's settings. A data set whose records know several
-    versions of the data has a block for each: they are never mixed.
+    `variants` gives the digest of each data set's settings. A data set has a block for each version
+    of its data that has records: versions are never mixed.
     """
     arms = {
         trial.arm.name: ArmColumn(
@@ -101,7 +102,7 @@ def layout_from_trials(
                     dataset=dataset,
                     variant=variants[dataset],
                     fingerprint=fingerprint,
-                    training=own[0].training.plain(),
+                    training=own[0].training,
                     seeds=tuple(dict.fromkeys(trial.seed for trial in own)),
                     rows=tuple(rows.values()),
                 )
@@ -112,27 +113,27 @@ def layout_from_trials(
 def layout_from_records(
     grouped: GroupedRuns, *, baseline: str, dataset_labels: Mapping[str, str]
 ) -> GridLayout:
-    """Everything that has records: the baseline first, then in the catalogue's order."""
+    """Return the layout of all records: the baseline first, then in the catalogue's order."""
     arms = _arms_of(grouped, baseline=baseline)
     blocks = []
-    spots = {(place.dataset, place.variant, place.fingerprint, place.training) for place in grouped}
-    for dataset, variant, fingerprint, training in sorted(spots):
-        places = [
-            place
-            for place in sorted(grouped, key=_catalogue_order)
-            if (place.dataset, place.variant, place.fingerprint, place.training)
+    versions = {(key.dataset, key.variant, key.fingerprint, key.training) for key in grouped}
+    for dataset, variant, fingerprint, training in sorted(versions):
+        keys = [
+            key
+            for key in sorted(grouped, key=_catalogue_order)
+            if (key.dataset, key.variant, key.fingerprint, key.training)
             == (dataset, variant, fingerprint, training)
         ]
-        seeds = {seed for place in places for runs in grouped[place].values() for seed in runs}
+        seeds = {seed for key in keys for runs in grouped[key].values() for seed in runs}
         blocks.append(
             BlockLayout(
                 label=dataset,
                 dataset=dataset,
                 variant=variant,
                 fingerprint=fingerprint,
-                training=json.loads(training),
+                training=TrainSpec.parse(json.loads(training), where=""),
                 seeds=tuple(sorted(seeds)),
-                rows=_rows_of(places),
+                rows=_rows_of(keys),
             )
         )
     return GridLayout(arms=arms, blocks=_labelled(blocks, dataset_labels))
@@ -172,7 +173,7 @@ def changed_keys(settings: Mapping[str, Any], reference: Mapping[str, Any]) -> s
 
 
 def changes_of_arm(key: ArmKey) -> str:
-    """What sets an arm apart from its plug-in's defaults, or an empty text."""
+    """Settings of an arm that differ from its plug-in's defaults, or an empty text."""
     entry = PLUGINS.get(key.plugin)
     return changed_keys(json.loads(key.settings), entry.settings().plain() if entry else {})
 
@@ -200,10 +201,10 @@ def _fingerprints(
         for trial in trials
     }
     found = {
-        place.fingerprint
-        for place, runs in grouped.items()
+        key.fingerprint
+        for key, runs in grouped.items()
         for arm in runs
-        if (replace(place, fingerprint=""), arm) in wanted
+        if (replace(key, fingerprint=""), arm) in wanted
     }
     return sorted(found) or (None,)
 
@@ -217,18 +218,18 @@ def arm_columns(names: Mapping[ArmKey, str], *, baseline: str) -> tuple[ArmColum
     for key, name in names.items():
         shared = [other for other in names if names[other] == name]
         label = PLUGINS[name].label if name in PLUGINS and name == key.plugin else name
-        apart = changes_of_arm(key) if len(shared) > 1 else ""
+        differing = changes_of_arm(key) if len(shared) > 1 else ""
         if len({other.plugin for other in shared}) > 1:
-            apart = f"{key.plugin}: {apart}" if apart else key.plugin
+            differing = f"{key.plugin}: {differing}" if differing else key.plugin
         if len({other.code for other in shared}) > 1:
-            apart = ", ".join(part for part in (apart, f"code {key.code[:8]}") if part)
-        suffix = f" ({apart})" if apart else ""
+            differing = ", ".join(part for part in (differing, f"code {key.code[:8]}") if part)
+        suffix = f" ({differing})" if differing else ""
         columns.append(ArmColumn(name=name + suffix, label=label + suffix, key=key))
     order = list(PLUGINS)
 
     def rank(column: ArmColumn) -> tuple[bool, int, str]:
-        place = order.index(column.key.plugin) if column.key.plugin in order else len(order)
-        return column.name != baseline, place, column.name
+        index = order.index(column.key.plugin) if column.key.plugin in order else len(order)
+        return column.name != baseline, index, column.name
 
     return tuple(sorted(columns, key=rank))
 
@@ -243,52 +244,51 @@ def _arms_of(grouped: GroupedRuns, *, baseline: str) -> tuple[ArmColumn, ...]:
     return arm_columns(names, baseline=baseline)
 
 
-def _rows_of(places: Iterable[ComparisonKey]) -> tuple[BackboneRow, ...]:
-    """A row a place; two settings of one backbone are told apart by the keys that differ."""
-    places = list(places)
+def _rows_of(keys: Sequence[ComparisonKey]) -> tuple[BackboneRow, ...]:
+    """A row for each; rows of one backbone have the settings that differ in their labels."""
     rows = []
-    for place in places:
-        twins = [other for other in places if other.backbone == place.backbone]
-        label, key = backbone_label(place.backbone), place.backbone
+    for key in keys:
+        twins = [other for other in keys if other.backbone == key.backbone]
+        label, name = backbone_label(key.backbone), key.backbone
         if len(twins) > 1:
             settings = [json.loads(twin.backbone_settings) for twin in twins]
             shared = {
-                key: value
-                for key, value in settings[0].items()
-                if all(key in other and other[key] == value for other in settings)
+                setting: value
+                for setting, value in settings[0].items()
+                if all(setting in other and other[setting] == value for other in settings)
             }
-            apart = changed_keys(json.loads(place.backbone_settings), shared)
+            differing = changed_keys(json.loads(key.backbone_settings), shared)
             if len({twin.backbone_code for twin in twins}) > 1:
-                apart = ", ".join(
-                    part for part in (apart, f"code {place.backbone_code[:8]}") if part
+                differing = ", ".join(
+                    part for part in (differing, f"code {key.backbone_code[:8]}") if part
                 )
-            label, key = f"{label} ({apart})", f"{key} ({apart})"
-        rows.append(BackboneRow(label=label, key=key, backbone=place.backbone, comparison=place))
+            label, name = f"{label} ({differing})", f"{name} ({differing})"
+        rows.append(BackboneRow(label=label, key=name, backbone=key.backbone, comparison=key))
     return tuple(rows)
 
 
-def _catalogue_order(place: ComparisonKey) -> tuple[int, str, str]:
-    return *catalogue_rank(place.backbone), place.backbone_settings
+def _catalogue_order(key: ComparisonKey) -> tuple[int, str, str]:
+    return *catalogue_rank(key.backbone), key.backbone_settings
 
 
 def _labelled(
     blocks: Sequence[BlockLayout], dataset_labels: Mapping[str, str]
 ) -> tuple[BlockLayout, ...]:
-    """Each block under its data set's label and, where there are several, what sets it apart."""
+    """Label each block by its data set and, where that has several, by what differs."""
     labelled = []
     for block in blocks:
         twins = [other for other in blocks if other.dataset == block.dataset]
-        apart = []
+        differing = []
         if len({twin.fingerprint for twin in twins}) > 1:
-            apart.append(f"data {str(block.fingerprint)[:8]}")
+            differing.append(f"data {str(block.fingerprint)[:8]}")
         shared = {
             key: value
-            for key, value in block.training.items()
-            if all(twin.training.get(key) == value for twin in twins)
+            for key, value in block.training.plain().items()
+            if all(twin.training.plain().get(key) == value for twin in twins)
         }
-        if changes := changed_keys(block.training, shared):
-            apart.append(changes)
+        if changes := changed_keys(block.training.plain(), shared):
+            differing.append(changes)
         label = dataset_labels.get(block.dataset, block.dataset)
-        suffix = f" ({', '.join(apart)})" if apart else ""
+        suffix = f" ({', '.join(differing)})" if differing else ""
         labelled.append(replace(block, label=label + suffix))
     return tuple(labelled)

@@ -1,4 +1,4 @@
-"""Intervals over the few seeds of one comparison: a pure function of arrays, in float64."""
+"""Statistics of paired differences: pure functions of arrays, in float64."""
 
 import math
 from collections.abc import Sequence

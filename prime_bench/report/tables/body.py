@@ -1,4 +1,4 @@
-"""What a builder hands back; title, caption and provenance are added to it."""
+"""What builders of tables have in common: the body of a table, groups of probes, notes."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,20 +15,20 @@ from prime_bench.store.record import ProbeRecord, RunRecord
 
 @dataclass(frozen=True, kw_only=True)
 class TableBody:
-    """Blocks, notes, and what the caption may name."""
+    """A table before its title, caption and provenance are added."""
 
     blocks: Sequence[Block]
     notes: Sequence[TableNote]
     records: Sequence[RunRecord | ProbeRecord]
-    """What the blocks were computed from."""
+    """Records that the blocks are computed from."""
     words: Mapping[str, str] = field(default_factory=dict)
-    """The caption's variables."""
+    """Variables of the caption."""
     mixed_pairs: int = 0
-    """Pairs that are compared on request although they may not be."""
+    """Pairs of runs that may not be compared and are, because it was asked for."""
 
 
 def keyed_blocks(grid: Grid) -> list[tuple[str, GridBlock]]:
-    """Each block with a unique key: its data set, numbered where it has several versions."""
+    """Return each block with a unique key: its data set, numbered where it has several versions."""
     datasets = [block.layout.dataset for block in grid.blocks]
     keyed = []
     for index, (dataset, block) in enumerate(zip(datasets, grid.blocks, strict=True)):
@@ -46,7 +46,7 @@ def grid_body(
     notes: Sequence[TableNote] = (),
     probes: Sequence[ProbeRecord] = (),
 ) -> TableBody:
-    """The content of a table that is computed from a grid; `notes` stand before the grid's."""
+    """Return the body of a table that is computed from a grid; `notes` come before its own."""
     sound = records.grid(baseline=grid.baseline_name, split=grid.split, sound=True)
     own = collect_notes(
         grid,
@@ -71,13 +71,13 @@ def grid_body(
 
 
 def arms_named(grid: Grid, names: Sequence[str]) -> list[ArmColumn]:
-    """The arms of these names, in their order; one that the grid does not have is left out."""
+    """Return the arms of these names in their order, without those that the grid does not have."""
     known = {arm.name: arm for arm in grid.arms}
     return [known[name] for name in names if name in known]
 
 
 def absent_note(grid: Grid, names: Sequence[str]) -> list[TableNote]:
-    """The note on arms that a table shows by definition and these jobs do not have."""
+    """Note the arms that the definition names and these jobs do not have."""
     known = {arm.name for arm in grid.arms}
     absent = [name for name in names if name not in known]
     return [note("absent", f"Not among these jobs: {', '.join(absent)}")] if absent else []
@@ -85,7 +85,7 @@ def absent_note(grid: Grid, names: Sequence[str]) -> list[TableNote]:
 
 @dataclass(frozen=True, kw_only=True)
 class Measurements:
-    """Measurements on one version of one data set under one protocol; others are never mixed in."""
+    """Records of probes on one version of one data set under one training protocol."""
 
     key: str
     """Unique in a table: the data set, numbered where it has several versions."""
@@ -94,16 +94,16 @@ class Measurements:
 
 
 def measurements(records: Sequence[ProbeRecord]) -> list[Measurements]:
-    """Records by data set, version and protocol, in that order."""
+    """Group records of probes by data set, version of the data and training protocol."""
     labels = dataset_labels()
     found: dict[tuple[str, str, str], list[ProbeRecord]] = {}
     for record in records:
         training = canonical_json(record.job.training.plain())
-        place = (record.dataset, record.job.fingerprint, training)
-        found.setdefault(place, []).append(record)
+        key = (record.dataset, record.job.fingerprint, training)
+        found.setdefault(key, []).append(record)
     groups: list[Measurements] = []
     for dataset, fingerprint, training in sorted(found):
-        twins = [place for place in sorted(found) if place[0] == dataset]
+        twins = [key for key in sorted(found) if key[0] == dataset]
         number = twins.index((dataset, fingerprint, training)) + 1
         several = len(twins) > 1
         label = labels.get(dataset, dataset)
@@ -118,7 +118,7 @@ def measurements(records: Sequence[ProbeRecord]) -> list[Measurements]:
 
 
 def probe_notes(records: Sequence[ProbeRecord], *, noun: str) -> list[TableNote]:
-    """Notes of every table of measurements."""
+    """Return the notes that every table of probes has; `noun` names what was measured."""
     if not records:
         return [note("missing", f"No {noun} among the records")]
     seeds = counted([len({record.job.seed for record in records})], "seed")

@@ -1,4 +1,4 @@
-"""What arms cost: parameters, time and memory beside Dense, a block a data set and device."""
+"""Parameters, time and memory of arms compared with Dense, a block a data set and device."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -31,7 +31,7 @@ from prime_bench.store.record import ProbeRecord
 
 
 def build(records: ReportRecords, definition: CostDefinition) -> TableBody:
-    """Every measurement of cost that is asked for, the latest where one was repeated."""
+    """Build the table from the latest record of each cost probe."""
     probes = records.probes_of("cost")
     groups = measurements(probes)
     devices = sorted({record.environment.device for record in probes})
@@ -70,19 +70,26 @@ def _columns() -> Iterator[Column]:
 
 def _rows(costs: dict[CostKey, MeasuredCost], definition: CostDefinition) -> Iterator[Row]:
     """Backbones in the catalogue's order, their arms in that of `arm_columns`."""
-    names = {spot[3]: spot[3].plugin for spot in costs if spot[3].plugin in definition.arms}
+    names = {key.arm: key.arm.plugin for key in costs if key.arm.plugin in definition.arms}
     arms = arm_columns(names, baseline=definition.baseline)
-    places = sorted({(spot[1], spot[2]) for spot in costs}, key=lambda p: (catalogue_rank(p[0]), p))
-    for place in places:
-        twin = sum(other[0] == place[0] for other in places[: places.index(place)])
-        key = f"{place[0]}#{twin + 1}" if twin else place[0]
-        found = {spot[3]: cost for spot, cost in costs.items() if spot[1:3] == place}
+    backbones = sorted(
+        {(key.backbone, key.backbone_settings) for key in costs},
+        key=lambda item: (catalogue_rank(item[0]), item),
+    )
+    for number, (name, settings) in enumerate(backbones):
+        twin = sum(other == name for other, _ in backbones[:number])
+        row_key = f"{name}#{twin + 1}" if twin else name
+        found = {
+            key.arm: cost
+            for key, cost in costs.items()
+            if (key.backbone, key.backbone_settings) == (name, settings)
+        }
         own = [(arm, _cells(found[arm.key], definition)) for arm in arms if arm.key in found]
-        for number, (arm, cells) in enumerate(_with_bold(own, definition)):
+        for index, (arm, cells) in enumerate(_with_bold(own, definition)):
             yield Row(
-                key=f"{key}.{arm.name}",
-                cells=(words("" if number else backbone_label(place[0])), words(arm.label), *cells),
-                ruled=number == 0 and place != places[0],
+                key=f"{row_key}.{arm.name}",
+                cells=(words("" if index else backbone_label(name)), words(arm.label), *cells),
+                ruled=index == 0 and number > 0,
             )
 
 
@@ -125,7 +132,7 @@ def _with_bold(
 
 
 def _how(records: Sequence[ProbeRecord]) -> Iterator[TableNote]:
-    """The protocol, the clock and what memory means, once for each way of measuring."""
+    """Note how costs were measured: batches, steps, repetitions, clock, kind of memory."""
     ways: list[str] = []
     for record in records:
         if not isinstance(record.findings, CostFindings):

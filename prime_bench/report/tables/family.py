@@ -62,7 +62,7 @@ class Comparing:
 
 
 def build(records: ReportRecords, definition: FamilyDefinition) -> TableBody:
-    """The recipe's family, or every arm against the baseline where none is declared.
+    """Build the rows of the recipe's family, or of every arm against the baseline without one.
 
     Holm counts all comparisons of the family on all data sets, each metric on its own.
     """

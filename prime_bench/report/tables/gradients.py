@@ -1,4 +1,4 @@
-"""The competition gap of every arm, a row a backbone: the numbers of the paper's Figures 1, 3."""
+"""Competition gap of every arm, a row a backbone (paper, Figures 1 and 3)."""
 
 from collections.abc import Iterator, Sequence
 from statistics import mean
@@ -38,7 +38,7 @@ WHAT_ELSE = (
 
 
 def build(records: ReportRecords, definition: GradientsDefinition) -> TableBody:
-    """Gaps over checkpoints and fields that all arms have on the same rows."""
+    """Build the table from checkpoints and fields that all arms have on the same rows."""
     probes = records.probes_of("gradients")
     blocks, notes = [], []
     for group in measurements(probes):

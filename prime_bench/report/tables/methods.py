@@ -43,7 +43,7 @@ _LABELS: dict[Measured, str] = {
 
 
 def build(records: ReportRecords, definition: MethodsDefinition) -> TableBody:
-    """Means, costs and each seed's test AUC; one device's latencies, since two do not compare."""
+    """Build the table. Latencies are those of one device: times of two do not compare."""
     grid = records.grid(baseline=definition.delta[1])
     devices = measured_costs(records.probes_of("cost"))
     device = max(devices, key=lambda name: len(devices[name]), default=None)
@@ -85,7 +85,7 @@ def _columns(definition: MethodsDefinition, layout: BlockLayout) -> Iterator[Col
 
 
 class _Rows:
-    """Rows of one backbone after the other; remembers which measurements it has used."""
+    """Makes the rows of each backbone; `used` collects the records of the costs shown."""
 
     def __init__(
         self,
@@ -98,7 +98,7 @@ class _Rows:
         self.used: list[ProbeRecord] = []
 
     def rows(self, block: GridBlock, row: BackboneRow) -> Iterator[Row]:
-        """One a method, and Δ where both of its arms are there."""
+        """A row for each method, and Δ where both of its arms are there."""
         arms, decimals = arms_named(self.grid, self.definition.arms), self.definition.decimals
         lines = {arm.name: list(self._line(block, row, arm)) for arm in arms}
         first, second = (lines.get(name) for name in self.definition.delta)
@@ -158,7 +158,9 @@ class _Rows:
 
     def _latency(self, row: BackboneRow, arm: ArmColumn) -> Level:
         key = row.comparison
-        found = key and self.costs.get((key.variant, key.backbone, key.backbone_settings, arm.key))
+        found = key and self.costs.get(
+            CostKey(key.variant, key.backbone, key.backbone_settings, arm.key)
+        )
         if not found:
             return MISSING
         self.used.append(found.record)

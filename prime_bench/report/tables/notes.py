@@ -1,4 +1,4 @@
-"""What stands under a table: all that a reader must know to trust a number."""
+"""Notes below a table: what a reader must know to judge its numbers."""
 
 import itertools
 from collections import Counter
@@ -186,7 +186,7 @@ def _level(moments: Moments | None, decimals: int) -> Cell:
 
 
 def data_notes(records: Sequence[RunRecord | ProbeRecord]) -> list[str]:
-    """What must be said of the records' data, once each."""
+    """Return the notes of the records' data, each once."""
     notes = list(dict.fromkeys(text for record in records for text in record.data_notes))
     unverified = not all(record.data_verified for record in records)
     # `prepare` says why; a table must not pass for the published data even where it did not.
@@ -196,7 +196,7 @@ def data_notes(records: Sequence[RunRecord | ProbeRecord]) -> list[str]:
 
 
 def dirty_notes(records: Sequence[RunRecord | ProbeRecord]) -> list[TableNote]:
-    """That nobody can have the code of some records; nothing where all have a commit."""
+    """Note the records whose code is in no commit."""
     dirty = sum(bool(record.environment.dirty) for record in records)
     what = f"{dirty} of {len(records)} records were made with changes that are in no commit"
     return [note("origin", what)] if dirty else []
@@ -211,7 +211,7 @@ def _protocol(grid: Grid) -> Iterator[TableNote]:
     reference = TrainSpec().plain()
     changes: dict[str, list[str]] = {}
     for block in grid.blocks:
-        if text := changed_keys(block.layout.training, reference):
+        if text := changed_keys(block.layout.training.plain(), reference):
             changes.setdefault(text, []).append(block.layout.label)
     for text, labels in changes.items():
         yield note("protocol", f"{series(labels)}: not the paper's training protocol: {text}")
@@ -224,7 +224,7 @@ def _arms(grid: Grid) -> Iterator[TableNote]:
 
 
 def _budgets(block: GridBlock, grid: Grid) -> Iterator[TableNote]:
-    """What each arm adds, side by side: only then can a reader see that controls are matched."""
+    """What each arm adds, in one note: so a reader sees whether controls are matched."""
     parts = []
     for arm in grid.others:
         budgets = [
@@ -264,7 +264,7 @@ def _provenance(records: Sequence[RunRecord], outdated: Sequence[RunRecord]) -> 
 
 
 def _chance(grid: Grid) -> Iterator[TableNote]:
-    """How often a clean sweep somewhere is luck, and what a p-value could be at best."""
+    """How often a backbone is won in all pairs by chance, and the least p of so few pairs."""
     pairs = [
         len(comparison.seeds)
         for block in grid.blocks

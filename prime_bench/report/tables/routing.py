@@ -1,4 +1,4 @@
-"""What routers do on rows that were not trained on, a row a backbone: the supplement's numbers."""
+"""What routers do on rows that they were not trained on, a row a backbone (paper, supplement)."""
 
 from collections.abc import Iterator, Sequence
 
@@ -20,7 +20,7 @@ _MEASURES = (
 
 
 def build(records: ReportRecords, definition: RoutingDefinition) -> TableBody:
-    """Mean and SD over runs, on each backbone and over all; a block a data set and arm."""
+    """Build the table: mean and SD over runs, on each backbone and over all."""
     probes = records.probes_of("routing")
     groups = measurements(probes)
     arms = sorted({record.arm for record in probes})

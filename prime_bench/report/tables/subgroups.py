@@ -1,4 +1,4 @@
-"""Scores and calibration of every semantic group: where an arm gains and where it loses."""
+"""Scores and calibration of an arm and the baseline in every semantic group."""
 
 from collections.abc import Iterator, Sequence
 from statistics import mean, stdev
@@ -23,7 +23,7 @@ ScoresBySeed = dict[int, tuple[SubgroupScore, SubgroupScore, tuple[str, str]]]
 
 
 def build(records: ReportRecords, definition: SubgroupsDefinition) -> TableBody:
-    """The arm against the baseline over the seeds that both have, a block a backbone and field."""
+    """Build a block for each backbone and field, over the seeds that both arms have."""
     probes = records.probes_of("subgroups")
     groups = measurements(probes)
     blocks = [
@@ -66,7 +66,7 @@ def _blocks(
 def _paired(
     records: Sequence[ProbeRecord], definition: SubgroupsDefinition
 ) -> dict[tuple[str, str], ScoresBySeed]:
-    """Field and group -> both arms' scores by seed; all rows of the split come first."""
+    """Field and group -> scores of both arms by seed; the group of all rows comes first."""
     scores: dict[tuple[str, str], dict[int, dict[str, tuple[SubgroupScore, str]]]] = {}
     for record in records:
         findings = record.findings
