@@ -47,7 +47,7 @@ from prime_bench.recipe.file import find_recipe
 from prime_bench.recipe.file import load_recipe as _load_recipe
 from prime_bench.schedule.engine import Limits, Outcome
 from prime_bench.schedule.engines import Engine, measuring_engine, open_engine
-from prime_bench.schedule.plan import Plan, make_plan, variants_of
+from prime_bench.schedule.plan import Plan, make_plan, table_specs_of
 from prime_bench.schedule.run import RunSummary, run_plan, stopping_gently
 from prime_bench.schedule.status import Status, status_of_folder, status_of_plan
 from prime_bench.store.record import DeviceKind, ProbeRecord, RunRecord
@@ -265,7 +265,7 @@ def prepare_recipe(
         UsageError: The recipe is faulty, or `sources` does not fit it.
         UserError: The first error of a data set, unless there is `on_error`.
     """
-    specs = variants_of(_loaded(recipe, changes))
+    specs = table_specs_of(_loaded(recipe, changes))
     paths = {name: Path(path) for name, path in (sources or {}).items()}
     for name in paths:
         if name not in specs:
@@ -436,8 +436,8 @@ def cost_plan(
         UsageError: The recipe is faulty or of another kind.
         EnvironmentFault: The device is not there.
     """
-    from prime_bench.schedule.cost import measured_again, on_device
     from prime_bench.schedule.devices import cores, find_devices, vendors_name
+    from prime_bench.schedule.plan import measured_again, on_device
 
     here = find_devices(device)[0]
     loaded = on_device(_loaded(recipe, changes), device=vendors_name(here), threads=cores())

@@ -13,63 +13,70 @@ from prime_bench.settings.probes import Split
 
 
 class Routing(Frozen):
-    """What PRIME's routers did in an epoch's training batches: a number a bag."""
+    """Routing over the training batches of an epoch; each list has one number a bag."""
 
     entropy: list[float]
     """Mean over rows of the entropy of the experts' weights, in nats."""
     effective_experts: list[float]
     """exp of the entropy."""
     largest_load: list[float]
-    """The largest mean weight of one expert."""
+    """The largest mean weight of an expert."""
 
 
 class Validation(Frozen):
-    """One validation, a line of history.jsonl."""
+    """Scores of the validation split after an epoch; a line of history.jsonl."""
 
     epoch: int
     """From 1."""
     step: int
     """Optimiser steps so far."""
     learning_rate: float
-    """The rate of the epoch that this validation closes."""
+    """Learning rate of the epoch."""
     train_loss: float | None
-    """Mean of the batches' losses over the epoch, L2 not included; None where it is not finite."""
+    """Mean over the epoch's batches of the loss without L2; None if it is not finite."""
     valid_auc: float | None
-    """None, as `valid_logloss`, where a prediction is not a number."""
+    """Area under the ROC curve; None, like `valid_logloss`, if a prediction is not a number."""
     valid_logloss: float | None
+    """Mean negative log-likelihood of a validation row, in nats."""
     improved: bool
+    """Whether the AUC was the best so far."""
     wall_s: float
     """Seconds since the run's first step."""
     routing: Routing | None = None
-    """None without routers, or where a weight is not finite."""
+    """None if the arm has no routers, or if a weight is not finite."""
 
 
 class Score(Frozen):
-    """Metrics of one split at the best weights; None where a prediction is not a number."""
+    """Metrics of one split with the best weights; None if a prediction is not a number."""
 
     auc: float | None = pydantic.Field(ge=0, le=1)
+    """Area under the ROC curve."""
     logloss: float | None = pydantic.Field(ge=0)
+    """Mean negative log-likelihood of a row, in nats."""
 
 
 class GroupSize(Frozen):
-    """Rows of one value of a semantic field."""
+    """A group: the rows that have one value of a semantic field."""
 
     name: str
     """The value as the log has it."""
     rows: int
+    """Number of rows."""
     positives: int
+    """Number of clicks among them."""
 
 
 class Gap(Frozen):
-    """Semantic groups against random ones of the same sizes and label counts, by one unit."""
+    """Semantic groups compared with random groups of the same sizes and label counts."""
 
     permutations: int
+    """Number of random groupings."""
     random: float
     """Mean over random groupings of the mean pairwise cosine of the groups' gradients."""
     random_deviation: float
     """Standard deviation of that over random groupings."""
     gap: float
-    """`random` less that of the semantic groups (Eq. 28)."""
+    """`random` minus the mean pairwise cosine of the semantic groups (Eq. 28)."""
     monte_carlo_error: float
     """Standard error of `random`, and so of the gap, for the finite number of groupings."""
     p_value: float
@@ -77,62 +84,74 @@ class Gap(Frozen):
 
 
 class Measure(Frozen):
-    """Cosines and gaps over one set of parameters."""
+    """Cosines and gaps of the gradients with respect to one set of parameters."""
 
     parameters: Literal["top", "top_and_head"]
+    """`top`: the Top-NN. `top_and_head`: the Top-NN and the layer that gives the logit."""
     n_parameters: int
+    """Number of parameters in the set."""
     semantic: float
     """Mean pairwise cosine of the semantic groups' gradients."""
     cosines: list[list[float]]
-    """Of each two groups, in the order of `groups`."""
+    """Cosine of each two groups' gradients, in the order of `groups`."""
     block: Gap
+    """The gap of gradients of blocks of rows."""
     example: Gap | None = None
-    """None where it was not asked for, or not possible: `note` says why."""
+    """The gap of gradients of single rows; None if it was not asked for or not possible."""
     note: str | None = None
+    """Why `example` was not measured; None if it was, or was not asked for."""
 
 
 class GroupLoss(Frozen):
     """What a group loses by sharing the Top-NN with the others, in nats a row."""
 
     name: str
+    """The value of the field, as the log has it."""
     share: float
     """Its share of the measured groups' rows."""
     shared: float
     """LogLoss on half of its validation rows with the shared weights."""
     own: float
-    """The same after the steps of fine-tuning on its other half alone."""
+    """The same after fine-tuning on its other half alone."""
 
 
 class Sharing(Frozen):
-    """The loss of sharing (Eq. 4) as far as a few steps reach it."""
+    """The loss of sharing (Eq. 4), estimated by some steps of fine-tuning."""
 
     steps: int
+    """Number of steps of fine-tuning."""
     groups: list[GroupLoss]
+    """One for each group that was measured."""
     expected: float
-    """Sum over groups of share times (shared - own)."""
+    """Sum over groups of share times (shared - own), in nats a row."""
 
 
 class FieldGradients(Frozen):
-    """One semantic field."""
+    """Findings for one semantic field."""
 
     field: str
+    """Name of the field."""
     groups: list[GroupSize]
     """Groups that were measured."""
     too_small: list[GroupSize]
     """Groups without enough rows of both labels."""
     skipped: str | None = None
-    """Why nothing was measured."""
+    """Why nothing was measured; None if something was."""
     measures: list[Measure] = []
+    """One for each set of parameters."""
     sharing: Sharing | None = None
+    """The loss of sharing; None if it was not asked for."""
 
 
 class GradientFindings(Frozen):
-    """What a job of the kind found, on validation rows."""
+    """Findings of the probe `gradients`, on validation rows."""
 
     kind: Literal["gradients"] = "gradients"
+    """`gradients`."""
     fields: list[FieldGradients]
+    """One for each field of the recipe."""
     rows: str
-    """SHA-256 of the rows of all blocks: equal in all arms that may be compared."""
+    """SHA-256 of the rows of all blocks. Arms are compared only if it is equal."""
 
 
 class BagRouting(Frozen):
@@ -141,146 +160,176 @@ class BagRouting(Frozen):
     entropy: float
     """Mean over rows of the entropy of the experts' weights, in nats."""
     normalised_entropy: float
-    """Over ln M, the entropy of M equal weights; 0 for a single expert."""
+    """Entropy over ln M, the entropy of M equal weights; 0 for a single expert."""
     effective_experts: float
     """exp of the entropy."""
     load: list[float]
     """Mean weight of each of the M experts."""
     largest_load: float
+    """The largest of these."""
 
 
 class GroupRouting(Frozen):
     """Routing of one group's rows."""
 
     size: GroupSize
+    """The group and its rows."""
     bags: list[BagRouting]
+    """One for each bag of experts."""
 
 
 class FieldRouting(Frozen):
-    """One semantic field."""
+    """Findings for one semantic field."""
 
     field: str
+    """Name of the field."""
     groups: list[GroupRouting]
+    """One for each group that was measured."""
     too_small: list[GroupSize]
+    """Groups without enough rows."""
     overlap: list[list[float]]
     """Of each two groups, in their order: the mean over bags of the sum over experts of the smaller
     load; 1 for equal loads, 0 for groups that share no expert."""
     skipped: str | None = None
-    """Why there are no groups."""
+    """Why there are no groups; None if there are."""
 
 
 class RoutingFindings(Frozen):
-    """What a job of the kind found."""
+    """Findings of the probe `routing`."""
 
     kind: Literal["routing"] = "routing"
+    """`routing`."""
     split: Split
+    """The split whose rows were measured."""
     rows: int
+    """Number of rows."""
     entropy: float
-    """Mean over bags, in nats, as are the two below."""
+    """Mean over bags of the entropy, in nats."""
     normalised_entropy: float
+    """Mean over bags of the entropy over ln M."""
     effective_experts: float
+    """Mean over bags of exp of the entropy."""
     largest_load: float
     """The largest mean weight of one expert, over all bags."""
     bags: list[BagRouting]
+    """One for each bag of experts."""
     fields: list[FieldRouting]
+    """One for each field of the recipe."""
 
 
 class SubgroupScore(Frozen):
-    """An arm on one group's rows; None where a prediction is not a number."""
+    """Scores of an arm on the rows of one group; None if a prediction is not a number."""
 
     size: GroupSize
+    """The group and its rows."""
     click_rate: float
+    """Share of the rows that are clicks."""
     mean_prediction: float | None
+    """Mean predicted probability."""
     auc: float | None
-    """None, as `logloss`, for rows of one class as well."""
+    """Area under the ROC curve; None, like `logloss`, also if all labels are equal."""
     logloss: float | None
+    """Mean negative log-likelihood of a row, in nats."""
     calibration_error: float | None
     """Mean over rows of |click rate - mean prediction| of the row's bin."""
 
 
 class FieldSubgroups(Frozen):
-    """One semantic field."""
+    """Findings for one semantic field."""
 
     field: str
+    """Name of the field."""
     groups: list[SubgroupScore]
+    """One for each group that was measured."""
     too_small: list[GroupSize]
+    """Groups without enough rows."""
     skipped: str | None = None
-    """Why there are no groups."""
+    """Why there are no groups; None if there are."""
 
 
 class SubgroupFindings(Frozen):
-    """What a job of the kind found."""
+    """Findings of the probe `subgroups`."""
 
     kind: Literal["subgroups"] = "subgroups"
+    """`subgroups`."""
     split: Split
+    """The split whose rows were measured."""
     overall: SubgroupScore
-    """All rows of the split."""
+    """Scores on all rows of the split."""
     fields: list[FieldSubgroups]
+    """One for each field of the recipe."""
 
 
 Form = Literal["eager", "graph", "compiled"]
-"""How a forward pass is run: operation by operation, as a CUDA graph, by `torch.compile`."""
+"""How a forward pass is run: operation by operation, as a CUDA graph, or by torch.compile."""
 
 
 ClockName = Literal["CUDA events", "wall clock"]
 
 
 MemoryLabel = Literal["max_memory_allocated", "resident growth", "not measured"]
-"""On CUDA what torch's allocator gave out at most; on the CPU by how much the resident memory of a
-process of its own grew at most, libraries' own pages included."""
+"""On CUDA the peak of torch's allocator; on the CPU how much the resident memory of a separate
+process grew at most, including the pages of libraries."""
 
 
 class InferenceCost(Frozen):
-    """Forward passes of one form at one batch size."""
+    """Time of forward passes of one form at one batch size."""
 
     form: Form
+    """`eager`, `graph` (a CUDA graph) or `compiled` (torch.compile)."""
     batch_size: int
+    """Rows of a batch."""
     latencies_ms: list[float]
-    """A batch's, one a repetition."""
+    """Milliseconds of a batch, one number a repetition."""
 
 
 class ArmCost(Frozen):
-    """What one arm costs."""
+    """Cost of one arm."""
 
     plugin: str
+    """Name of the plug-in, or `dense`."""
     settings: JsonTable
     """All keys of the plug-in's settings."""
     parameters: int
-    """Trainable ones, the backbone's included."""
+    """Trainable parameters, including those of the backbone."""
     macs: int
-    """Multiply-accumulates of a row's forward pass, by the formulas."""
+    """Multiply-accumulates of the forward pass of a row, by the formulas."""
     inference: list[InferenceCost]
+    """One for each form and batch size."""
     training_ms: list[float]
-    """A training step's: forward, backward and update; one a repetition."""
+    """Milliseconds of a training step (forward, backward, update), one number a repetition."""
     peak_memory_bytes: int | None
-    """Of training at the protocol's batch size; None where it was not measured."""
+    """Peak memory of training at the protocol's batch size; None if it was not measured."""
 
     def inference_ms(self, *, batch_size: int, form: Form = "eager") -> list[float]:
-        """Latencies, one a repetition. Raises KeyError for what was not measured."""
+        """Return the latencies, one a repetition. Raises KeyError if they were not measured."""
         for cost in self.inference:
             if (cost.form, cost.batch_size) == (form, batch_size):
                 return cost.latencies_ms
         raise KeyError((form, batch_size))
 
     def memory_ratio(self, dense: "ArmCost") -> float | None:
-        """Peak memory of training over Dense's; None where either was not measured."""
+        """Return peak memory of training over that of `dense`; None if either is unknown."""
         if self.peak_memory_bytes is None or not dense.peak_memory_bytes:
             return None
         return self.peak_memory_bytes / dense.peak_memory_bytes
 
 
 class CostFindings(Frozen):
-    """What a measurement found."""
+    """Findings of the probe `cost`."""
 
     kind: Literal["cost"] = "cost"
+    """`cost`."""
     clock: ClockName
+    """How times were measured."""
     memory: MemoryLabel
+    """How memory was measured."""
     distinct_rows: int
-    """Rows of the table that the batches were made of; smaller tables are read more than once."""
+    """Rows of the table in the batches. Rows of a small table occur more than once."""
     arms: list[ArmCost]
-    """Dense first."""
+    """The arms, `dense` first."""
 
 
 def median_ratio(latencies_ms: Sequence[float], baseline_ms: Sequence[float]) -> float:
-    """Median over repetitions of the ratio within each."""
+    """Return the median over repetitions of the ratio within each repetition."""
     return median(a / b for a, b in zip(latencies_ms, baseline_ms, strict=True))

@@ -1,1 +1,1 @@
-"""What every layer may use: errors, files, streams, the numerics version. Standard library only."""
+"""What every layer may use: errors, files, random streams, identity, the base of all models."""

@@ -1,6 +1,6 @@
-"""Mistakes the user can mend, each with the exit code that the command line returns for it.
+"""Errors that the user can correct, each with the exit code of the command line.
 
-Everything that is not one of these is a bug of ours: it keeps its traceback and exits with 70.
+Any other exception is a bug in prime-bench: shown with its traceback, exit code 70.
 """
 
 import difflib
@@ -8,9 +8,11 @@ from collections.abc import Iterable
 
 
 class UserError(Exception):
-    """A mistake the user can mend; shown without a traceback.
+    """An error that the user can correct; shown without a traceback.
 
-    `message` says what and where (file, line, key); `hint` says what to do.
+    Attributes:
+        message: What is wrong and where (file, line, key).
+        hint: What to do; may be empty.
     """
 
     exit_code = 2
@@ -28,19 +30,19 @@ class UsageError(UserError):
 
 
 class DataError(UserError):
-    """Bad or missing data (exit code 3)."""
+    """Faulty or missing data (exit code 3)."""
 
     exit_code = 3
 
 
 class EnvironmentFault(UserError):
-    """Disk, permission, device or network (exit code 4)."""
+    """A fault of disk, permissions, device or network (exit code 4)."""
 
     exit_code = 4
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """`; did you mean "x"?` for the nearest known name, or an empty string where none is near."""
+    """Return `; did you mean "x"?` with the most similar known name; empty if none is similar."""
     by_lower = {candidate.lower(): candidate for candidate in known}
     near = difflib.get_close_matches(name.lower(), by_lower, n=1, cutoff=0.6)
     return f"; did you mean `{by_lower[near[0]]}`?" if near else ""

@@ -1,4 +1,4 @@
-"""Files that are whole or absent, their digests, and where the bundled ones lie."""
+"""Writing files so that they are complete or absent, digests, and the bundled files."""
 
 import contextlib
 import errno
@@ -13,7 +13,7 @@ from prime_bench.base.errors import EnvironmentFault
 READ_BYTES = 1 << 20
 _PART = ".part-"
 PART_FILES = f"{_PART}*"
-"""Pattern of what a process that is killed while it writes leaves beside the file."""
+"""Pattern of the incomplete files that a process leaves if it is killed while it writes."""
 _REASONS = {
     errno.ENOSPC: "the disk is full",
     errno.EDQUOT: "the disk quota is used up",
@@ -28,7 +28,9 @@ _ADVICE = "free some space, or name another folder (--data-dir, --runs-dir, --ou
 
 @contextlib.contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """Turn an operating-system error on writing below `path` into an EnvironmentFault."""
+    """Turn an error of the operating system in the block, which writes below `path`, into an
+    EnvironmentFault.
+    """
     try:
         yield
     except OSError as error:
@@ -40,17 +42,17 @@ def writing(path: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def making(path: Path) -> Iterator[None]:
-    """As `writing`, for a block that only makes `path`: what is not found is then its place."""
+    """Like `writing`, for a block that only creates `path`: FileNotFoundError is a fault too."""
     with writing(path):
         try:
             yield
         except FileNotFoundError as error:
-            # So answers /proc, where nobody may make a file, and a folder deleted meanwhile.
+            # Raised below /proc, where no file can be made, and if the folder was just deleted.
             raise EnvironmentFault(f"{path}: nothing can be made here", hint=_ADVICE) from error
 
 
 def environment_fault(error: OSError, path: Path | None = None) -> EnvironmentFault | None:
-    """The message for a full disk, a missing permission and the like; None for another error."""
+    """Return the fault for a full disk, a missing permission and so on; None for other errors."""
     if error.errno not in _REASONS:
         return None
     return EnvironmentFault(
@@ -60,7 +62,7 @@ def environment_fault(error: OSError, path: Path | None = None) -> EnvironmentFa
 
 
 def write_whole(path: Path, content: str | bytes | memoryview) -> None:
-    """Write `path` so that readers, and crashes at any point, find the old file or the new one."""
+    """Write a file atomically: after a crash at any point, the old file or the new one is there."""
     data = content.encode() if isinstance(content, str) else content
     with making(path):
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -69,7 +71,7 @@ def write_whole(path: Path, content: str | bytes | memoryview) -> None:
                 part.write(data)
                 part.flush()
                 os.fsync(part.fileno())
-                # NamedTemporaryFile makes private files; a record is meant to be shared.
+                # NamedTemporaryFile makes private files; others may read a record.
                 Path(part.name).chmod(0o666 & ~_umask())
                 Path(part.name).replace(path)
             except BaseException:
@@ -79,7 +81,7 @@ def write_whole(path: Path, content: str | bytes | memoryview) -> None:
 
 
 def nearest_folder(path: Path) -> Path:
-    """`path`, or where it is not there yet the nearest folder above it that is."""
+    """Return `path` if it exists, else the nearest folder above it that does."""
     whole = path.absolute()
     return next(folder for folder in (whole, *whole.parents) if folder.exists())
 
@@ -94,7 +96,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def sha256_of(path: Path) -> str:
-    """SHA-256 of a file's bytes as 64 hex digits, read in blocks."""
+    """Return the SHA-256 of a file as 64 hex digits. The file is read in blocks."""
     running = hashlib.sha256()
     with path.open("rb") as file:
         while block := file.read(READ_BYTES):
@@ -112,12 +114,12 @@ _PACKAGE = Path(__file__).resolve().parent.parent
 
 
 def bundled_folder(name: str) -> Path:
-    """The folder `recipes`, `datasets` or `reports` that came with this installation."""
+    """Return the folder `recipes`, `datasets` or `reports` of this installation."""
     return _bundled(name)
 
 
 def pins() -> dict[str, str]:
-    """Package -> the version that this release was checked with, from `constraints.txt`."""
+    """Return package -> the version with which this release was tested (`constraints.txt`)."""
     lines = _bundled("constraints.txt").read_text(encoding="utf-8").splitlines()
     pairs = (line.partition("==") for line in lines if "==" in line and not line.startswith("#"))
     return {name.strip(): version.strip() for name, _, version in pairs}

@@ -1,4 +1,4 @@
-"""The base of all settings: frozen, no unknown keys, and every fault of a table in one message."""
+"""The base class of settings, records and events: frozen, no unknown keys, all faults at once."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -14,7 +14,7 @@ JsonTable = dict[str, pydantic.JsonValue]
 is needed to read it."""
 
 _QUOTED = 200
-"""Characters of a wrong value that a message repeats."""
+"""Number of characters of a wrong value that a message quotes."""
 
 
 @dataclass(frozen=True)
@@ -22,11 +22,11 @@ class Fault:
     """What is wrong with one key of a table."""
 
     path: tuple[str, ...]
-    """Keys from the table's root."""
+    """The keys from the root of the table."""
     message: str
 
     def below(self, *parents: str) -> "Fault":
-        """The same fault, seen from a table further out."""
+        """Return the same fault with its path from an enclosing table."""
         return Fault((*parents, *self.path), self.message)
 
     def __str__(self) -> str:
@@ -34,7 +34,7 @@ class Fault:
 
 
 class Frozen(pydantic.BaseModel):
-    """A frozen table of settings; unknown keys are errors, numbers must be numbers."""
+    """Base class of frozen models. Unknown keys are errors, and types are not converted."""
 
     model_config = pydantic.ConfigDict(
         frozen=True,
@@ -46,19 +46,19 @@ class Frozen(pydantic.BaseModel):
 
     @classmethod
     def check(cls, table: Mapping[str, object]) -> tuple[Self | None, list[Fault]]:
-        """Read a TOML or JSON table: the settings, or None and every fault."""
+        """Read a table from TOML or JSON; returns the model, or None and all faults."""
         try:
-            # Strict validation of JSON takes an array for a tuple, but no text for a number.
+            # Strict validation of JSON accepts an array as a tuple, but no text as a number.
             return cls.model_validate_json(json.dumps(dict(table), default=str)), []
         except pydantic.ValidationError as error:
             faults = [_fault(cls, item) for item in error.errors()]
-        # A list that is too short because of a faulty element is no fault of its own.
+        # A list that is too short only because of a faulty element is not a fault of its own.
         inside = {fault.path[:length] for fault in faults for length in range(len(fault.path))}
         return None, [fault for fault in faults if fault.path not in inside]
 
     @classmethod
     def parse(cls, table: Mapping[str, object], *, where: str) -> Self:
-        """As `check`, but raises a UsageError with every fault and its path below `where`."""
+        """Like `check`, but raises a UsageError with all faults and their paths below `where`."""
         settings, faults = cls.check(table)
         if settings is None:
             parents = [where] if where else []
@@ -66,7 +66,7 @@ class Frozen(pydantic.BaseModel):
         return settings
 
     def plain(self) -> JsonTable:
-        """The settings as JSON values, defaults written out."""
+        """Return the model as JSON values, including defaults."""
         return self.model_dump(mode="json", by_alias=True)
 
 
@@ -81,7 +81,7 @@ def _fault(model: type[pydantic.BaseModel], item: Any) -> Fault:
 
 
 def _given(item: Any) -> str:
-    """`, got 3`; nothing where it is a table, or the text of the whole file."""
+    """`, got 3`; empty for a table, or for the text of a whole file."""
     if isinstance(item["input"], dict) or item["type"] == "json_invalid":
         return ""
     text = json.dumps(item["input"])
@@ -89,7 +89,7 @@ def _given(item: Any) -> str:
 
 
 def _keys_at(model: type[pydantic.BaseModel], path: Sequence[str]) -> list[str]:
-    """The keys that the table at `path` may have; free names (`dataset.avazu`) are passed over."""
+    """The keys that the table at `path` may have. Free names (`dataset.avazu`) are skipped."""
     current: Any = model
     for part in path:
         field = getattr(current, "model_fields", {}).get(part)
@@ -99,7 +99,7 @@ def _keys_at(model: type[pydantic.BaseModel], path: Sequence[str]) -> list[str]:
 
 
 def _table_of(annotation: Any) -> Any:
-    """The settings class inside `X | None`, `dict[str, X]` or `list[X]`."""
+    """The model inside `X | None`, `dict[str, X]` or `list[X]`; None if there is none."""
     if isinstance(annotation, type) and issubclass(annotation, pydantic.BaseModel):
         return annotation
     for inner in getattr(annotation, "__args__", ()):

@@ -1,4 +1,4 @@
-"""The source files behind a class that somebody else wrote, and one digest of them."""
+"""Classes of other packages that a recipe names, and a digest of their source files."""
 
 import functools
 import hashlib
@@ -10,26 +10,25 @@ from prime_bench.base.errors import UsageError
 
 
 def load_class(target: str) -> type:
-    """The class that `module:Class` names. Raises UsageError where there is none."""
+    """Import the class that `module:Class` names. Raises UsageError if there is none."""
     module_name, _, name = target.partition(":")
     try:
         found = getattr(importlib.import_module(module_name), name)
-    except Exception as error:  # Somebody's module may raise anything.
+    except Exception as error:  # A foreign module may raise anything.
         raise UsageError(
             f"`{target}` cannot be imported: {type(error).__name__}: {error}",
             hint="install its package into the environment of prime-bench (pip install -e .)",
         ) from error
     if not isinstance(found, type):
-        raise UsageError(f"`{target}` is {type(found).__name__}, a class is wanted")
+        raise UsageError(f"`{target}` is not a class but {type(found).__name__}")
     return found
 
 
 @functools.cache
 def sources_digest(module: str) -> str:
-    """SHA-256, as 64 hex digits, over names and bytes of every Python file of the package that
-    `module` is in, or of its own file where it is in none.
+    """Return a SHA-256 over the names and contents of all Python files of a module's package.
 
-    Raises UsageError for a module without source files.
+    For a module outside a package, over its own file. Raises UsageError if there are no files.
     """
     top = module.partition(".")[0]
     spec = importlib.util.find_spec(top)
@@ -39,7 +38,7 @@ def sources_digest(module: str) -> str:
         files = [(Path(Path(spec.origin).name), Path(spec.origin))]
     files = [(name, path) for name, path in files if path.is_file()]
     if not files:
-        raise UsageError(f"{module}: no Python files, so its code cannot be told from other code")
+        raise UsageError(f"{module}: no Python files, so its code cannot be identified")
     running = hashlib.sha256()
     for name, path in sorted(files):
         running.update(f"{name.as_posix()} {path.stat().st_size}\n".encode())

@@ -1,10 +1,10 @@
-"""Named random streams: each use of randomness has its own, so adding a plug-in moves no other."""
+"""Named random streams, one for each use of randomness: a new plug-in changes no other stream."""
 
 import hashlib
 
 
 def derive(seed: int, name: str) -> int:
-    """A seed in [0, 2**63) that depends on `seed` and `name` alone, whatever ran before.
+    """Return a seed in [0, 2**63) that depends only on `seed` and `name`.
 
     Names in use: "backbone-init", "plugin-init", "row-order/<epoch>", "dropout", "permute",
     and those of `data.synthetic`, `data.split` and `probes.groups`.

@@ -9,7 +9,7 @@ import click
 from prime_bench.cli import complete, options
 
 if TYPE_CHECKING:
-    from prime_bench.schedule.estimate import Estimate, Likeness, Pace, Total
+    from prime_bench.schedule.estimate import Estimate, Pace, SimilarityKey, Total
     from prime_bench.schedule.plan import Plan
 
 PLAN_SCHEMA = 1
@@ -63,7 +63,7 @@ def plan(
         data_dir=data_dir,
         runs_dir=runs_dir,
     )
-    paces: dict[Likeness, Pace] = {}
+    paces: dict[SimilarityKey, Pace] = {}
     if measured:
         paces, faults = measure(
             made,

@@ -1,4 +1,4 @@
-"""A worker process as its engine sees it: jobs in, events and outcomes out, and its obituary."""
+"""A worker process from the side of its engine: takes jobs, gives events and outcomes."""
 
 import contextlib
 import json
@@ -27,19 +27,20 @@ from prime_bench.schedule.engine import Outcome
 
 COMMAND = (sys.executable, "-m", "prime_bench.worker")
 _PATIENCE_S = 10
-_LAST_WORDS_BYTES = 2000
+_STDERR_BYTES = 2000
 _QUOTED_CHARACTERS = 200
 
 
 class Child:
-    """A worker process; a context manager that ends it. One thread hands it jobs; `kill` and
-    `terminate` may come from any.
+    """A worker process; a context manager that ends it.
+
+    Jobs are given to it by one thread; `kill` and `terminate` may be called from any.
     """
 
     def __init__(
         self, command: tuple[str, ...] = COMMAND, *, variables: Mapping[str, str] | None = None
     ) -> None:
-        """`variables` are added to its environment."""
+        """Start the process. `variables` are added to its environment variables."""
         self._stderr: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115
         try:
             self._process = subprocess.Popen(
@@ -51,7 +52,7 @@ class Child:
                 text=True,
                 encoding="utf-8",
                 errors="replace",
-                # A Ctrl-C in the terminal reaches the parent alone, which then ends the child.
+                # Ctrl-C in the terminal then reaches the parent alone, which ends the child.
                 start_new_session=True,
             )
         except OSError:
@@ -68,11 +69,11 @@ class Child:
         return self._process.poll() is None
 
     def kill(self) -> None:
-        """End it at once, whatever it does."""
+        """Kill the process."""
         self._process.kill()
 
     def terminate(self) -> None:
-        """Ask it to end at its job's next checkpoint."""
+        """Ask the process to end at its job's next checkpoint."""
         if not self._asked_to_end:
             self._asked_to_end = True
             self._process.terminate()
@@ -84,23 +85,24 @@ class Child:
         on_event: Callable[[WorkerEvent], None],
         timeout_s: float | None = None,
     ) -> Outcome:
-        """Hand over one job and wait for its end, no longer than `timeout_s`.
+        """Give the worker one job and wait for its end; kill the worker after `timeout_s`.
 
-        Raises EnvironmentFault where the worker can do no job at all, for want of its device.
+        Raises:
+            EnvironmentFault: If the worker can do no job at all, because its device is missing.
         """
         with self._killing_after(timeout_s):
             outcome = self._do(request, on_event)
         if outcome is not None:
             return outcome
-        why = self._obituary()
+        why = self._cause_of_end()
         if self._asked_to_end:
             return Outcome(request=request, state="interrupted", why="stopped")
         if self._overdue:
-            why = f"not done after {timeout_s:g} s, and ended"
+            why = f"not done after {timeout_s:g} s, and killed"
         return Outcome(request=request, state="failed", why=why)
 
     def _do(self, request: JobRequest, on_event: Callable[[WorkerEvent], None]) -> Outcome | None:
-        """The job's end as the worker tells it; None where it ends without a word."""
+        """The outcome that the worker reports; None if the worker ends without reporting one."""
         stdin, stdout = self._process.stdin, self._process.stdout
         if stdin is None or stdout is None:
             raise RuntimeError("the worker's pipes are missing")
@@ -127,7 +129,7 @@ class Child:
 
     @contextlib.contextmanager
     def _killing_after(self, timeout_s: float | None) -> Iterator[None]:
-        """Kill the process if the block takes longer, and never for a job that is over."""
+        """Kill the process if the block takes longer than `timeout_s`, but never after it."""
         self._number += 1
         number = self._number
 
@@ -150,16 +152,17 @@ class Child:
             with self._lock:
                 self._number += 1
 
-    def _obituary(self) -> str:
+    def _cause_of_end(self) -> str:
+        """Why the process has ended, in one line with the last line of its stderr."""
         try:
             code = self._process.wait(timeout=_PATIENCE_S)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
-            return "the worker closed its output, went on, and was ended"
+            return "the worker closed its output without ending, and was killed"
         self._stderr.seek(0)
-        words = self._stderr.read()[-_LAST_WORDS_BYTES:].decode("utf-8", "replace").strip()
-        last = f": {words.splitlines()[-1]}" if words else ""
+        text = self._stderr.read()[-_STDERR_BYTES:].decode("utf-8", "replace").strip()
+        last = f": {text.splitlines()[-1]}" if text else ""
         if code < 0:
             name = signal.Signals(-code).name
             killer = " (out of memory?)" if name == "SIGKILL" else ""
@@ -175,7 +178,7 @@ class Child:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Closing stdin asks the worker to end."""
+        """Close stdin, which asks the worker to end, and kill it if it does not."""
         if self._process.stdin is not None:
             with contextlib.suppress(BrokenPipeError):
                 self._process.stdin.close()

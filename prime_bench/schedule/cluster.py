@@ -1,10 +1,11 @@
-"""The cluster engine: the same jobs as tasks of Ray. The only importer of ray.
+"""The cluster engine: runs jobs as tasks of Ray. The only module that imports ray.
 
-A task starts the same worker as the local engine does, in a folder of its node's own, and hands the
-job's files back to the caller's store. No disk is shared; each node has a copy of the data.
+A task starts a worker in a temporary folder of its node and returns the job's files, which are
+written to the caller's folder of runs. No disk is shared; each node has a copy of the tables.
 """
 
 import contextlib
+import json
 import logging
 import os
 import socket
@@ -40,12 +41,27 @@ _CHECK_TIMEOUT_S = 120
 _ANSWER_S = 10
 
 Files = dict[str, bytes]
-"""Contents by path below a folder of runs: `<job id>/<name>`."""
+"""Path below a folder of runs, `<job id>/<name>` -> content."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Node:
+    """A node of the cluster."""
+
+    node_id: str
+    address: str
+    cpus: float
+    gpus: float
+
+    @property
+    def name(self) -> str:
+        """The node in a message."""
+        return f"{self.address} ({self.node_id[:8]})"
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Running:
-    """A task under way: its request, and what ends the caller's claim on the job."""
+    """A running task: its request, and the caller's claim on the job."""
 
     request: JobRequest
     runs: Runs
@@ -53,7 +69,7 @@ class _Running:
 
 
 class RayBackend:
-    """Jobs on the nodes of a Ray cluster, which is running and of which this machine is a node."""
+    """Runs jobs on the nodes of a Ray cluster. This machine must be one of its nodes."""
 
     def __init__(
         self,
@@ -64,10 +80,18 @@ class RayBackend:
         threads: int = 1,
         job_timeout_s: float | None = None,
     ) -> None:
-        """`slots` jobs share a GPU; a job takes `threads` CPUs of its node.
+        """Connect to the cluster.
 
-        Raises UsageError for a device with an index, EnvironmentFault without a cluster or without
-        a GPU in it where `device` is `cuda`.
+        Args:
+            address: HOST:PORT, or `auto` for the cluster that runs on this machine.
+            device: `cpu`, `cuda`, or `auto` for cuda if a node has a GPU.
+            slots: Jobs that share a GPU.
+            threads: CPUs of its node that a job takes.
+            job_timeout_s: Seconds after which a job is killed; it has then failed.
+
+        Raises:
+            UsageError: If `device` has an index: Ray chooses the GPU.
+            EnvironmentFault: If no cluster answers, or `device` is `cuda` and no node has a GPU.
         """
         if device not in ("auto", "cpu", "cuda"):
             check_devices(device)
@@ -76,7 +100,7 @@ class RayBackend:
                 hint="use `cpu`, `cuda` or `auto`",
             )
         _connect(address)
-        has_gpu = any(node["Resources"].get("GPU") for node in _nodes())
+        has_gpu = any(node.gpus for node in _nodes())
         if device == "cuda" and not has_gpu:
             raise EnvironmentFault(
                 f"device cuda is not there: no node of the Ray cluster {address} has a GPU",
@@ -89,11 +113,16 @@ class RayBackend:
         self._stopping = False
 
     def run(self, queue: Queue, *, on_event: Callable[[WorkerEvent], None]) -> Iterator[Outcome]:
-        """Yield each job's final outcome as its files have come; a lost node's jobs run again.
+        """Run the jobs of the queue, and yield the final outcome of each when its files are here.
 
-        The caller holds the claims. Raises DataError where a node lacks the data.
+        Jobs of a node that is lost run again on another. This process claims the jobs.
+
+        Raises:
+            DataError: If a node does not have the tables.
         """
-        self._check_nodes({_place(w.request): w.request.job.fingerprint for w in queue.left})
+        self._check_nodes(
+            {_absolute_table(w.request): w.request.job.fingerprint for w in queue.left}
+        )
         here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
         mailbox: Any = ray.remote(_Mailbox).options(num_cpus=0, scheduling_strategy=here).remote()
         running: dict[Any, _Running] = {}
@@ -124,16 +153,16 @@ class RayBackend:
             ray.shutdown()
 
     def stop(self) -> None:
-        """Start nothing more and end the running jobs at their next checkpoint."""
+        """Start no more jobs, and end the running ones at their next checkpoint."""
         self._stopping = True
 
     def _check_nodes(self, tables: Mapping[str, str]) -> None:
-        """See that every node that would get jobs has our version and the data."""
+        """Raise DataError unless each node that would get jobs has our version and the tables."""
         checks = {}
         for node in _nodes():
-            if self._places(node):
-                on_it = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
-                checks[_name(node)] = _faults.options(scheduling_strategy=on_it).remote(
+            if self._slots_of(node):
+                on_it = NodeAffinitySchedulingStrategy(node.node_id, soft=False)
+                checks[node.name] = _faults.options(scheduling_strategy=on_it).remote(
                     dict(tables), __version__, NUMERICS
                 )
         if not checks:
@@ -157,18 +186,16 @@ class RayBackend:
             )
 
     def _capacity(self) -> int:
-        """Jobs that the living nodes can do at once: no more are sent, so that a stop is one."""
-        return sum(self._places(node) for node in _nodes())
+        """Jobs that the living nodes can run at once. No more are sent, so none wait in Ray."""
+        return sum(self._slots_of(node) for node in _nodes())
 
-    def _places(self, node: Mapping[str, Any]) -> int:
-        resources = node["Resources"]
-        by_cpu = int(resources.get("CPU", 0) // self._threads)
-        if self.device_kind == "cpu":
-            return by_cpu
-        return min(by_cpu, int(resources.get("GPU", 0) * self._slots))
+    def _slots_of(self, node: _Node) -> int:
+        """Number of jobs that a node can run at once."""
+        by_cpu = int(node.cpus // self._threads)
+        return by_cpu if self.device_kind == "cpu" else min(by_cpu, int(node.gpus * self._slots))
 
     def _claimed(self, request: JobRequest) -> _Running | None:
-        """The request with its job's claim; None where another process has it or has done it."""
+        """Claim the job of a request; None if another process has claimed it or has done it."""
         runs, claim = Runs(Path(request.runs)), contextlib.ExitStack()
         if claim.enter_context(runs.claim(request.job.id)) and not runs.done(request.job.id):
             return _Running(request=request, runs=runs, claim=claim)
@@ -181,12 +208,12 @@ class RayBackend:
         if job.kind != "train" and PROBES[job.kind].reads_checkpoint:
             carried.append(job.trained.id)
         device = "cpu" if self.device_kind == "cpu" else "cuda:0"
-        there = {"device": device, "table": _place(task.request)}
+        there = {"device": device, "table": _absolute_table(task.request)}
         return _job.options(
             num_cpus=self._threads,
             num_gpus=0 if self.device_kind == "cpu" else 1 / self._slots,
         ).remote(
-            task.request.model_copy(update=there).plain(),
+            json.dumps(task.request.model_copy(update=there).plain()),
             _pack(task.runs, carried),
             mailbox,
             self._job_timeout_s,
@@ -194,30 +221,30 @@ class RayBackend:
 
 
 class _Mailbox:
-    """Where tasks leave events, on the caller's node, and hear whether to stop."""
+    """An actor on the caller's node: takes events from the tasks, and tells them to stop."""
 
     def __init__(self) -> None:
         self._events: list[WorkerEvent] = []
         self._stopping = False
 
     def post(self, event: WorkerEvent) -> bool:
-        """Leave an event; hear whether to stop."""
+        """Add an event; returns whether the task shall stop."""
         self._events.append(event)
         return self._stopping
 
     def take(self) -> list[WorkerEvent]:
-        """What has come since the last time."""
+        """Return the events that were added since the last call."""
         events, self._events = self._events, []
         return events
 
     def stop(self) -> None:
-        """Tell all tasks, at their next event, to stop."""
+        """Make all tasks stop at their next event."""
         self._stopping = True
 
 
 @ray.remote(num_cpus=0, max_retries=0)
 def _faults(tables: dict[str, str], version: str, numerics: int) -> list[str]:
-    """What keeps this node from doing jobs on `tables`, folder -> fingerprint."""
+    """Messages about what is wrong on this node. `tables`: folder -> fingerprint."""
     faults = []
     if (version, numerics) != (__version__, NUMERICS):
         faults.append(
@@ -238,10 +265,10 @@ def _faults(tables: dict[str, str], version: str, numerics: int) -> list[str]:
 
 @ray.remote(max_retries=0)
 def _job(
-    plain: dict[str, Any], files: Files, mailbox: Any, timeout_s: float | None
+    request_json: str, files: Files, mailbox: Any, timeout_s: float | None
 ) -> tuple[End, str, Files]:
-    """Do one job in a folder of this node's, and give back how it ended and its files."""
-    request = JobRequest.parse(plain, where="request")
+    """Run one job in a temporary folder, and return how it ended, why, and its files."""
+    request = JobRequest.parse(json.loads(request_json), where="request")
     with tempfile.TemporaryDirectory(prefix="prime-bench-") as folder, Child() as child:
         runs = Runs(Path(folder))
         _unpack(files, runs)
@@ -270,37 +297,42 @@ def _connect(address: str) -> None:
 
 
 def _look_for(address: str) -> None:
-    """Raise OSError or ValueError where nothing answers at HOST:PORT, on which Ray would wait for
-    minutes without a word. Other addresses (`auto`) are Ray's to understand.
+    """Raise OSError or ValueError if nothing answers at HOST:PORT.
+
+    Ray would wait for minutes without a message. Other addresses (`auto`) are left to Ray.
     """
     host, colon, port = address.rpartition(":")
     if colon and "/" not in address:
         socket.create_connection((host.strip("[]"), int(port)), timeout=_ANSWER_S).close()
 
 
-def _nodes() -> list[dict[str, Any]]:
-    """The living nodes."""
-    nodes: list[dict[str, Any]] = ray.nodes()  # type: ignore[no-untyped-call]
-    return [node for node in nodes if node["Alive"]]
+def _nodes() -> list[_Node]:
+    """The living nodes of the cluster."""
+    return [
+        _Node(
+            node_id=node["NodeID"],
+            address=node["NodeManagerAddress"],
+            cpus=node["Resources"].get("CPU", 0),
+            gpus=node["Resources"].get("GPU", 0),
+        )
+        for node in ray.nodes()  # type: ignore[no-untyped-call]
+        if node["Alive"]
+    ]
 
 
-def _name(node: Mapping[str, Any]) -> str:
-    return f"{node['NodeManagerAddress']} ({node['NodeID'][:8]})"
-
-
-def _place(request: JobRequest) -> str:
-    """The table's folder, by a path that means the same wherever a node was started."""
+def _absolute_table(request: JobRequest) -> str:
+    """The table's folder as an absolute path, since nodes have other working folders."""
     return str(Path(request.table).absolute())
 
 
 def _table_here(path: str) -> Path:
-    """Where this node has the table that the caller has at `path`."""
+    """The folder in which this node has the table that the caller has at `path`."""
     data = os.environ.get(DATA_VARIABLE)
     return Path(data) / Path(path).name if data else Path(path)
 
 
 def _fetched(reference: Any, task: _Running) -> Outcome | None:
-    """How the task ended, its files in the caller's store; None where its node was lost."""
+    """The outcome of a task, whose files are written to disk; None if its node was lost."""
     with task.claim:
         try:
             state, why, files = ray.get(reference)
@@ -317,7 +349,7 @@ def _fetched(reference: Any, task: _Running) -> Outcome | None:
 def _settled(
     reference: Any, task: _Running, queue: Queue, *, losses: Counter[str]
 ) -> list[Outcome]:
-    """What is final with a task's end. A job whose node was lost is the next one again."""
+    """The outcomes that are final when a task has ended. A job of a lost node runs again."""
     outcome = _fetched(reference, task)
     if outcome is not None:
         return queue.settle(outcome)
@@ -339,7 +371,7 @@ def _pack(runs: Runs, job_ids: list[str]) -> Files:
 
 
 def _unpack(files: Files, runs: Runs) -> None:
-    """Write the files, records last: with them a job counts as done."""
+    """Write the files, records last: a job with a record is done."""
     for path in sorted(files, key=lambda path: path.endswith(f"/{RECORD}")):
         write_whole(runs.folder / path, files[path])
 

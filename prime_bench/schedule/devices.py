@@ -1,4 +1,4 @@
-"""Devices of this machine: which ones `--device` means, and how a child process is given one."""
+"""Devices of this machine: which ones `--device` names, and how a process is given one."""
 
 import json
 import os
@@ -23,21 +23,21 @@ import sys
 from prime_bench.training.device import device_name, resolve_device
 print(device_name(resolve_device(sys.argv[1])))
 """
-# NVIDIA's driver, the same below Windows, AMD's: without one of them torch sees no device.
+# Drivers of NVIDIA, of NVIDIA under WSL, and of AMD: without one of them torch sees no GPU.
 _DRIVERS = (Path("/dev/nvidiactl"), Path("/dev/dxg"), Path("/dev/kfd"))
 _ADVICE = "use `auto` or `cpu`, or install a torch build for this machine's driver"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Device:
-    """A device for jobs: its name inside a child process that has these environment variables."""
+    """A device: its name in a process that has these environment variables."""
 
     name: str
     variables: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def kind(self) -> DeviceKind:
-        """What pairs must share."""
+        """`cpu` or `cuda`. Runs on different kinds are not compared."""
         return "cpu" if self.name == "cpu" else "cuda"
 
 
@@ -45,9 +45,9 @@ CPU = Device(name="cpu")
 
 
 def check_devices(text: str) -> list[str]:
-    """The parts of `--device`: `auto`, `cpu`, `cuda` (all of them) or `cuda:0,cuda:1`.
+    """Split `--device`: `auto`, `cpu`, `cuda` (all GPUs) or a list such as `cuda:0,cuda:1`.
 
-    Raises UsageError; the devices need not be there.
+    Does not check whether the devices exist. Raises UsageError for any other text.
     """
     names = [name.strip() for name in text.split(",")]
     for name in names:
@@ -60,9 +60,11 @@ def check_devices(text: str) -> list[str]:
 
 
 def find_devices(text: str) -> list[Device]:
-    """The devices that `text` means on this machine.
+    """Return the devices of this machine that `text` names.
 
-    Raises UsageError for another text, EnvironmentFault for a device that is not there.
+    Raises:
+        UsageError: If `text` does not name devices.
+        EnvironmentFault: If a device does not exist.
     """
     names = check_devices(text)
     if names == ["cpu"] or (names == ["auto"] and not _has_driver()):
@@ -84,20 +86,20 @@ def find_devices(text: str) -> list[Device]:
 
 
 def vendors_name(device: Device) -> str:
-    """What the vendor calls the device, as torch or the system tells. Raises EnvironmentFault."""
-    fault = f"{device.name}: its name cannot be told"
+    """Return the device's name as its vendor gives it. Raises EnvironmentFault."""
+    fault = f"{device.name}: its name cannot be read"
     return _asked(_ASK_NAME, device.name, variables=device.variables, fault=fault)
 
 
 def cores() -> int:
-    """Cores that this process may use."""
-    # Not every system can say which.
+    """Return the number of CPU cores that this process may use."""
+    # Not every system has sched_getaffinity.
     count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     return count or 1
 
 
 def _cuda(number: int) -> Device:
-    """One CUDA device, the only one that its process sees, so that nothing lands on another."""
+    """A CUDA device that is the only one its process can see, so that no other is used."""
     visible = [part for part in os.environ.get(_VISIBLE, "").split(",") if part]
     return Device(name="cuda:0", variables={_VISIBLE: visible[number] if visible else str(number)})
 
@@ -107,8 +109,8 @@ def _has_driver() -> bool:
 
 
 def _seen_by_torch() -> tuple[str, int]:
-    """torch's version and the number of CUDA devices."""
-    answer = _asked(_ASK_NUMBER, fault="torch cannot say which devices there are")
+    """Version of torch, and number of CUDA devices that it sees."""
+    answer = _asked(_ASK_NUMBER, fault="torch cannot list the devices")
     version, n_devices = json.loads(answer)
     return str(version), int(n_devices)
 
@@ -116,8 +118,9 @@ def _seen_by_torch() -> tuple[str, int]:
 def _asked(
     code: str, *arguments: str, variables: Mapping[str, str] | None = None, fault: str
 ) -> str:
-    """The last line that the code prints in a process of its own: a fault of torch would be ours
-    otherwise, and its import takes seconds. Raises EnvironmentFault, which begins with `fault`.
+    """The last line that Python code prints in a separate process.
+
+    Importing torch takes seconds, and may crash. Raises EnvironmentFault with the message `fault`.
     """
     done = subprocess.run(
         [sys.executable, "-c", code, *arguments],

@@ -1,4 +1,4 @@
-"""Whether this machine can do what a recipe asks, looked at piece by piece."""
+"""Checks of this machine: Python, packages, compiler, memory, disk, tables and devices."""
 
 import importlib.metadata
 import json
@@ -11,37 +11,39 @@ import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from prime_bench.base.errors import DataError
 from prime_bench.base.files import nearest_folder, pins
+from prime_bench.base.frozen import Frozen
 from prime_bench.data.manifest import MANIFEST_NAME, Manifest
 
 COMMAND = (sys.executable, "-m", "prime_bench.training.tryout")
-# What a run, a table or a report stands on; the rest comes along with these.
+# What a run, a table or a report needs; other packages are installed with these.
 PACKAGES = (
     *("torch", "fuxictr", "polars", "numpy", "scipy"),
     *("click", "pydantic", "matplotlib", "ray"),
 )
 _MINIMUM_PYTHON = (3, 11)
 _LOW_DISK_BYTES = 20e9  # Criteo_x4 with its download
-_LOW_MEMORY_BYTES = 4e9  # what preparing and training one job at full size take on a CPU
+_LOW_MEMORY_BYTES = 4e9  # to prepare and train at full size on a CPU
 _TRY_TIMEOUT_S = 300
 
 
 @dataclass(frozen=True, kw_only=True)
 class HealthCheck:
-    """One thing that was looked at."""
+    """The result of one check."""
 
     topic: str
     state: Literal["ok", "note", "fault"]
-    """A note may matter, with a fault something does not work."""
+    """`ok`; `note`: it may matter; `fault`: something does not work."""
     found: str
+    """What was found."""
     advice: str = ""
-    """What to do; empty where nothing is to be done."""
+    """What to do; empty if there is nothing to do."""
 
     def plain(self) -> dict[str, str]:
-        """As JSON, for `--json`."""
+        """Return the fields as JSON values."""
         return {
             "topic": self.topic,
             "state": self.state,
@@ -53,9 +55,9 @@ class HealthCheck:
 def examine(
     *, data_dir: Path, runs_dir: Path, command: tuple[str, ...] = COMMAND
 ) -> Iterator[HealthCheck]:
-    """Yield what was found: Python, packages, compiler, memory, disk, tables, devices.
+    """Run all checks, and yield the result of each.
 
-    The last takes some seconds: `command` trains for a moment on each device.
+    The check of the devices takes some seconds: `command` trains briefly on each.
     """
     yield _python()
     for package in PACKAGES:
@@ -119,7 +121,7 @@ def _memory() -> HealthCheck:
 
 
 def _folder(topic: str, folder: Path) -> HealthCheck:
-    """Whether files can be made in `folder`, or where it will be, and how much room is there."""
+    """Whether files can be made in `folder`, which need not exist yet, and how much is free."""
     there = nearest_folder(folder)
     try:
         tempfile.TemporaryFile(dir=there).close()
@@ -163,6 +165,28 @@ def _tables(data_dir: Path) -> Iterator[HealthCheck]:
         )
 
 
+class _TriedDevice(Frozen):
+    """A device on which `training.tryout` has trained, or tried to."""
+
+    device: str
+    name: str = ""
+    step_ms: float | None = None
+    """Milliseconds of a training step; None if it failed."""
+    fault: str | None = None
+    """Why it failed; None if it did not."""
+
+
+class _TriedTorch(Frozen):
+    """The line of JSON that `training.tryout` prints."""
+
+    torch: str
+    """Version of torch."""
+    cuda: str | None
+    """Version of CUDA for which torch was built; None for a build without CUDA."""
+    devices: list[_TriedDevice]
+    """The CPU first."""
+
+
 def _devices(command: tuple[str, ...]) -> Iterator[HealthCheck]:
     answer = _tried(command)
     if isinstance(answer, str):
@@ -173,36 +197,35 @@ def _devices(command: tuple[str, ...]) -> Iterator[HealthCheck]:
             advice=f"pip install torch=={pins()['torch']}",
         )
         return
-    cuda = answer["cuda"]
     yield HealthCheck(
         topic="CUDA",
-        state="ok" if len(answer["devices"]) > 1 else "note",
-        found=f"torch {answer['torch']} " + (f"for CUDA {cuda}" if cuda else "without CUDA"),
-        advice="" if cuda else "for a GPU, install a torch build for its driver",
+        state="ok" if len(answer.devices) > 1 else "note",
+        found=f"torch {answer.torch} "
+        + (f"for CUDA {answer.cuda}" if answer.cuda else "without CUDA"),
+        advice="" if answer.cuda else "for a GPU, install a torch build for its driver",
     )
-    for device in answer["devices"]:
-        if "fault" in device:
+    for device in answer.devices:
+        if device.step_ms is None:
             yield HealthCheck(
-                topic=device["device"],
+                topic=device.device,
                 state="fault",
-                found=device["fault"],
+                found=device.fault or "no reason given",
                 advice="check the driver with nvidia-smi",
             )
         else:
-            found = f"{device['name']}: a DNN step of 4,096 rows takes {device['step_ms']:.1f} ms"
-            yield HealthCheck(topic=device["device"], state="ok", found=found)
+            found = f"{device.name}: a DNN step of 4,096 rows takes {device.step_ms:.1f} ms"
+            yield HealthCheck(topic=device.device, state="ok", found=found)
 
 
-def _tried(command: tuple[str, ...]) -> dict[str, Any] | str:
-    """The answer of the child process, or why there is none."""
+def _tried(command: tuple[str, ...]) -> _TriedTorch | str:
+    """What the child process has found, or why it has found nothing."""
     try:
         done = subprocess.run(
             command, capture_output=True, text=True, check=False, timeout=_TRY_TIMEOUT_S
         )
     except subprocess.TimeoutExpired:
-        return f"a second of training was not over after {_TRY_TIMEOUT_S} s"
+        return f"training for a second did not end within {_TRY_TIMEOUT_S} s"
     if done.returncode != 0:
         last = done.stderr.strip().splitlines()
         return last[-1] if last else f"exit code {done.returncode}"
-    answer: dict[str, Any] = json.loads(done.stdout)
-    return answer
+    return _TriedTorch.parse(json.loads(done.stdout), where="")

@@ -1,4 +1,4 @@
-"""What every engine is, and the queue of jobs that it takes from."""
+"""The interface of an engine, and the queue from which it takes jobs."""
 
 import functools
 import threading
@@ -13,12 +13,14 @@ from prime_bench.recipe.job import JobRequest
 from prime_bench.store.runs import Runs
 
 End = Literal["done", "skipped", "failed", "interrupted", "not run"]
-"""`skipped`: another process had or did the job meanwhile. `not run`: what it needs failed."""
+"""How a job ended. `skipped`: another process has it or did it. `not run`: a job that it needs has
+no record.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """How a job ended."""
+    """How a job ended, and why."""
 
     request: JobRequest
     state: End = "done"
@@ -27,17 +29,17 @@ class Outcome:
 
 
 class Backend(Protocol):
-    """An engine. Only `cli.run` chooses one; nobody else asks which it is."""
+    """An engine: gives jobs to workers. Code that uses one does not depend on which one it is."""
 
     def run(self, queue: "Queue", *, on_event: Callable[[WorkerEvent], None]) -> Iterator[Outcome]:
-        """Yield each job's final outcome as it ends; never raise for a job that failed.
+        """Run the jobs of the queue, and yield the final outcome of each when it ends.
 
-        Requests are taken from the queue and their outcomes settled with it; an engine adds the
-        device. An error or interrupt in the caller's code ends the engine's jobs at once.
+        A job that fails raises nothing. If the caller's code raises, or closes the iterator, the
+        running jobs are killed.
         """
 
     def stop(self) -> None:
-        """Start nothing more and end the running jobs at their next checkpoint; `run` then ends.
+        """Start no more jobs, and end the running ones at their next checkpoint; `run` then ends.
 
         May be called from a signal handler or another thread.
         """
@@ -45,34 +47,34 @@ class Backend(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Work:
-    """A request on its way."""
+    """A job in the queue."""
 
     request: JobRequest
     needs: tuple[str, ...] = ()
-    """Ids of the jobs that have to be done before it may start."""
+    """Ids of the jobs that must be done before it can start."""
     replaces: bool = False
-    """Whether the job has a record, which is put aside when the job starts."""
+    """Whether the job has a record, which is moved away when the job starts."""
 
     @functools.cached_property
     def job_id(self) -> str:
-        """The request's."""
+        """Id of the job."""
         return self.request.job.id
 
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """When a run tries again, and when it starts nothing more."""
+    """How often jobs are tried again, and when no more are started."""
 
     retries: int = 0
-    """Further tries of a job that fails, after all others have had their first."""
+    """How often a failed job is tried again, each time after the jobs that were not tried yet."""
     fail_fast: bool = False
-    """Whether the first job that fails for good is the last one."""
+    """Whether no job is started after one has failed and will not be tried again."""
     max_s: float | None = None
-    """Seconds after which no job is started; None for no such limit."""
+    """Seconds after which no job is started; None for no limit."""
 
 
 class Queue:
-    """Hands out requests in their order, each when its needs are met. Safe among threads."""
+    """Hands out jobs in order, each when the jobs that it needs are done. Thread-safe."""
 
     def __init__(self, works: Iterable[Work], *, runs: Runs, limits: Limits | None = None) -> None:
         self._waiting = list(works)
@@ -86,9 +88,10 @@ class Queue:
         self._changed = threading.Condition(threading.RLock())
 
     def take(self, *, wait: bool = True) -> JobRequest | None:
-        """The next request that may start; None when there will be none.
+        """Return the next job that can start, or None if there will be no more.
 
-        Without `wait` also None where one may come when a running job has ended (see `open`).
+        With `wait`, waits for a running job to end if the next one needs it. Without, returns None
+        in that case too; `open` tells whether there may be more later.
         """
         with self._changed:
             while not self.stopped:
@@ -104,10 +107,10 @@ class Queue:
         return None
 
     def settle(self, outcome: Outcome) -> list[Outcome]:
-        """Take note of how a job ended; give back what is final now.
+        """Record how a job ended, and return the outcomes that are final.
 
-        That is nothing for a job that will be tried again, and else the outcome itself, followed by
-        those of the jobs that needed it and now cannot run.
+        Returns an empty list if the job will be tried again. Otherwise returns its outcome and
+        those of the jobs that need it and cannot run any more.
         """
         job_id = outcome.request.job.id
         with self._changed:
@@ -123,26 +126,26 @@ class Queue:
             return [outcome, *self._stranded(outcome, job_id=job_id)]
 
     def put_back(self, request: JobRequest) -> None:
-        """Take back a job that ended through no fault of its own; it is the next one."""
+        """Take back a job whose node was lost. It is handed out next."""
         with self._changed:
             self._waiting.insert(0, self._at_work.pop(request.job.id))
             self._changed.notify_all()
 
     def stop(self) -> None:
-        """Hand out no more."""
+        """Hand out no more jobs."""
         with self._changed:
             self._stopped = True
             self._changed.notify_all()
 
     @property
     def stopped(self) -> bool:
-        """Whether no more is handed out: by `stop`, after a failure, or when the time is over."""
+        """Whether no more jobs are handed out: after `stop`, a failure, or the time limit."""
         late = self._limits.max_s
         return self._stopped or (late is not None and time.monotonic() - self._start >= late)
 
     @property
     def open(self) -> bool:
-        """Whether a request may still be handed out, now or after another job's end."""
+        """Whether a job may still be handed out, now or after a running one has ended."""
         with self._changed:
             if self.stopped or not self._waiting:
                 return False
@@ -150,25 +153,25 @@ class Queue:
 
     @property
     def left(self) -> list[Work]:
-        """What was not handed out, in order."""
+        """The jobs that were not handed out, in order."""
         with self._changed:
             return list(self._waiting)
 
     def _next(self) -> Work | None:
-        """The first work all of whose needs are met, which a record that will be redone is not."""
+        """The first job that can start. A record that will be replaced does not count as done."""
         for work in self._waiting:
             if all(need not in self._unsettled and self._runs.done(need) for need in work.needs):
                 return work
         return None
 
     def _stranded(self, outcome: Outcome, *, job_id: str) -> list[Outcome]:
-        """The ends of the jobs that wait for one that has ended without a record here."""
+        """Take the jobs that need the one that has ended out of the queue, if it has no record."""
         if outcome.state not in ("failed", "skipped") or self._runs.done(job_id):
             return []
-        said = "failed" if outcome.state == "failed" else "is with another process"
+        reason = "failed" if outcome.state == "failed" else "is with another process"
         lost = [work for work in self._waiting if job_id in work.needs]
         for work in lost:
             self._waiting.remove(work)
             self._unsettled.discard(work.job_id)
-        why = f"needs the job {job_id}, which {said}"
+        why = f"needs the job {job_id}, which {reason}"
         return [Outcome(request=work.request, state="not run", why=why) for work in lost]

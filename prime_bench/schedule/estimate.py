@@ -1,4 +1,4 @@
-"""Parameters and multiply-accumulates of a plan's jobs, where their data are prepared."""
+"""What the jobs of a plan will take: parameters, multiply-accumulates, time, memory and disk."""
 
 import shutil
 import statistics
@@ -16,36 +16,36 @@ from prime_bench.settings.interface import Budget, TableShape, budget_of
 from prime_bench.store.record import DeviceKind, ProbeRecord, RunRecord
 from prime_bench.store.runs import Runs
 
-Cell = tuple[str, str, str]
-"""Data set, arm, backbone."""
+BudgetKey = tuple[str, str, str]
+"""Data set, arm, backbone: what a job's budget depends on within one plan."""
 Added = dict[str, dict[str, dict[str, Budget]]]
 
 
-def cell_of(planned: Planned) -> Cell:
-    """What a job's budget depends on, within one plan."""
+def budget_key(planned: Planned) -> BudgetKey:
+    """Return the key of a job's budget."""
     trial = planned.trial
     return trial.dataset, trial.arm.name, trial.backbone
 
 
-def budgets_of(plan: Plan) -> dict[Cell, Budget]:
-    """The budget of every cell whose data are prepared; jobs that measure share their arm's."""
+def budgets_of(plan: Plan) -> dict[BudgetKey, Budget]:
+    """Return the budgets of all jobs whose tables are prepared. A probe has that of its arm."""
     shapes: dict[str, TableShape] = {}
-    budgets: dict[Cell, Budget] = {}
+    budgets: dict[BudgetKey, Budget] = {}
     for planned in plan.jobs:
-        cell, trial = cell_of(planned), planned.trial
-        file = planned.variant.folder(plan.data_dir) / SCHEMA_NAME
-        if planned.job is None or cell in budgets or not file.exists():
+        key, trial = budget_key(planned), planned.trial
+        file = planned.table_spec.folder(plan.data_dir) / SCHEMA_NAME
+        if planned.job is None or key in budgets or not file.exists():
             continue
         if trial.dataset not in shapes:
             shapes[trial.dataset] = Schema.read(file).shape
-        budgets[cell] = budget_of(
+        budgets[key] = budget_of(
             trial.backbone_settings, trial.arm.settings, shape=shapes[trial.dataset]
         )
     return budgets
 
 
 def added_budgets(plan: Plan) -> Added:
-    """Data set -> arm -> backbone -> budget; Dense, which adds nothing, is left out."""
+    """Return data set -> arm -> backbone -> budget; without `dense`, which adds nothing."""
     plugins = {planned.trial.arm.name: planned.trial.arm.plugin for planned in plan.jobs}
     added: Added = {}
     for (dataset, arm, backbone), budget in budgets_of(plan).items():
@@ -60,7 +60,7 @@ MEMORY_NOTE = (
 )
 _FLOAT_BYTES = 4
 _COPIES_IN_TRAINING = 4
-# A layer of 400 units keeps 1 value and 1 gradient for each 200 to 400 multiply-accumulates.
+# A layer of 400 units stores a value and a gradient for each 200 to 400 multiply-accumulates.
 _ACTIVATIONS_A_MAC = 0.01
 
 
@@ -70,35 +70,36 @@ class Pace:
 
     epoch_s: float
     macs: int
-    """Multiply-accumulates a row, by which the pace of another arm is scaled."""
+    """Multiply-accumulates a row; the pace of another arm is scaled by them."""
     rest_s: float = 0.0
     """Seconds of a job outside its epochs."""
     epochs: float | None = None
-    """Epochs of jobs that early stopping has ended; None where there is none."""
+    """Median number of epochs of jobs that early stopping has ended; None if there are none."""
     source: str
+    """Where the pace is from, as text."""
 
 
-Likeness = tuple[str, str, str]
-"""Fingerprint of the data, backbone, plug-in: what jobs share that train at one pace and end after
-about as many epochs.
+SimilarityKey = tuple[str, str, str]
+"""Fingerprint of the table, backbone, plug-in. Jobs with the same three are similar: they train at
+one pace and end after about the same number of epochs.
 """
 
 
 @dataclass(frozen=True, kw_only=True)
 class Estimate:
-    """What one job will take."""
+    """What one job will take, estimated."""
 
     wall_s: float | None = None
-    """None where nothing like it has run."""
-    source: str = "nothing like it has run"
+    """Seconds; None if no similar job has run."""
+    source: str = "no similar job has run"
     """Where `wall_s` is from."""
     memory_bytes: int | None = None
-    """Of what `MEMORY_NOTE` says; None for a job that measures."""
+    """Memory of what `MEMORY_NOTE` lists; None for a probe."""
     disk_bytes: int = 0
-    """Its checkpoint."""
+    """Size of its checkpoint."""
 
     def plain(self) -> dict[str, object]:
-        """As JSON, for `--json`."""
+        """Return the fields as JSON values."""
         return {
             "estimate_s": self.wall_s,
             "estimate_from": self.source,
@@ -109,25 +110,26 @@ class Estimate:
 
 @dataclass(frozen=True, kw_only=True)
 class Total:
-    """What all jobs to run will take."""
+    """What all jobs that are to run will take, estimated."""
 
     jobs: int
     known_jobs: int
-    """Those with a time."""
+    """Jobs whose time is known."""
     wall_s: float
-    """Of the known jobs, one after another."""
+    """Seconds of the jobs whose time is known, one after another."""
     sources: tuple[str, ...]
+    """Where the times are from."""
     memory_bytes: int
-    """Of the largest job."""
+    """Memory of the largest job."""
     disk_bytes: int
-    """Of all checkpoints."""
+    """Size of all checkpoints."""
     disk_at_work_bytes: int
-    """Of the saved state of the largest job while it is at work."""
+    """Size of the saved state of the largest job while it runs."""
     disk_free_bytes: int
-    """Where the records go."""
+    """Free bytes on the disk of the records."""
 
     def plain(self) -> dict[str, object]:
-        """As JSON, for `--json`."""
+        """Return the fields as JSON values."""
         return {**vars(self), "sources": list(self.sources), "memory_note": MEMORY_NOTE}
 
 
@@ -136,10 +138,18 @@ def estimates_of(
     *,
     runs: Runs,
     device_kind: DeviceKind,
-    measured: Mapping[Likeness, Pace] | None = None,
+    measured: Mapping[SimilarityKey, Pace] | None = None,
 ) -> dict[str, Estimate]:
-    """An estimate for each job that is to run, by its id. Records go before measurements; those
-    that cannot be read say nothing here.
+    """Estimate each job that is to run.
+
+    Args:
+        plan: The plan.
+        runs: Its records give the paces. Records that cannot be read are left out.
+        device_kind: The kind of device on which the jobs will run.
+        measured: Paces from `measure`, used if there is no record of a similar job.
+
+    Returns:
+        Job id -> estimate.
     """
     if not plan.to_run:
         return {}
@@ -157,14 +167,14 @@ def estimates_of(
         if planned.job is None or planned.job_id is None:
             continue
         if planned.trial.kind == "train":
-            found[planned.job_id] = _of_training(planned.job, budgets[cell_of(planned)], paces)
+            found[planned.job_id] = _of_training(planned.job, budgets[budget_key(planned)], paces)
         else:
             found[planned.job_id] = _of_probe(planned.job, probes)
     return found
 
 
 def total_of(estimates: Iterable[Estimate], *, folder: Path) -> Total:
-    """The sum of estimates; `folder`, or the nearest one above it that is there, has the disk."""
+    """Return the sum of estimates. `folder`, which need not exist, is on their disk."""
     found = list(estimates)
     known = [estimate for estimate in found if estimate.wall_s is not None]
     return Total(
@@ -181,26 +191,26 @@ def total_of(estimates: Iterable[Estimate], *, folder: Path) -> Total:
     )
 
 
-def paces_of(records: Iterable[RunRecord], *, device_kind: DeviceKind) -> dict[Likeness, Pace]:
-    """The median pace of the records of each likeness on such a device."""
-    groups: dict[Likeness, list[RunRecord]] = defaultdict(list)
+def paces_of(records: Iterable[RunRecord], *, device_kind: DeviceKind) -> dict[SimilarityKey, Pace]:
+    """Return the median pace of similar jobs that have a record on this kind of device."""
+    groups: dict[SimilarityKey, list[RunRecord]] = defaultdict(list)
     for record in records:
         if record.history and record.environment.device_kind == device_kind:
-            groups[likeness_of(record.job)].append(record)
+            groups[similarity_key(record.job)].append(record)
     return {key: _pace(members) for key, members in groups.items()}
 
 
-def usual_epochs(records: Iterable[RunRecord]) -> dict[Likeness, float]:
-    """The median number of epochs of the jobs of each likeness that early stopping has ended."""
-    found: dict[Likeness, list[int]] = defaultdict(list)
+def usual_epochs(records: Iterable[RunRecord]) -> dict[SimilarityKey, float]:
+    """Return the median number of epochs of similar jobs that early stopping has ended."""
+    found: dict[SimilarityKey, list[int]] = defaultdict(list)
     for record in records:
         if record.result.stopped == "patience":
-            found[likeness_of(record.job)].append(record.result.epochs)
+            found[similarity_key(record.job)].append(record.result.epochs)
     return {key: statistics.median(epochs) for key, epochs in found.items()}
 
 
-def likeness_of(job: Job) -> Likeness:
-    """The job's."""
+def similarity_key(job: Job) -> SimilarityKey:
+    """Return the key that a job shares with similar ones."""
     return job.fingerprint, job.backbone, job.plugin
 
 
@@ -210,12 +220,12 @@ def _pace(members: Sequence[RunRecord]) -> Pace:
         epoch_s=statistics.median(r.history[-1].wall_s / r.result.epochs for r in members),
         macs=budget.backbone_macs + budget.plugin_macs,
         rest_s=statistics.median(r.wall_s - r.history[-1].wall_s for r in members),
-        epochs=usual_epochs(members).get(likeness_of(members[0].job)),
-        source="records of like jobs",
+        epochs=usual_epochs(members).get(similarity_key(members[0].job)),
+        source="records of similar jobs",
     )
 
 
-def _of_training(job: Job, budget: Budget, paces: Mapping[Likeness, Pace]) -> Estimate:
+def _of_training(job: Job, budget: Budget, paces: Mapping[SimilarityKey, Pace]) -> Estimate:
     parameters = budget.backbone_parameters + budget.plugin_parameters
     macs = budget.backbone_macs + budget.plugin_macs
     activations = _ACTIVATIONS_A_MAC * macs * job.training.batch_size
@@ -223,7 +233,7 @@ def _of_training(job: Job, budget: Budget, paces: Mapping[Likeness, Pace]) -> Es
         memory_bytes=round(_FLOAT_BYTES * (_COPIES_IN_TRAINING * parameters + activations)),
         disk_bytes=_FLOAT_BYTES * parameters,
     )
-    pace, scale = paces.get(likeness_of(job)), 1.0
+    pace, scale = paces.get(similarity_key(job)), 1.0
     if pace is None:
         near = [pace for key, pace in paces.items() if key[:2] == (job.fingerprint, job.backbone)]
         if not near:
@@ -249,4 +259,4 @@ def _of_probe(job: Job, probes: Sequence[ProbeRecord]) -> Estimate:
     ]
     if not like:
         return Estimate()
-    return Estimate(wall_s=statistics.median(like), source="records of like jobs")
+    return Estimate(wall_s=statistics.median(like), source="records of similar jobs")

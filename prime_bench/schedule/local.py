@@ -1,6 +1,4 @@
-"""A slot of a device: does one job after another in a child process, which is replaced when it
-dies.
-"""
+"""The local engine: slots, each of which runs one job at a time in a worker process."""
 
 import contextlib
 import threading
@@ -33,7 +31,10 @@ engine itself, None when a slot has ended.
 
 
 class Slot(threading.Thread):
-    """Works until the queue has nothing more; a context manager that waits for the end."""
+    """A thread that takes jobs from the queue and gives them to its worker, one at a time.
+
+    A worker that has died is replaced. As a context manager it waits for the end of the thread.
+    """
 
     def __init__(
         self,
@@ -54,7 +55,7 @@ class Slot(threading.Thread):
         self._stopped = False
 
     def run(self) -> None:
-        """The thread's work."""
+        """Take jobs until the queue has no more. Called by `start`."""
         try:
             with contextlib.ExitStack() as stack:
                 while (request := self._jobs.take()) is not None:
@@ -64,12 +65,12 @@ class Slot(threading.Thread):
                         self._messages.put(item)
                     if not final:
                         self._messages.put(RetryEvent(job_id=request.job.id, error=outcome.why))
-        except Exception as error:  # noqa: BLE001  # a bug of ours: the caller's thread raises it
+        except Exception as error:  # noqa: BLE001  # a bug in the engine: the caller's thread raises it
             self._messages.put(error)
         self._messages.put(None)
 
     def stop(self) -> None:
-        """Let the running job end at its next checkpoint, and start no other."""
+        """End the running job at its next checkpoint, and start no other."""
         self._stopped = True
         if self._child is not None:
             self._child.terminate()
@@ -79,10 +80,10 @@ class Slot(threading.Thread):
         if runs.done(job_id):
             return Outcome(request=request, state="skipped", why="another process did it")
         if self._child is None or not self._child.alive:
-            stack.close()  # the dead child's pipes, which would add up over many deaths
+            stack.close()  # closes the pipes of the dead worker
             self._child = Child(self._command, variables=self._device.variables)
             stack.enter_context(self._child)
-        if self._stopped:  # while the child was being started, so that nobody has told it
+        if self._stopped:  # `stop` was called while the worker was being started
             return Outcome(request=request, state="interrupted", why="not started")
         outcome = self._child.do(
             request.model_copy(update={"device": self._device.name}),
@@ -93,7 +94,7 @@ class Slot(threading.Thread):
         if outcome.state == "done" and not runs.done(job_id):
             outcome = replace(outcome, state="failed", why="the worker left no record")
         if outcome.state == "failed":
-            # A full disk may be the very reason, and the caller hears of it anyway.
+            # The disk may be full, and the caller gets the outcome anyway.
             with contextlib.suppress(EnvironmentFault):
                 runs.fail(job_id, outcome.why)
         return outcome
@@ -108,11 +109,11 @@ class Slot(threading.Thread):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Wait for the end; after an error or Ctrl-C, kill the child to come to it."""
+        """Wait for the end of the thread; after an error or Ctrl-C, kill the worker."""
         if kind is not None:
             self._jobs.stop()
             while self.is_alive():
-                # The thread may just have started another child: until it sees the stop.
+                # In a loop: the thread may be starting another worker.
                 if self._child is not None:
                     self._child.kill()
                 self.join(timeout=_LOOK_AGAIN_S)
@@ -120,7 +121,10 @@ class Slot(threading.Thread):
 
 
 class LocalBackend:
-    """Child processes that do many jobs each: imports and tables are paid for once."""
+    """Runs jobs in worker processes on this machine.
+
+    A worker does many jobs, so that imports and the opening of tables are paid for once.
+    """
 
     def __init__(
         self,
@@ -130,17 +134,25 @@ class LocalBackend:
         job_timeout_s: float | None = None,
         command: tuple[str, ...] = COMMAND,
     ) -> None:
-        """`slots` are those of one device; a job that takes longer than `job_timeout_s` fails."""
-        # Device by device, so that few jobs spread over all of them.
+        """Make an engine; no process is started yet.
+
+        Args:
+            devices: Devices to use.
+            slots: Jobs at once on each device.
+            job_timeout_s: Seconds after which a job is killed; it has then failed.
+            command: The command that starts a worker.
+        """
+        # In this order, so that few jobs are spread over all devices.
         self._slots = [device for _ in range(slots) for device in devices]
         self._job_timeout_s = job_timeout_s
         self._command = command
         self._messages: Messages = SimpleQueue()
 
     def run(self, queue: Queue, *, on_event: Callable[[WorkerEvent], None]) -> Iterator[Outcome]:
-        """Yield each job's outcome as it ends; events come in the caller's thread.
+        """Run the jobs of the queue, and yield the final outcome of each when it ends.
 
-        The worker itself claims its job, so a claim lives exactly as long as whoever may write.
+        `on_event` is called in the caller's thread. Jobs are claimed by the workers, so that a
+        claim ends with the process that writes to the job's folder.
         """
         with contextlib.ExitStack() as stack:
             slots = [
@@ -172,6 +184,6 @@ class LocalBackend:
                     on_event(item)
 
     def stop(self) -> None:
-        """Start nothing more and end the running jobs at their next checkpoint."""
-        # The one thing that a signal handler may do here: this queue's `put` takes no lock.
+        """Start no more jobs, and end the running ones at their next checkpoint."""
+        # Safe in a signal handler: `put` of a SimpleQueue takes no lock.
         self._messages.put(_StopRequest())

@@ -1,4 +1,4 @@
-"""The pace of a backbone, measured: a worker trains for some seconds and is ended."""
+"""Measure the pace of a backbone: a worker trains for some seconds and is killed."""
 
 import tempfile
 import time
@@ -9,7 +9,13 @@ from prime_bench.recipe.events import ProgressEvent, WorkerEvent
 from prime_bench.recipe.job import JobRequest
 from prime_bench.schedule.child import COMMAND, Child
 from prime_bench.schedule.devices import Device
-from prime_bench.schedule.estimate import Likeness, Pace, budgets_of, cell_of, likeness_of
+from prime_bench.schedule.estimate import (
+    Pace,
+    SimilarityKey,
+    budget_key,
+    budgets_of,
+    similarity_key,
+)
 from prime_bench.schedule.plan import Plan, Planned
 
 SECONDS = 10.0
@@ -20,10 +26,10 @@ class _Stopwatch:
     """Rows and times of a worker's progress, from its first report on."""
 
     end: Callable[[], None]
-    """Called when enough was seen."""
+    """Called after `seconds` of progress."""
     seconds: float
     seen: list[tuple[float, int]] = field(default_factory=list)
-    """When, and which row since the job's start."""
+    """Time of each report, and rows since the start of the job."""
     rows_total: int = 0
 
     def __call__(self, event: WorkerEvent) -> None:
@@ -38,7 +44,7 @@ class _Stopwatch:
 
     @property
     def epoch_s(self) -> float | None:
-        """None where there was no progress between two moments."""
+        """Seconds of an epoch; None if there was no progress between two reports."""
         if len(self.seen) < 2:
             return None
         (start, first), (stop, last) = self.seen[0], self.seen[-1]
@@ -53,18 +59,21 @@ def measure(
     seconds: float = SECONDS,
     command: tuple[str, ...] = COMMAND,
     on_start: Callable[[Planned], None],
-) -> tuple[dict[Likeness, Pace], list[str]]:
-    """Train the first arm of each data set and backbone for `seconds`; nothing is kept of it.
+) -> tuple[dict[SimilarityKey, Pace], list[str]]:
+    """Train the first arm of each data set and backbone of a plan for `seconds`.
 
-    Gives the paces, and a line for each that could not be measured.
+    The jobs run in a temporary folder, of which nothing is kept.
+
+    Returns:
+        The paces, and a message for each backbone that could not be measured.
     """
     budgets, found, faults = budgets_of(plan), {}, []
     seen = set()
     for planned in plan.to_run:
-        job, place = planned.job, (planned.trial.dataset, planned.trial.backbone)
-        if job is None or job.kind != "train" or place in seen:
+        job, pair = planned.job, (planned.trial.dataset, planned.trial.backbone)
+        if job is None or job.kind != "train" or pair in seen:
             continue
-        seen.add(place)
+        seen.add(pair)
         on_start(planned)
         epoch_s, why = _epoch_s(
             planned, plan, device=device, threads=threads, seconds=seconds, command=command
@@ -72,8 +81,8 @@ def measure(
         if epoch_s is None:
             faults.append(f"{planned.trial}: not measured: {why}")
             continue
-        budget = budgets[cell_of(planned)]
-        found[likeness_of(job)] = Pace(
+        budget = budgets[budget_key(planned)]
+        found[similarity_key(job)] = Pace(
             epoch_s=epoch_s,
             macs=budget.backbone_macs + budget.plugin_macs,
             source=f"measured for {seconds:g} s on {device.kind}",
@@ -102,11 +111,11 @@ def _epoch_s(
                 job=planned.job,
                 dataset=planned.trial.dataset,
                 arm=planned.trial.arm.name,
-                table=str(planned.variant.folder(plan.data_dir)),
+                table=str(planned.table_spec.folder(plan.data_dir)),
                 runs=folder,
                 device=device.name,
                 threads=threads,
             ),
             on_event=watch,
         )
-    return watch.epoch_s, outcome.why or "it was over at once"
+    return watch.epoch_s, outcome.why or "the job ended before it could be measured"

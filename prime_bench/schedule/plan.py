@@ -1,6 +1,4 @@
-"""Halves of pairs that cannot meet: records that stand on another kind of device, or that an older
-version made.
-"""
+"""The plan of a recipe: every job, its state, and which jobs are to run."""
 
 import functools
 from collections import Counter, defaultdict
@@ -13,6 +11,7 @@ from prime_bench.base.errors import DataError, UsageError
 from prime_bench.data.manifest import Manifest, TableSpec, resolve
 from prime_bench.recipe.expand import Recipe, Trial
 from prime_bench.recipe.job import Job
+from prime_bench.settings.probes import CostOnDevice, CostSettings
 from prime_bench.store.record import DeviceKind, Record, RunRecord
 from prime_bench.store.runs import Runs
 
@@ -20,10 +19,16 @@ from prime_bench.store.runs import Runs
 def stale_halves(
     records: Iterable[RunRecord], to_run: Iterable[Job], *, here: DeviceKind
 ) -> dict[str, str]:
-    """Ids of done jobs whose pairs stand, or will stand, on another kind of device, and why.
+    """Find done jobs whose pairs have run, or will run, on another kind of device.
 
-    `here` is the kind that `to_run` will run on. Of a pair on both kinds the half elsewhere is the
-    stale one, since this machine can do it again.
+    Args:
+        records: Records of the plan's done jobs.
+        to_run: Jobs that will run.
+        here: The kind of device on which they will run. If the runs of a pair are on both kinds,
+            the one on the other kind is stale, because this machine can do it again.
+
+    Returns:
+        Id of each stale job -> why it is stale.
     """
     groups: dict[str, list[RunRecord]] = defaultdict(list)
     for record in records:
@@ -43,9 +48,9 @@ def stale_halves(
 
 
 def outdated(job: Job, runs: Runs) -> int | None:
-    """The latest `numerics` before the job's own under which it has a record; None: there is none.
+    """Return the latest earlier `numerics` for which the job has a record, or None.
 
-    Such a record cannot pair with any that this version makes.
+    Such a record cannot be paired with one that this version makes.
     """
     for numerics in range(job.numerics - 1, 0, -1):
         if runs.done(job.model_copy(update={"numerics": numerics}).id):
@@ -54,7 +59,7 @@ def outdated(job: Job, runs: Runs) -> int | None:
 
 
 def _group_of(job: Job) -> str:
-    """What the arms of one data set, backbone and seed share."""
+    """A key that all arms of one data set, backbone and seed have in common."""
     own = {name: code for name, code in job.code.items() if name == job.backbone}
     return job.model_copy(update={"plugin": "", "plugin_settings": {}, "code": own}).id
 
@@ -72,21 +77,21 @@ class Planned:
     trial: Trial
     state: State
     why: str
-    variant: TableSpec
+    table_spec: TableSpec
     job: Job | None
-    """None where the data are not prepared."""
+    """None if its data are not prepared."""
     needs: tuple[str, ...] = ()
-    """Ids of the jobs that have to be done before it, which stand before it in the plan."""
+    """Ids of the jobs that must be done before it. They come before it in the plan."""
     record: Record | None = None
-    """Of a job that is done, or stale for its device."""
+    """The record of a job that is done, or that is stale because of its device."""
 
     @functools.cached_property
     def job_id(self) -> str | None:
-        """None where the data are not prepared."""
+        """Id of the job; None if its data are not prepared."""
         return None if self.job is None else self.job.id
 
     def plain(self) -> dict[str, object]:
-        """As JSON, for `--json`."""
+        """Return the fields as JSON values."""
         return {
             "job_id": self.job_id,
             "kind": self.trial.kind,
@@ -102,43 +107,44 @@ class Planned:
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """All jobs in the order in which they run: seed by seed, the arms of a pair side by side, and
-    before a job the one that it needs.
+    """All jobs of a recipe in the order in which they run.
+
+    They run seed by seed, the arms of a pair one after another, and each after the job it needs.
     """
 
     recipe: Recipe
     jobs: list[Planned]
     data_dir: Path
     manifests: Mapping[str, Manifest | None]
-    """Data set -> its prepared table's manifest; None where it is not prepared."""
+    """Data set -> manifest of its table; None if it is not prepared."""
     retrain_stale: bool = False
-    """Whether stale jobs that have a record are done again."""
+    """Whether stale jobs that have a record run again."""
 
     @functools.cached_property
     def to_run(self) -> list[Planned]:
-        """The jobs that `run` would do now."""
+        """The jobs that `run` would run now."""
         return [planned for planned in self.jobs if self._is_to_run(planned)]
 
     def _is_to_run(self, planned: Planned) -> bool:
-        # Nothing is lost by doing a job whose record is an older version's: it has another id.
+        # A stale job without a record has one of an older version, under another id, which stays.
         again = self.retrain_stale or planned.record is None
         return planned.state in TO_RUN or (planned.state == "stale" and again)
 
     @property
     def counts(self) -> dict[str, int]:
-        """Jobs a state, states without jobs left out."""
+        """Number of jobs in each state that occurs."""
         return dict(Counter(planned.state for planned in self.jobs))
 
     @property
     def broken(self) -> list[str]:
-        """Why the jobs with a record that cannot be read are left alone."""
+        """Messages about the records that cannot be read; their jobs do not run."""
         return [planned.why for planned in self.jobs if planned.state == "broken"]
 
     @property
     def prepare_commands(self) -> list[str]:
-        """The commands that prepare what is missing, each once."""
+        """The commands that prepare the missing tables."""
         missing = [planned for planned in self.jobs if planned.state == "needs data"]
-        return list(dict.fromkeys(planned.variant.prepare_command() for planned in missing))
+        return list(dict.fromkeys(planned.table_spec.prepare_command() for planned in missing))
 
 
 def make_plan(
@@ -150,18 +156,27 @@ def make_plan(
     device_kind: DeviceKind = "cpu",
     retrain_stale: bool = False,
 ) -> Plan:
-    """Look at the prepared data and the records and say what each job's state is.
+    """Find the state of each job of a recipe, from the tables and the records.
 
-    `device_kind` is that of the device on which the jobs would run.
-    Raises UsageError for a data set or key that no card has, DataError for a broken manifest.
+    Args:
+        recipe: The recipe.
+        data_dir: Folder of the prepared tables.
+        runs: The records.
+        only: Which jobs of the recipe, such as `backbone=DNN`; all if empty.
+        device_kind: The kind of device on which the jobs would run.
+        retrain_stale: Whether stale jobs that have a record run again.
+
+    Raises:
+        UsageError: If no card has a data set or a key of the recipe.
+        DataError: If a table's manifest is broken.
     """
-    variants = variants_of(recipe)
-    manifests = {name: variant.manifest(data_dir) for name, variant in variants.items()}
+    specs = table_specs_of(recipe)
+    manifests = {name: spec.manifest(data_dir) for name, spec in specs.items()}
     jobs: dict[object, Planned] = {}
     for trial in _with_needed(recipe.trials(only=only)):
-        variant, manifest = variants[trial.dataset], manifests[trial.dataset]
-        planned = _planned(trial, variant, manifest=manifest, runs=runs)
-        # Without an id, trials of unprepared data are told apart by what they say.
+        spec, manifest = specs[trial.dataset], manifests[trial.dataset]
+        planned = _planned(trial, spec, manifest=manifest, runs=runs)
+        # A job without a table has no id; its text stands in for it.
         jobs.setdefault(planned.job_id or str(trial), planned)
     return Plan(
         recipe=recipe,
@@ -172,22 +187,22 @@ def make_plan(
     )
 
 
-def variants_of(recipe: Recipe) -> Mapping[str, TableSpec]:
+def table_specs_of(recipe: Recipe) -> Mapping[str, TableSpec]:
     """The data sets that a recipe names, under its settings. Raises UsageError with every fault."""
-    variants, faults, hints = {}, [], []
+    specs, faults, hints = {}, [], []
     for name, keys in recipe.datasets.items():
         try:
-            variants[name] = resolve(name, keys, where=f"dataset.{name}")
+            specs[name] = resolve(name, keys, where=f"dataset.{name}")
         except UsageError as error:
             faults += [_placed(line, name, recipe) for line in error.message.splitlines()]
             hints += [error.hint] if error.hint else []
     if faults:
         raise UsageError("\n".join(faults), hint="\n".join(dict.fromkeys(hints)))
-    return variants
+    return specs
 
 
 def _placed(fault: str, dataset: str, recipe: Recipe) -> str:
-    """A card's fault behind what has set the key."""
+    """A message about a key of a card, after the place where the key was set."""
     key, _, _ = fault.partition(": ")
     if recipe.given.get(tuple(key.split("."))) == "--set":
         return f"--set {fault}"
@@ -195,35 +210,35 @@ def _placed(fault: str, dataset: str, recipe: Recipe) -> str:
 
 
 def _with_needed(trials: Iterable[Trial]) -> Iterator[Trial]:
-    """Each trial, and before it the one that it needs."""
+    """Yield each trial, and before it the one that it needs."""
     for trial in trials:
         if trial.trained is not None:
             yield trial.trained
         yield trial
 
 
-def _planned(trial: Trial, variant: TableSpec, *, manifest: Manifest | None, runs: Runs) -> Planned:
+def _planned(trial: Trial, spec: TableSpec, *, manifest: Manifest | None, runs: Runs) -> Planned:
     if manifest is None:
-        why = variant.prepare_command()
-        return Planned(trial=trial, state="needs data", why=why, variant=variant, job=None)
+        why = spec.prepare_command()
+        return Planned(trial=trial, state="needs data", why=why, table_spec=spec, job=None)
     job = trial.bind(manifest.fingerprint)
     state, why, record = job_state(job, runs)
     needs = () if trial.trained is None else (job.trained.id,)
     return Planned(
-        trial=trial, state=state, why=why, variant=variant, job=job, needs=needs, record=record
+        trial=trial, state=state, why=why, table_spec=spec, job=job, needs=needs, record=record
     )
 
 
 def job_state(job: Job, runs: Runs) -> tuple[State, str, Record | None]:
-    """A job's state from what its folder holds, the reason in a line, and the record if it is done.
+    """Return a job's state, the reason in a line, and the record if it is done.
 
-    Whether a done job is stale shows only beside its pairs.
+    `stale` is not among the states: whether a job is stale depends on the jobs it is paired with.
     """
     job_id = job.id
     try:
         record = runs.find(job_id)
     except DataError as error:
-        # It may be all that is left of days of training: nothing is done over it.
+        # The record may hold the result of days of training, so it is not overwritten.
         fault, _, _ = error.message.partition("\n")
         return "broken", f"{fault}; move the job's folder away", None
     if record is not None:
@@ -234,13 +249,14 @@ def job_state(job: Job, runs: Runs) -> tuple[State, str, Record | None]:
     if failure is not None:
         return "failed", failure, None
     if runs.started(job_id):
-        goes_on = "goes on from its saved state" if runs.saved(job_id) else "begins again"
-        return "interrupted", f"was started and has no record, and {goes_on}", None
+        saved = runs.saved(job_id)
+        start = "continues from its saved state" if saved else "starts from the beginning"
+        return "interrupted", f"was started and has no record; it {start}", None
     return "pending", "has no record", None
 
 
 def _with_stale(jobs: list[Planned], *, runs: Runs, here: DeviceKind) -> list[Planned]:
-    """The same jobs, those called stale that cannot pair."""
+    """The same jobs, with those marked as stale whose records cannot be paired."""
     records = [planned.record for planned in jobs if isinstance(planned.record, RunRecord)]
     to_run = [planned.job for planned in jobs if planned.job and planned.state in TO_RUN]
     elsewhere = stale_halves(records, to_run, here=here)
@@ -257,7 +273,7 @@ def _with_stale(jobs: list[Planned], *, runs: Runs, here: DeviceKind) -> list[Pl
 
 
 def _waiting_for_needs(jobs: list[Planned]) -> list[Planned]:
-    """The same jobs; of one that waits for another the reason says so."""
+    """The same jobs, with a reason that names the job that must be done before."""
     done = {planned.job_id for planned in jobs if planned.state in ("done", "stale")}
     return [
         replace(planned, why=f"{planned.why}, and the job {planned.needs[0]} comes before it")
@@ -268,9 +284,35 @@ def _waiting_for_needs(jobs: list[Planned]) -> list[Planned]:
 
 
 def check_runnable(plan: Plan) -> None:
-    """Raise DataError when jobs wait for data and nothing else can be done."""
+    """Raise DataError if no data set of the plan is prepared."""
     if all(planned.state == "needs data" for planned in plan.jobs):
         raise DataError(
             f"{plan.recipe.name}: no data set of this recipe is prepared here",
             hint="prepare first:\n  " + "\n  ".join(plan.prepare_commands),
         )
+
+
+def on_device(recipe: Recipe, *, device: str, threads: int) -> Recipe:
+    """Return a recipe of the kind `cost` with the device and CPU threads that it measures.
+
+    They are part of the identity of its jobs. `device` is the name that the vendor gives it.
+    Raises UsageError for a recipe of another kind.
+    """
+    if not isinstance(recipe.probe, CostSettings):
+        raise UsageError(
+            f"{recipe.name}: a recipe of the kind `{recipe.kind}`, not of the kind `cost`",
+            hint='measure recipes/cost.toml, or write one with `kind = "cost"`',
+        )
+    own = recipe.probe.model_dump()
+    return replace(recipe, probe=CostOnDevice(**own, device=device, threads=threads))
+
+
+def measured_again(plan: Plan) -> Plan:
+    """Return the plan with its done jobs to be run again; their records are moved away."""
+    jobs = [
+        replace(planned, state="stale", why="is measured again")
+        if planned.state == "done"
+        else planned
+        for planned in plan.jobs
+    ]
+    return replace(plan, jobs=jobs, retrain_stale=True)

@@ -1,4 +1,4 @@
-"""Do what a plan says: a queue of its jobs, an engine to run them, and a summary."""
+"""Run a plan: put its jobs into a queue, give it to an engine, and count the outcomes."""
 
 import contextlib
 import signal
@@ -19,16 +19,16 @@ from prime_bench.store.runs import Runs
 
 @dataclass
 class JobCounts:
-    """What a run did."""
+    """How many jobs of a run ended in which way."""
 
     done: int = 0
     skipped: int = 0
     interrupted: int = 0
     failed: list[Outcome] = field(default_factory=list)
     not_run: list[Outcome] = field(default_factory=list)
-    """Jobs whose needs failed."""
+    """Jobs that need a job without a record."""
     left: int = 0
-    """Jobs that were not started."""
+    """Number of jobs that were not started."""
 
     def add(self, outcome: Outcome) -> None:
         """Count one outcome."""
@@ -119,35 +119,46 @@ def run_plan(
     on_event: Callable[[WorkerEvent], None],
     on_outcome: Callable[[Outcome], None],
 ) -> JobCounts:
-    """Run every job of the plan that has no record; a failed job does not stop the others.
+    """Run every job of the plan that has no record. A failed job does not stop the others.
 
-    `threads` is the number for one operation on the CPU, in every job.
-    Raises DataError where no job has its data, EnvironmentFault where `runs` cannot be written.
+    Args:
+        plan: The plan.
+        backend: The engine.
+        runs: Where the records are.
+        threads: CPU threads of each job.
+        limits: Retries and time limit.
+        keep_predictions: Whether each job writes its predictions to its folder.
+        on_event: Called with each event of a worker.
+        on_outcome: Called with the final outcome of each job.
+
+    Raises:
+        DataError: If no data set of the plan is prepared.
+        EnvironmentFault: If `runs` cannot be written, or the device is missing.
     """
     check_runnable(plan)
     with making(runs.folder):
         runs.folder.mkdir(parents=True, exist_ok=True)
-        # One message now, and not one for each job later.
+        # Fails now, with one message, and not later in each job.
         tempfile.TemporaryFile(dir=runs.folder).close()
-    tally = JobCounts()
+    counts = JobCounts()
     works = _works(plan, runs=runs, threads=threads, keep_predictions=keep_predictions)
     queue = Queue(works, runs=runs, limits=limits)
 
     def take(outcome: Outcome) -> None:
-        tally.add(outcome)
+        counts.add(outcome)
         on_outcome(outcome)
 
     for outcome in backend.run(queue, on_event=on_event):
         take(outcome)
     if queue.stopped:
-        tally.left = len(queue.left)
+        counts.left = len(queue.left)
     else:
         for work in queue.left:
             why = f"needs the job {work.needs[0]}, which has no record"
             take(Outcome(request=work.request, state="not run", why=why))
     sound = (planned for planned in plan.jobs if planned.state != "broken")
     runs.sweep(planned.job_id for planned in sound if planned.job_id)
-    return tally
+    return counts
 
 
 def _works(plan: Plan, *, runs: Runs, threads: int, keep_predictions: bool) -> Iterator[Work]:
@@ -157,7 +168,7 @@ def _works(plan: Plan, *, runs: Runs, threads: int, keep_predictions: bool) -> I
                 job=planned.job,
                 dataset=planned.trial.dataset,
                 arm=planned.trial.arm.name,
-                table=str(planned.variant.folder(plan.data_dir)),
+                table=str(planned.table_spec.folder(plan.data_dir)),
                 runs=str(runs.folder),
                 threads=threads,
                 keep_predictions=keep_predictions,

@@ -7,7 +7,7 @@ from prime_bench.base.errors import UsageError
 from prime_bench.findings import Validation
 from prime_bench.recipe.events import EpochProgress
 from prime_bench.recipe.job import Job
-from prime_bench.schedule.estimate import Likeness, likeness_of, usual_epochs
+from prime_bench.schedule.estimate import SimilarityKey, similarity_key, usual_epochs
 from prime_bench.schedule.plan import Plan, State, job_state
 from prime_bench.store.record import RunRecord
 from prime_bench.store.runs import (
@@ -104,7 +104,7 @@ def _status(
     why: str,
     *,
     runs: Runs,
-    usual: Mapping[Likeness, float],
+    usual: Mapping[SimilarityKey, float],
 ) -> JobStatus:
     if job is None:
         return JobStatus(job_id=None, name=name, state=state, why=why)
@@ -119,7 +119,7 @@ def _status(
     share = 0.0 if progress is None else progress.rows / progress.rows_total
     left_s, at_most = None, False
     if state == "running" and (epoch_s := _epoch_s(history, progress)) is not None:
-        likely = usual.get(likeness_of(job))
+        likely = usual.get(similarity_key(job))
         at_most = likely is None or likely <= done
         epochs = job.training.max_epochs if likely is None or at_most else likely
         left_s = max(0.0, epochs - done - share) * epoch_s

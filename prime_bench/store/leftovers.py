@@ -1,4 +1,4 @@
-"""What lies in a folder of runs that no record needs."""
+"""Files in a folder of runs that no record needs, which `prime-bench clean` deletes."""
 
 import shutil
 from collections.abc import Iterator
@@ -11,20 +11,24 @@ from prime_bench.store.runs import STATE, Runs
 
 @dataclass(frozen=True, kw_only=True)
 class Leftover:
-    """A file or a folder that can go."""
+    """A file or a folder that can be deleted."""
 
     path: Path
     n_bytes: int
     why: str
     job_id: str | None = None
-    """The job to claim before it is removed; None where nobody can be at work on it."""
+    """The job to claim before the file is deleted; None if no process can be working on it."""
 
 
 def leftovers(runs: Runs, *, unfinished: bool = False) -> Iterator[Leftover]:
-    """Find what can go: records that were replaced, and what killed processes have left.
+    """Find what can be deleted: records that were replaced, and what killed processes have left.
 
-    `unfinished` adds the folders of jobs without a record, whose saved state is then lost. Nothing
-    of a job that a living process has claimed is named.
+    Files of a job that a living process has claimed are not among them.
+
+    Args:
+        runs: The folder of runs.
+        unfinished: Whether to add the folders of jobs without a record. Their saved state is lost
+            when they are deleted.
     """
     for folder in runs.replaced():
         yield _leftover(folder, "a record that was replaced by a newer one")
@@ -34,19 +38,23 @@ def leftovers(runs: Runs, *, unfinished: bool = False) -> Iterator[Leftover]:
         folder = runs.path(job_id)
         if runs.done(job_id):
             if (folder / STATE).is_file():
-                yield _leftover(folder / STATE, "the job is done, nobody goes on from it", job_id)
+                yield _leftover(folder / STATE, "saved state of a job that is done", job_id)
         elif unfinished:
             failed = runs.failure(job_id) is not None
             yield _leftover(folder, "failed" if failed else "interrupted", job_id)
             continue
         for part in sorted(folder.glob(PART_FILES)):
-            yield _leftover(part, "half a file of a process that was killed", job_id)
+            yield _leftover(part, "an incomplete file of a process that was killed", job_id)
 
 
 def remove(found: Leftover, runs: Runs) -> bool:
-    """Remove it, and say whether that was done: not where its job has been claimed meanwhile.
+    """Delete a leftover, unless a process has claimed its job in the meantime.
 
-    Raises EnvironmentFault where it cannot be removed.
+    Returns:
+        Whether it was deleted.
+
+    Raises:
+        EnvironmentFault: If it cannot be deleted.
     """
     if found.job_id is None:
         _remove(found.path)

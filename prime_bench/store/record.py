@@ -29,13 +29,17 @@ class Environment(Frozen):
     dirty: bool | None
     """Whether the checkout had changes that were not committed."""
     package_version: str
+    """Version of prime-bench."""
     python: str
+    """Version of Python."""
     platform: str
+    """Operating system and processor architecture, as Python gives them."""
     versions: dict[str, str]
     """Installed versions of the packages that can change a number."""
     device: str
     """Name of the device, as the vendor gives it."""
     device_kind: DeviceKind
+    """`cpu` or `cuda`."""
     threads: int
     """Threads of one operation on the CPU."""
     started: str
@@ -50,8 +54,11 @@ class Result(Frozen):
     epochs: int
     """Number of epochs that were run."""
     stopped: Literal["patience", "max_epochs"]
+    """`patience`: early stopping ended the run. `max_epochs`: it ran all epochs."""
     valid: Score
+    """Scores on the validation split."""
     test: Score
+    """Scores on the test split, which is read only once, after training."""
     degenerate: str | None = None
     """Why the run is degenerate (constant output, AUC 0.5, NaN); None if it is not."""
     notes: list[str] = []
@@ -71,8 +78,11 @@ class RunRecord(Frozen):
     """record.json of a training run. Written last: a job is done if and only if it has a record."""
 
     record_schema: Literal[1] = RECORD_SCHEMA
+    """Version of this format."""
     job_id: str
+    """First 16 hex digits of a SHA-256 over the job."""
     job: Job
+    """Everything that can change the result."""
     dataset: str
     """Name of the card when the job ran, a label."""
     arm: str
@@ -87,10 +97,15 @@ class RunRecord(Frozen):
     data_notes: list[str] = []
     """Notes for reports about the data: that they are synthetic, that the split is our own, ..."""
     pairing: Pairing
+    """What two runs of a pair have in common."""
     budget: Budget
+    """Parameters and multiply-accumulates, by the formulas."""
     result: Result
+    """Scores, and how training ended."""
     history: list[Validation]
+    """The validations, one an epoch."""
     environment: Environment
+    """Machine and versions."""
     wall_s: float
     """Seconds of the whole job, including reading the data."""
     weights: str | None = None
@@ -107,16 +122,27 @@ class ProbeRecord(Frozen):
     """record.json of a probe; the keys mean the same as in `RunRecord`."""
 
     record_schema: Literal[1] = RECORD_SCHEMA
+    """Version of this format."""
     job_id: str
+    """First 16 hex digits of a SHA-256 over the job."""
     job: Job
+    """Everything that can change the findings."""
     dataset: str
+    """Name of the card when the job ran, a label."""
     arm: str
+    """Name of the arm when the job ran, a label."""
     data_variant: str
+    """Digest of the data settings, as `variant` in the table's manifest."""
     data_verified: bool
+    """Whether the prepared data matched the card's digests."""
     data_notes: list[str] = []
+    """Notes for reports about the data."""
     findings: Findings
+    """What the probe measured; `kind` tells which probe."""
     environment: Environment
+    """Machine and versions."""
     wall_s: float
+    """Seconds of the whole job, including reading the data."""
 
 
 Record = RunRecord | ProbeRecord

@@ -1,4 +1,4 @@
-"""Whether records still say what is beside them, and which of them cannot be compared."""
+"""Checks of records against the files beside them, and of which records can be compared."""
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
@@ -16,27 +16,27 @@ _BASELINE = "dense"
 
 @dataclass(frozen=True, kw_only=True)
 class Discrepancy:
-    """One thing that does not hold."""
+    """One thing that is wrong."""
 
     topic: Topic
     where: str
-    """A file, a job, or what a comparison is of."""
+    """A file, a job, or the two arms of a comparison."""
     what: str
 
     def plain(self) -> dict[str, str]:
-        """As JSON, for `--json`."""
+        """Return the fields as JSON values."""
         return {"topic": self.topic, "where": self.where, "what": self.what}
 
 
 def check_files(record: RunRecord, runs: Runs) -> Iterator[Discrepancy]:
-    """Hold the files in the job's folder against its record."""
+    """Compare the files in a job's folder with its record, and yield what differs."""
     folder = runs.path(record.job_id)
     weights, history = folder / CHECKPOINT, folder / HISTORY
     if record.weights is not None:
         if not weights.is_file():
             yield Discrepancy(topic="files", where=str(weights), what="missing")
         elif sha256_of(weights) != record.weights:
-            what = "not the weights that the record's metrics are of"
+            what = "not the weights from which the record's metrics were computed"
             yield Discrepancy(topic="files", where=str(weights), what=what)
     if history.is_file() and _lines(history.read_text(encoding="utf-8", errors="replace")) != [
         validation.plain() for validation in record.history
@@ -47,7 +47,7 @@ def check_files(record: RunRecord, runs: Runs) -> Iterator[Discrepancy]:
 
 
 def check_data(records: Iterable[Record]) -> Iterator[Discrepancy]:
-    """Name the data, once each, that were not what their publisher has."""
+    """Yield, once for each table, that its data differ from those of the card."""
     unverified: dict[tuple[str, str], int] = {}
     for record in records:
         if not record.data_verified:
@@ -55,12 +55,12 @@ def check_data(records: Iterable[Record]) -> Iterator[Discrepancy]:
             unverified[key] = unverified.get(key, 0) + 1
     for (dataset, fingerprint), count in sorted(unverified.items()):
         where = f"{dataset} {fingerprint[:8]}"
-        what = f"data that are not those of the card, in {count} records"
+        what = f"data that differ from those of the card, in {count} records"
         yield Discrepancy(topic="data", where=where, what=what)
 
 
 def check_pairs(records: Iterable[RunRecord]) -> Iterator[Discrepancy]:
-    """Name the runs that are in no comparison with Dense, and why."""
+    """Yield the runs that are in no comparison with `dense`, and why."""
     grouped, _ = group_runs(records)
     for comparison, arms in sorted(grouped.items()):
         dense = next((arms[key] for key in sorted(arms) if key.plugin == _BASELINE), None)
@@ -93,7 +93,7 @@ def _unpaired(
 
 
 def _lines(text: str) -> list[object] | None:
-    """The values of a file of JSON lines; None where one is none."""
+    """The values of a file of JSON lines; None if a line is not JSON."""
     try:
         return [json.loads(line) for line in text.splitlines()]
     except (ValueError, RecursionError):

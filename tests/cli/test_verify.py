@@ -36,7 +36,7 @@ def test_other_weights_are_found(jobs: dict[str, Path], capsys: pytest.CaptureFi
             {
                 "topic": "files",
                 "where": str(weights),
-                "what": "not the weights that the record's metrics are of",
+                "what": "not the weights from which the record's metrics were computed",
             }
         ],
     )

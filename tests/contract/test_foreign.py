@@ -216,7 +216,7 @@ def test_a_declared_absence_of_the_neutral_start_passes(tmp_path, monkeypatch):
     [
         ("no_such_module:Gate", "cannot be imported: ModuleNotFoundError"),
         ("json:Gate", "cannot be imported: AttributeError"),
-        ("json:dumps", "is function, a class is wanted"),
+        ("json:dumps", "is not a class but function"),
         ("json:JSONDecoder", "has no `Settings`"),
         ("prme", "unknown plug-in `prme`; did you mean `prime`?"),
     ],

@@ -20,7 +20,7 @@ BUILT_ON = {
     "recipe": {"base", "settings", "findings", "catalog"},
     "data": {"base", "settings"},
     "store": {"base", "settings", "findings", "recipe"},
-    "schedule": {"base", "settings", "catalog", "recipe", "store", "data"},
+    "schedule": {"base", "settings", "findings", "catalog", "recipe", "store", "data"},
     "report": {"base", "settings", "findings", "catalog", "recipe", "store", "data"},
     "backbones": {"base", "settings", "data"},
     "plugins": {"base", "settings", "backbones"},

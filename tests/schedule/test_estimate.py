@@ -34,7 +34,7 @@ def test_nothing_is_known_without_records(plan, runs):
 
     assert set(found) == {planned.job_id for planned in made.jobs}
     assert _walls(made, runs) == [None] * 4
-    assert {estimate.source for estimate in found.values()} == {"nothing like it has run"}
+    assert {estimate.source for estimate in found.values()} == {"no similar job has run"}
 
 
 @pytest.mark.parametrize("text", ["", "null", "{}", '{"fields": [1]}', "[" * 100_000])
@@ -114,8 +114,8 @@ def test_a_total_adds_up_what_is_known(plan, runs, finish, tmp_path):
     assert total.memory_bytes == max(e.memory_bytes for e in found.values())
     assert total.disk_free_bytes > 0
     assert total.sources == (
-        "records of like jobs, scaled from another arm",
-        "records of like jobs",
+        "records of similar jobs, scaled from another arm",
+        "records of similar jobs",
     )
 
 

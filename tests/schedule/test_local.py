@@ -271,8 +271,8 @@ def test_a_job_that_hangs_is_ended_and_its_worker_replaced(worker, request_of, q
     )
 
     assert [outcome.state for outcome in outcomes] == ["done", "failed", "done"]
-    assert outcomes[1].why == "not done after 4 s, and ended"
-    assert runs.failure(request_of(2).job.id) == "not done after 4 s, and ended"
+    assert outcomes[1].why == "not done after 4 s, and killed"
+    assert runs.failure(request_of(2).job.id) == "not done after 4 s, and killed"
     assert all(_gone(pid) for pid in pids)
 
 

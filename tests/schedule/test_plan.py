@@ -91,10 +91,10 @@ def test_an_interrupted_job_says_where_it_begins(plan, prepare, runs):
     prepare("synthetic", KEYS)
     job_id = plan().jobs[0].job_id
     runs.path(job_id).mkdir(parents=True)
-    assert plan().jobs[0].why == "was started and has no record, and begins again"
+    assert plan().jobs[0].why == "was started and has no record; it starts from the beginning"
 
     (runs.path(job_id) / "resume.state").touch()
-    assert plan().jobs[0].why == "was started and has no record, and goes on from its saved state"
+    assert plan().jobs[0].why == "was started and has no record; it continues from its saved state"
 
 
 def test_a_failed_job_that_runs_again_is_running(plan, prepare, runs):

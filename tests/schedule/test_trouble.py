@@ -112,7 +112,7 @@ def test_trouble_of_every_kind_leaves_the_rest_done_and_passes(prime_bench, tmp_
     states = {job["arm"]: (job["state"], job["why"]) for job in plan["jobs"]}
     assert states["dense"] == states["prime"] == ("done", "has a record")
     assert states["raise"] == ("failed", "RuntimeError: out of luck")
-    assert states["hang"] == ("failed", "not done after 30 s, and ended")
+    assert states["hang"] == ("failed", "not done after 30 s, and killed")
     state, why = states["eat"]
     assert state == "failed"
     assert "memory" in why
