@@ -957,7 +957,7 @@ def diff(left: StrPath | Recipe, right: StrPath | Recipe) -> RecipeDiff:
 
     tables, ids = [], []
     for recipe in (_loaded(left, ()), _loaded(right, ())):
-        specs = variants_of(recipe)
+        specs = table_specs_of(recipe)
         datasets = {
             name: {"card": spec.name, **spec.settings.plain()} for name, spec in specs.items()
         }

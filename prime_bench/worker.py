@@ -57,8 +57,6 @@ _PROBES: dict[Kind, str] = {
 """Kind of probe -> the module whose `run` does it; training imports none of them."""
 _LOOK_AT_PARENT_EVERY_MS = 1000
 _EXIT_DEVICE = EnvironmentFault.exit_code
-
-
 _DEFAULT_THREADS = torch.get_num_threads()
 """The number that torch has chosen itself, read before a job can change it."""
 

@@ -1,4 +1,4 @@
-"""A training run that was stopped goes on from its last validation and ends with the same bits."""
+"""A training run that was stopped continues from its last validation, with the same bits."""
 
 import json
 import os
@@ -48,7 +48,7 @@ def kill_at_step(monkeypatch):
 
 @pytest.fixture
 def make_elsewhere(make_request, tmp_path):
-    """Requests in a folder of runs of their own, of 4 epochs unless something else is said."""
+    """Requests in a folder of runs of their own, of 4 epochs by default."""
 
     def make(name, *arguments, patience=9, **named):
         request = make_request(*arguments, patience=patience, **named)
@@ -97,7 +97,7 @@ def test_killed_anywhere_it_ends_with_the_same_bits(
     with pytest.raises(Killed):
         run_job(request, lambda _: None)
     monkeypatch.undo()
-    # What a process draws before it goes on is of no account.
+    # What a process draws before it continues has no effect.
     torch.rand(17)
     run_job(request, events.append)
 
@@ -220,7 +220,7 @@ def test_a_run_of_nan_is_gone_on_with_as_well(
 
 
 class TestUnfit:
-    """States that a run must not go on from: it begins anew and says why."""
+    """States from which a run must not continue: it starts from epoch 1 and reports why."""
 
     @pytest.fixture
     def stopped(self, make_elsewhere):

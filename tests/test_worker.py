@@ -203,7 +203,7 @@ class TestFailures:
         assert "Traceback" in failure["traceback"]
         assert failure["traceback"] in log
 
-    def test_a_table_prepared_anew_is_read_anew(self, make_request, tmp_path, write_table):
+    def test_a_table_prepared_again_is_read_again(self, make_request, tmp_path, write_table):
         path = write_table(tmp_path / "fresh-1")
         run_job(make_request(table=path, max_epochs=1), lambda _: None)
         write_table(path, fingerprint="e" * 64)

@@ -14,6 +14,15 @@ from prime_bench.findings import Score, Validation
 _LARGE = 1 << 63  # larger integers cannot be converted to a float
 
 
+def _valid_unicode(text: object) -> object:
+    """Escape lone surrogates, as in the name of a file that is not UTF-8; JSON has none."""
+    return text.encode(errors="backslashreplace").decode() if isinstance(text, str) else text
+
+
+Message = Annotated[str, pydantic.BeforeValidator(_valid_unicode)]
+"""The message of an error, which may quote anything."""
+
+
 class EpochProgress(Frozen):
     """How far an epoch is. A probe reports its own work in the same way."""
 
@@ -44,7 +53,7 @@ class RestartedEvent(JobEvent):
     """Training starts from epoch 1, because the saved state cannot be used."""
 
     event: Literal["restarted"] = "restarted"
-    reason: str
+    reason: Message
     """Why the saved state cannot be used."""
 
 
@@ -87,7 +96,7 @@ class FailedEvent(Frozen):
     event: Literal["failed"] = "failed"
     job_id: str | None
     """None if the worker could not read the request."""
-    error: str
+    error: Message
     """One line."""
 
 
@@ -101,8 +110,8 @@ class FaultEvent(JobEvent):
     """The worker can do no job at all, because its device is missing. It ends with `exit_code`."""
 
     event: Literal["fault"] = "fault"
-    error: str
-    hint: str
+    error: Message
+    hint: Message
     exit_code: int
 
 
@@ -110,7 +119,7 @@ class RetryEvent(JobEvent):
     """The job has failed and will be tried again. Sent by the local engine, not by a worker."""
 
     event: Literal["retry"] = "retry"
-    error: str
+    error: Message
     """One line."""
 
 

@@ -283,14 +283,13 @@ def _checked(text: bytes, *, file: Path) -> Record:
     if not isinstance(table, dict) or table.get("record_schema") != RECORD_SCHEMA:
         raise DataError(f"{file}: not a record of schema {RECORD_SCHEMA}", hint=_ADVICE)
     try:
-        return _class_of(table).parse(table, where="")
+        return _class_of(table.get("job")).parse(table, where="")
     except UsageError as error:
         raise DataError(f"{file}: not a record: {error.message}", hint=_ADVICE) from error
 
 
-def _class_of(table: dict[str, Any]) -> type[RunRecord] | type[ProbeRecord]:
-    """The class of a record. A table without a valid job is refused by either class."""
-    job = table.get("job")
+def _class_of(job: object) -> type[RunRecord] | type[ProbeRecord]:
+    """The class of a job's record. A record without a valid job is refused by either class."""
     trained = not isinstance(job, dict) or job.get("kind", "train") == "train"
     return RunRecord if trained else ProbeRecord
 

@@ -21,7 +21,7 @@ _GIT_TIMEOUT_S = 30
 
 
 def environment(device: torch.device) -> Environment:
-    """The record of this process's surroundings, now."""
+    """Return machine, versions and settings of this process, now."""
     commit, dirty = checkout(Path(prime_bench.__file__).resolve().parent)
     return Environment(
         commit=commit,

@@ -9,7 +9,7 @@ from prime_bench.store.runs import RECORD, STATE
 
 @pytest.fixture
 def runs_dir(tmp_path: Path) -> Path:
-    """A done job with a state that nobody goes on from."""
+    """A done job with a saved state that is no longer needed."""
     folder = tmp_path / "runs" / ("d" * 16)
     folder.mkdir(parents=True)
     (folder / RECORD).write_text("{}")
@@ -17,15 +17,15 @@ def runs_dir(tmp_path: Path) -> Path:
     return tmp_path / "runs"
 
 
-def test_without_yes_nothing_goes(runs_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_yes_nothing_is_deleted(runs_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert exit_code(["clean", "--runs-dir", str(runs_dir)]) == 0
     said = capsys.readouterr()
-    assert f"{STATE}: 0 MB, the job is done" in said.out
+    assert f"{STATE}: 0 MB, saved state of a job that is done" in said.out
     assert "nothing was removed: add --yes" in said.err
     assert list(runs_dir.rglob(STATE)) != []
 
 
-def test_with_yes_it_goes_and_the_record_stays(
+def test_with_yes_it_is_deleted_and_the_record_stays(
     runs_dir: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert exit_code(["clean", "--runs-dir", str(runs_dir), "--yes", "--json"]) == 0

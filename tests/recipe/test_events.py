@@ -1,5 +1,6 @@
 """Events of a worker: each comes back from its line as it was, and no other line is an event."""
 
+import os
 import typing
 
 import pydantic
@@ -63,6 +64,13 @@ def test_an_event_is_one_line_and_comes_back_as_it_was(event):
 )
 def test_other_lines_are_no_events(line):
     assert events.read_event(line) is None
+
+
+def test_a_message_may_quote_the_name_of_a_file_that_is_no_unicode():
+    event = events.FailedEvent(job_id="j", error=f"{os.fsdecode(bytes([255]))}: no such file")
+
+    assert event.error == "\\udcff: no such file"
+    assert events.read_event(events.write_event(event)) == event
 
 
 def test_numbers_that_are_not_finite_cannot_be_sent():

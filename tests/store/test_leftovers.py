@@ -10,7 +10,7 @@ DONE, BUSY, FAILED, STOPPED = ("d" * 16, "b" * 16, "f" * 16, "5" * 16)
 
 @pytest.fixture
 def runs(tmp_path: Path) -> Runs:
-    """A job of each state, with a state to go on from and half a file."""
+    """A job of each state, with a saved state and an incomplete file."""
     for job_id in (DONE, BUSY, FAILED, STOPPED):
         folder = tmp_path / job_id
         folder.mkdir()

@@ -1,4 +1,4 @@
-"""Which records pair, and what is said about those that do not."""
+"""Which records are paired, and the reasons why others are not."""
 
 from collections.abc import Callable
 from typing import Any

@@ -194,7 +194,7 @@ def test_a_record_below_a_file_is_an_environment_fault(tmp_path):
         ("", "not readable"),
     ],
 )
-def test_a_failure_is_told_in_a_line(runs, text, said):
+def test_a_failure_is_one_line(runs, text, said):
     assert runs.failure(JOB.id) is None
     runs.path(JOB.id).mkdir(parents=True)
     (runs.path(JOB.id) / "failure.json").write_text(text)
