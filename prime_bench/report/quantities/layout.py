@@ -212,7 +212,7 @@ def _fingerprints(
 def arm_columns(names: Mapping[ArmKey, str], *, baseline: str) -> tuple[ArmColumn, ...]:
     """Arms by their names, the baseline first, then in the catalogue's order.
 
-    Two of one name are told apart by their settings.
+    The labels of two arms of one name have the settings that differ.
     """
     columns = []
     for key, name in names.items():

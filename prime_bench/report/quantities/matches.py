@@ -1,6 +1,6 @@
-"""Two sets of runs side by side: which belong together, how they differ, and what in them differs.
+"""Two sets of runs side by side: which are compared, their differences, and other settings.
 
-Positive differences favour the right-hand runs, in AUC and in LogLoss.
+A positive difference favours the right-hand runs, in AUC and in LogLoss.
 """
 
 from collections import Counter
@@ -16,7 +16,7 @@ from prime_bench.store.record import RunRecord
 
 @dataclass(frozen=True, kw_only=True)
 class Match:
-    """Two runs of one seed that are held against each other."""
+    """Two runs of one seed that are compared."""
 
     name: str
     """Data set, backbone and, where both sides have the same, arm."""
@@ -26,35 +26,36 @@ class Match:
 
 @dataclass(frozen=True, kw_only=True)
 class MatchRow:
-    """All seeds of one name."""
+    """The matches of one name, over all seeds."""
 
     name: str
     left: Moments | None
-    """Test AUC; None, as the next ones, where no pair has scores."""
+    """Test AUC; None, as `right`, `auc` and `logloss`, where no match has scores."""
     right: Moments | None
     auc: Moments | None
-    """Paired differences."""
+    """Paired differences of AUC."""
     auc_tally: Tally
     logloss: Moments | None
     seeds: list[int]
-    """Of the pairs with scores."""
+    """Seeds of the matches with scores."""
     unpaired: dict[int, str]
-    """Seed -> why its two runs are no pair in the strict sense, in words. They count all the
-    same: what differs may be the point."""
+    """Seed -> why its two runs are not a pair. They are compared, since what differs may be what
+    the comparison is about."""
     settings: dict[str, tuple[Any, Any]] = field(default_factory=dict)
-    """What differs in any of the pairs, by dotted key: the values of the first that does."""
+    """Settings that differ in any of the matches, by dotted key: the values of the first."""
 
     @property
     def changed(self) -> bool:
-        """Whether anything differs, in what was asked for or in what came out."""
+        """Whether a setting or a score differs."""
         same = self.auc_tally.wins == self.auc_tally.losses == 0
         other_loss = self.logloss is not None and self.logloss.mean != 0
         return bool(self.settings) or not same or other_loss
 
 
 def match_arms(records: Iterable[RunRecord], left: str, right: str) -> list[Match]:
-    """Pair two arms, named by label or plug-in, wherever both have run under one choice of all
-    else.
+    """Match the runs of two arms wherever all else is the same.
+
+    `left` and `right` are names of arms or of plug-ins.
     """
     grouped, _ = group_runs(records)
     names, found = _names(grouped), []
@@ -75,8 +76,10 @@ def match_arms(records: Iterable[RunRecord], left: str, right: str) -> list[Matc
 def match_sets(
     left: Iterable[RunRecord], right: Iterable[RunRecord]
 ) -> tuple[list[Match], list[str]]:
-    """Match runs by their job, else by data set, backbone, arm and seed where these name one run on
-    each side. Also names the runs that have no partner.
+    """Match runs of the same job; others by data set, backbone, arm and seed.
+
+    The second way needs names that one run of each side has. Returns the matches, and a line for
+    each run without one.
     """
     sides = [{record.job_id: record for record in records} for records in (left, right)]
     matched = [(sides[0][job_id], sides[1][job_id]) for job_id in sides[0] if job_id in sides[1]]
@@ -98,7 +101,7 @@ def match_sets(
 
 
 def rows_of(matches: Iterable[Match]) -> list[MatchRow]:
-    """The matches by name, in order of the first of each."""
+    """Group matches by name, in order of the first of each."""
     groups: dict[str, list[Match]] = {}
     for match in matches:
         groups.setdefault(match.name, []).append(match)
@@ -106,7 +109,7 @@ def rows_of(matches: Iterable[Match]) -> list[MatchRow]:
 
 
 def settings_of(record: RunRecord) -> dict[str, Any]:
-    """What the run was asked for and where it ran, by dotted key, without the seed."""
+    """Return the settings and the environment of a run by dotted key, without the seed."""
     job, environment = record.job, record.environment
     table = {
         "data": {"fingerprint": job.fingerprint[:12]},
@@ -176,7 +179,7 @@ def _test(record: RunRecord) -> tuple[float, float] | None:
 
 
 def _single(records: Iterable[RunRecord]) -> dict[Hashable, RunRecord]:
-    """Those that their names tell from all others of their side."""
+    """The runs whose names no other run of their side has."""
     records = list(records)
     times = Counter(map(_key, records))
     return {_key(record): record for record in records if times[_key(record)] == 1}

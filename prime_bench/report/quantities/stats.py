@@ -152,7 +152,7 @@ def probability_of_improvement(
 ) -> float | None:
     """Chance that a run of the arm beats a run of the baseline, over all n x m couples of runs.
 
-    Ties count half; None without runs. Not over pairs: it answers for a seed drawn anew.
+    Ties count half; None without runs. It is not over pairs, since it answers for another seed.
     """
     couples = [(x, y) for x in arm for y in baseline]
     if not couples:

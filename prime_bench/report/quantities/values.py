@@ -49,7 +49,7 @@ class Difference(Quantity):
 
     @property
     def improves(self) -> bool:
-        """Whether it goes the better way, before rounding; zero does not."""
+        """Whether the unrounded number is an improvement; zero is none."""
         if self.value is None:
             return False
         return self.value > 0 if self.better == "higher" else self.value < 0

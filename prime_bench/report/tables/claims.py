@@ -1,4 +1,4 @@
-"""The abstract's claims, one line each: reproduced, not reproduced, or not enough runs.
+"""Claims of the paper's abstract, and whether the records reproduce them.
 
 A claim is judged on the quantities of a report's cells. It needs every run that the paper had; with
 fewer the answer is that there are not enough, whatever they say.
@@ -43,7 +43,7 @@ Quantities = Mapping[str, Quantity]
 
 @dataclass(frozen=True, kw_only=True)
 class Claim:
-    """A sentence of the paper, our answer and what it rests on."""
+    """A sentence of the paper, our verdict, and the numbers behind it."""
 
     key: str
     text: str
@@ -54,7 +54,7 @@ class Claim:
 
 
 def judge_claims(quantities: Quantities) -> list[Claim]:
-    """Every claim, in the abstract's order."""
+    """Judge every claim, in the order of the abstract."""
     return [
         *(_won(quantities, dataset) for dataset in ("avazu", "criteo")),
         *(_median(quantities, dataset, metric) for dataset, metric in MEDIANS),

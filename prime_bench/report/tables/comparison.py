@@ -1,4 +1,4 @@
-"""Tables that hold a report against expected numbers, and against the paper's claims."""
+"""Tables that compare a report with expected numbers and with the claims of the paper."""
 
 from collections.abc import Iterator, Sequence
 

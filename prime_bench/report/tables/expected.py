@@ -1,4 +1,4 @@
-"""Numbers that a report is held against: a file of them, and one verdict a cell."""
+"""Numbers to compare a report with, from a file, and a verdict for each."""
 
 import fnmatch
 import tomllib
@@ -57,7 +57,7 @@ class Printed:
 
 @dataclass(frozen=True, kw_only=True)
 class Judged:
-    """One number of the file beside ours."""
+    """One number of the file, the cell of the report with the same address, and the verdict."""
 
     address: str
     table: Table
@@ -102,7 +102,7 @@ def judge(report: Report, expected: ExpectedNumbers) -> tuple[list[Judged], list
     """Every number of the file whose table is in the report, and addresses that name no cell.
 
     Numbers of tables and blocks that the report does not have are left out: a report of Avazu alone
-    says nothing about Criteo. A table that no report has is named as a cell is that is not there.
+    says nothing about Criteo. An address of a table that does not exist names no cell.
     """
     places = {
         ".".join((table.name, block.key, row.key, column.key)): (table, block, row, column, cell)

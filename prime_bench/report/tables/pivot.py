@@ -152,7 +152,7 @@ class _Pivot:
                 yield self._block(name, label, lines, columns=columns)
 
     def notes(self) -> Iterator[TableNote]:
-        """What must be said beside what the records tell."""
+        """Notes that the definition asks for, beside those of the records."""
         asked = self.definition
         names = [*(asked.arms or ()), *itertools.chain(*asked.best_of.values())]
         names += [name for pair in asked.comparisons for name in (pair.arm, pair.versus)]
