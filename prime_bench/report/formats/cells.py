@@ -59,7 +59,9 @@ def printed(cell: Cell) -> PrintedCell:
     assert quantity.value is not None  # noqa: S101  # the case above
     aside = interval_text(quantity.interval, decimals) if quantity.interval else ""
     if isinstance(quantity, Difference):
-        number, spread = signed(quantity.value, decimals), ""
+        # A whole number, the difference of two counts, has a sign even where it is zero.
+        number = signed(quantity.value, decimals) if decimals else f"{quantity.value:+.0f}"
+        spread = ""
         aside = tally_text(quantity.tally) if quantity.tally else aside
     else:
         number = fixed(quantity.value, decimals)

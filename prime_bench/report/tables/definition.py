@@ -85,6 +85,8 @@ class PivotColumn(Frozen):
     """One seed alone; None: all."""
     spread: bool = True
     """Whether a level is printed with its sample standard deviation."""
+    ties: bool = True
+    """Whether tied pairs are printed behind the pairs won."""
     better: Better | None = None
     """Which direction is an improvement; None: as the metric of a level says, else neither."""
     decimals: int | None = None

@@ -15,7 +15,7 @@ from prime_bench.report.quantities.statistics import (
     best_arm,
 )
 from prime_bench.report.quantities.stats import METRIC_LABELS, METRICS, Metric
-from prime_bench.report.quantities.values import MISSING, Better
+from prime_bench.report.quantities.values import MISSING, Better, Count
 from prime_bench.report.tables.body import (
     TableBody,
     absent_note,
@@ -317,6 +317,8 @@ class _Pivot:
         )
         if not column.spread:
             quantity = replace(quantity, sd=None)
+        if isinstance(quantity, Count) and not column.ties:
+            quantity = replace(quantity, ties=0)
         return shown(quantity, column.decimals or self.definition.decimals)
 
     def _setting(self, arm: ArmColumn, key: str) -> Cell:
