@@ -68,6 +68,7 @@ def our_epoch(
         penalty=Penalty.of(settings),
         seed=0,
         device=torch.device("cpu"),
+        on_progress=lambda _: None,
     )
     return training.run_epoch
 

@@ -96,6 +96,7 @@ def trained(backbone: str, plugin: str, *, n_ids: int) -> Training:
         penalty=Penalty.of(settings),
         seed=0,
         device=CPU,
+        on_progress=lambda _: None,
     )
     training.run_epoch()
     return training
