@@ -27,6 +27,8 @@ def test_shipped_definitions_load() -> None:
         ("decimals = 4", "decimals = 0", "decimals"),
         ("schema = 1", "schema = 2", "schema"),
         ('kind = "pivot"', 'kind = "pivott"', "kind: expected one of pivot, "),
+        ('label = "{arm.label}"', 'label = "{seed}"', "`{seed}` is not an item of `each`"),
+        ('each = ["metric", "arm"]', 'each = ["arm"]', "`{metric}` is not an item of `each`"),
         ('shows = "level"', 'shows = "levl"', "no statistic `levl`; did you mean `level`?"),
         ("schema = 1", "schema = ", "cannot read the report definition"),
     ],
@@ -39,6 +41,15 @@ def test_a_fault_is_named(tmp_path: Path, old: str, new: str, words: str) -> Non
         read_definition(path)
     assert words in caught.value.message
     assert str(path) in caught.value.message
+
+
+def test_a_column_that_tells_no_arm_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "pairs.toml"
+    text = (MAIN.parent / "pairs.toml").read_text(encoding="utf-8")
+    path.write_text(text.replace('rows = ["backbone.arm"]', 'rows = ["backbone"]'), "utf-8")
+
+    with pytest.raises(UsageError, match="neither `rows` nor `each` has an arm"):
+        read_definition(path)
 
 
 def test_an_unknown_table_is_a_mistake_with_a_suggestion() -> None:

@@ -1,8 +1,9 @@
 """What a table shows and how it is printed: `reports/<name>.toml`, a class a kind."""
 
+import string
 import tomllib
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
 import pydantic
 
@@ -92,6 +93,15 @@ class PivotColumn(Frozen):
     decimals: int | None = None
     """None: those of the table."""
 
+    @pydantic.model_validator(mode="after")
+    def _check_items(self) -> Self:
+        """Texts may only name an item of an axis that the column is repeated over."""
+        for text in (self.key, self.label, self.group):
+            for _, name, _, _ in string.Formatter().parse(text):
+                if name and name.removesuffix(".label") not in self.each:
+                    raise ValueError(f"`{{{name}}}` is not an item of `each`")
+        return self
+
 
 class Compared(Frozen):
     """One comparison of two arms."""
@@ -124,6 +134,16 @@ class PivotDefinition(TableDefinition):
     best_of: dict[str, list[str]] = {}
     """The rows `best_of`, by label: the best of these arms by mean AUC."""
     columns: list[PivotColumn]
+
+    @pydantic.model_validator(mode="after")
+    def _check_arms(self) -> Self:
+        """Each cell is about one arm, which its row or its column tells."""
+        if set(self.rows) & {"arm", "backbone.arm", "comparison"}:
+            return self
+        for column in self.columns:
+            if "arm" not in column.each:
+                raise ValueError(f"column `{column.key}`: neither `rows` nor `each` has an arm")
+        return self
 
 
 Measured = Literal["auc", "logloss", "parameters", "latency"]
