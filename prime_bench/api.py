@@ -46,9 +46,15 @@ from prime_bench.recipe.expand import Recipe
 from prime_bench.recipe.file import find_recipe
 from prime_bench.recipe.file import load_recipe as _load_recipe
 from prime_bench.schedule.engine import Limits, Outcome
-from prime_bench.schedule.engines import Engine, measuring_engine, open_engine
 from prime_bench.schedule.plan import Plan, make_plan, table_specs_of
-from prime_bench.schedule.run import RunSummary, run_plan, stopping_gently
+from prime_bench.schedule.run import (
+    Engine,
+    RunSummary,
+    measuring_engine,
+    open_engine,
+    run_plan,
+    stopping_gently,
+)
 from prime_bench.schedule.status import Status, status_of_folder, status_of_plan
 from prime_bench.store.record import DeviceKind, ProbeRecord, RunRecord
 from prime_bench.store.runs import PREDICTIONS, Runs

@@ -1,4 +1,4 @@
-"""Run a plan: put its jobs into a queue, give it to an engine, and count the outcomes."""
+"""Run a plan: open an engine, give it a queue of the plan's jobs, and count the outcomes."""
 
 import contextlib
 import signal
@@ -7,14 +7,77 @@ import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from types import FrameType
+from typing import Literal
 
 from prime_bench.base.files import making
 from prime_bench.recipe.events import WorkerEvent
 from prime_bench.recipe.file import origins
 from prime_bench.recipe.job import JobRequest
+from prime_bench.schedule import devices, local
 from prime_bench.schedule.engine import Backend, Limits, Outcome, Queue, Work
 from prime_bench.schedule.plan import Plan, check_runnable
+from prime_bench.store.record import DeviceKind
 from prime_bench.store.runs import Runs
+
+
+@dataclass(frozen=True, kw_only=True)
+class Engine:
+    """An engine that is ready to run jobs."""
+
+    backend: Backend
+    device_kind: DeviceKind
+    """Kind of the devices on which its jobs run."""
+    threads: int
+    """CPU threads of one operation in each job."""
+
+
+def open_engine(
+    name: Literal["local", "ray"] = "local",
+    *,
+    device: str = "auto",
+    slots: int = 1,
+    threads: int | None = None,
+    job_timeout_s: float | None = None,
+    address: str = "auto",
+) -> Engine:
+    """Find the devices, or connect to the cluster, on which jobs are to run.
+
+    Args:
+        name: `local` for child processes on this machine, `ray` for tasks of a Ray cluster.
+        device: `cpu`, `cuda` (all there are), or a list such as `cuda:0,cuda:1`; `auto` is cuda
+            where there is one.
+        slots: Jobs at once on each device.
+        threads: CPU threads of a job. None: the slots share the cores; 1 with Ray.
+        job_timeout_s: Seconds after which a job is killed; it counts as failed.
+        address: Of the Ray cluster: HOST:PORT, or `auto` for the one on this machine.
+
+    Raises:
+        UsageError: `device` is not a device's name.
+        EnvironmentFault: The device or the cluster is not there.
+    """
+    if name == "ray":
+        from prime_bench.schedule.cluster import RayBackend
+
+        cluster = RayBackend(
+            address=address,
+            device=device,
+            slots=slots,
+            threads=threads or 1,
+            job_timeout_s=job_timeout_s,
+        )
+        return Engine(backend=cluster, device_kind=cluster.device_kind, threads=threads or 1)
+    found = devices.find_devices(device)
+    backend = local.LocalBackend(devices=found, slots=slots, job_timeout_s=job_timeout_s)
+    share = max(1, devices.cores() // (slots * len(found)))
+    return Engine(backend=backend, device_kind=found[0].kind, threads=threads or share)
+
+
+def measuring_engine(device: str) -> Engine:
+    """Return an engine that runs one job at a time on the first device, with every core."""
+    here = devices.find_devices(device)[0]
+    return Engine(
+        backend=local.LocalBackend(devices=[here]), device_kind=here.kind, threads=devices.cores()
+    )
 
 
 @dataclass

@@ -195,7 +195,7 @@ def test_the_first_signal_stops_gently_and_says_what_is_left(engine, number, mon
     assert given["stopped"]
     assert out == ("quick: 1 jobs done, 0 had a record, 0 failed, 1 interrupted, 1 not started\n")
     assert written == [
-        b"\nstopping: running jobs go on to the end of their epoch; once more ends them now\n"
+        b"\nstopping: running jobs go on to the end of their epoch; Ctrl-C again ends them now\n"
     ]
     assert err == "the same command continues this run\n"
     assert signal.getsignal(number) is before
@@ -209,7 +209,7 @@ def test_the_second_signal_interrupts(engine, monkeypatch, capsys):
 
     assert exit_code(["run", *SMALL]) == 130
     assert given["stopped"]
-    assert capsys.readouterr().err.startswith("\ninterrupted; the same command goes on")
+    assert capsys.readouterr().err.startswith("\ninterrupted; the same command continues this run")
 
 
 @pytest.mark.usefixtures("prepared")
@@ -231,7 +231,7 @@ def test_an_interrupt_is_130(engine, capsys):
     engine(None, "interrupt")
 
     assert exit_code(["run", *SMALL]) == 130
-    assert capsys.readouterr().err.startswith("\ninterrupted; the same command goes on")
+    assert capsys.readouterr().err.startswith("\ninterrupted; the same command continues this run")
 
 
 def test_without_data_it_is_3_and_the_command_is_given(tmp_path, capsys):
