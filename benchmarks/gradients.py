@@ -26,10 +26,10 @@ from tabulate import tabulate
 from prime_bench.assemble import build_arm
 from prime_bench.data.schema import Schema
 from prime_bench.probes import inner_products
-from prime_bench.probes.gap import mean_cosine, parameter_sets, regrouped
+from prime_bench.probes.arms import batch_of
+from prime_bench.probes.gradients import mean_cosine, parameter_sets, regrouped
 from prime_bench.probes.groups import block_groupings
 from prime_bench.probes.inner_products import example_grams
-from prime_bench.probes.trained import batch_of
 from prime_bench.recipe.expand import Trial
 from prime_bench.recipe.file import load_recipe
 

@@ -29,8 +29,7 @@ from prime_bench.data.schema import Field, Schema
 from prime_bench.data.table import Split
 from prime_bench.findings import Measure
 from prime_bench.plugins.attach import ArmModel
-from prime_bench.probes.gap import Diagnosis
-from prime_bench.probes.gradients import large_groups
+from prime_bench.probes.gradients import Diagnosis, large_groups
 from prime_bench.probes.groups import Grouping, null_grouping
 from prime_bench.recipe.job import Job
 from prime_bench.settings.probes import GradientsSettings

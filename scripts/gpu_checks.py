@@ -20,8 +20,7 @@ from prime_bench.cli.costs import Measured, plain, tables
 from prime_bench.data.manifest import SplitCounts
 from prime_bench.data.schema import Schema
 from prime_bench.data.table import PreparedTable, Split
-from prime_bench.probes.arms import Pool, trainer_of
-from prime_bench.probes.forward import forms_on, forward_of
+from prime_bench.probes.arms import Pool, forms_on, forward_of, trainer_of
 from prime_bench.recipe.expand import Recipe
 from prime_bench.recipe.job import Job, JobRequest
 from prime_bench.settings.probes import CostArm, CostProbe

@@ -27,8 +27,9 @@ from prime_bench.cli.main import cli
 from prime_bench.data.card import SETTINGS as DATA_SETTINGS
 from prime_bench.data.card import CardArchive, CardColumn, CardFile, DatasetCard
 from prime_bench.data.manifest import Manifest
+from prime_bench.recipe.expand import ReportTable
+from prime_bench.recipe.file import RecipeTable, TrainingTable
 from prime_bench.recipe.job import Job
-from prime_bench.recipe.schema import RecipeTable, ReportTable, TrainingTable
 from prime_bench.settings.interface import Budget
 from prime_bench.settings.probes import PROBES
 from prime_bench.store import record

@@ -253,14 +253,14 @@ class TestUnfit:
     def test_cut_off(self, stopped, make_elsewhere, keep):
         file = folder_of(stopped) / STATE
         file.write_bytes(file.read_bytes()[:keep])
-        self.assert_restarted(stopped, make_elsewhere, why="resume.state is not whole")
+        self.assert_restarted(stopped, make_elsewhere, why="resume.state is damaged")
 
     def test_one_flipped_bit(self, stopped, make_elsewhere):
         file = folder_of(stopped) / STATE
         content = bytearray(file.read_bytes())
         content[len(content) // 2] ^= 1
         file.write_bytes(content)
-        self.assert_restarted(stopped, make_elsewhere, why="resume.state is not whole")
+        self.assert_restarted(stopped, make_elsewhere, why="resume.state is damaged")
 
     def test_another_number_of_threads(self, stopped, make_elsewhere):
         other = stopped.model_copy(update={"threads": 2})

@@ -1,1 +1,3 @@
-"""Measurements of arms, one module a kind of job: its `run` returns the findings."""
+"""Probes: jobs that measure a trained arm, or what an arm costs. Each kind is a module whose `run`
+returns the findings.
+"""

@@ -1,10 +1,10 @@
-"""What the arms of a backbone cost: latency of inference and training, memory, parameters and
-multiply-accumulates.
+"""The cost probe: latency of inference and of training, memory, parameters and multiply-accumulates
+of the arms of a backbone.
 
-A job is of one backbone with all its arms, because only what runs in turn in one process can be
-compared: latencies are paired within a repetition. Weights are the initial ones; what a row costs
-does not depend on them. Rows are the table's own, shuffled, so that embeddings are read as in
-training.
+One job measures all arms of a backbone in one process, where they take turns: latencies are
+compared within a repetition, so that a machine whose speed drifts slows all arms alike. Weights are
+the initial ones, because the cost of a row does not depend on them. Rows are those of the table,
+shuffled, so that embeddings are read as in training.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,8 +15,7 @@ import torch
 from prime_bench.base.errors import UsageError
 from prime_bench.data.table import PreparedTable
 from prime_bench.findings import ArmCost, CostFindings, Form, InferenceCost
-from prime_bench.probes.arms import Pool, Trainer, job_of, trainer_of
-from prime_bench.probes.forward import forms_on, forward_of
+from prime_bench.probes.arms import Pool, Trainer, forms_on, forward_of, job_of, trainer_of
 from prime_bench.probes.memory import memory_label, peak_training_bytes
 from prime_bench.probes.timing import Step, clock_for, latencies_ms
 from prime_bench.recipe.events import EpochProgress
@@ -27,13 +26,13 @@ from prime_bench.training.batches import Batch
 from prime_bench.training.device import device_name
 from prime_bench.training.progress import ProgressMeter
 
-# Enough for a median on a machine where single steps are disturbed.
+# Enough for a median if single steps are disturbed.
 _FEWEST_STEPS = 5
 
 
 @dataclass(frozen=True, kw_only=True)
 class Phase:
-    """What is timed in one go: training steps, or forward passes of one form."""
+    """A part of a repetition: training steps, or forward passes in one form at one batch size."""
 
     form: Form | None
     """None for training."""
@@ -43,7 +42,7 @@ class Phase:
 
 
 Times = dict[Phase, list[list[float]]]
-"""Of each phase: each repetition's milliseconds a step, an arm an entry."""
+"""Phase -> milliseconds a step of each repetition and, within it, of each arm."""
 
 
 def run(
@@ -54,9 +53,12 @@ def run(
     device: torch.device,
     on_progress: Callable[[EpochProgress], None],
 ) -> CostFindings:
-    """Measure on `device`. Raises UsageError where the job names another device, or threads."""
+    """Measure all arms of the job on `device`.
+
+    Raises UsageError if the job names another device or another number of threads.
+    """
     probe = job.probe_as(CostProbe)
-    _check_place(probe, device)
+    _check_device(probe, device)
     jobs = [job, *(job_of(job, arm) for arm in probe.arms)]
     size = job.training.batch_size
     phases = phases_of(
@@ -100,9 +102,8 @@ def run(
 
 
 def phases_of(probe: CostProbe, *, batch_size: int, forms: Sequence[Form]) -> list[Phase]:
-    """The protocol's phases, then forward passes at other batch sizes.
-
-    Those are not compiled: each size would be compiled anew.
+    """The phases of a repetition: those at the protocol's batch size, then forward passes at other
+    batch sizes. The latter are not compiled, since each size would take a compilation of its own.
     """
     protocol = [
         Phase(
@@ -133,7 +134,7 @@ def phases_of(probe: CostProbe, *, batch_size: int, forms: Sequence[Form]) -> li
 def repeat(
     phase: Phase, trainers: Sequence[Trainer], *, pool: Pool, device: torch.device, turn: int
 ) -> list[float]:
-    """One repetition of a phase: milliseconds a step, an arm an entry."""
+    """Do one repetition of a phase. Returns each arm's milliseconds a step."""
     batches = pool.batches(batch_size=phase.batch_size, n=phase.warm_up_steps + phase.steps)
     training = phase.form is None
     for trainer in trainers:
@@ -162,7 +163,7 @@ def _cost(
     shape: TableShape,
     peak_bytes: int | None,
 ) -> ArmCost:
-    """`times` are the arm's own, a repetition an entry."""
+    """An arm's cost; `times` has its milliseconds a step by phase, one a repetition."""
     budget = job.budget(shape)
     return ArmCost(
         plugin=job.job.plugin,
@@ -179,16 +180,16 @@ def _cost(
     )
 
 
-def _check_place(probe: CostProbe, device: torch.device) -> None:
+def _check_device(probe: CostProbe, device: torch.device) -> None:
     here = (device_name(device), torch.get_num_threads())
     if here != (probe.device, probe.threads):
         raise UsageError(
             f"the job is to be measured on {probe.device} with {probe.threads} threads,"
             f" this is {here[0]} with {here[1]}",
-            hint="measure with `prime-bench profile`, which asks for the device it is on",
+            hint="measure with `prime-bench profile`, which plans jobs for the device it runs on",
         )
 
 
 def _rows(phase: Phase) -> int:
-    """Rows that go through each arm, of which progress tells; a repetition counts as an epoch."""
+    """Rows that each arm reads in a phase. Progress counts them; a repetition counts as an epoch."""
     return phase.batch_size * (phase.warm_up_steps + phase.steps)

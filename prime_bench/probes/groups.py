@@ -1,4 +1,4 @@
-"""Groups of rows by the values of a semantic field, and the balanced blocks drawn from them.
+"""Groups of rows by the values of a semantic field, and balanced blocks of rows drawn from them.
 
 Shapes: N rows of a split, k groups, m blocks a group, n = k m blocks.
 """
@@ -15,16 +15,16 @@ from prime_bench.findings import GroupSize
 
 @dataclass(frozen=True, kw_only=True)
 class Grouping:
-    """Which group each row of a split is in."""
+    """The group of each row of a split."""
 
     field: str
     names: list[str]
-    """What each code stands for."""
+    """The name of each code's group."""
     codes: np.ndarray
     """(N,) integers, indices into `names`."""
 
     def sizes(self, labels: np.ndarray) -> list[GroupSize]:
-        """Rows of each code, by the labels (N,) of 0 and 1."""
+        """Count the rows and the positive rows of each group, from the labels (N,) of 0 and 1."""
         both = 2 * self.codes.astype(np.int64) + labels
         counts = np.bincount(both, minlength=2 * len(self.names))
         return [
@@ -35,16 +35,18 @@ class Grouping:
 
 @dataclass(frozen=True, kw_only=True)
 class Choice:
-    """The groups that can be measured, in order of their codes, and those that cannot."""
+    """The groups that are large enough to be measured, in the order of their codes, and those that
+    are not.
+    """
 
     codes: list[int]
     groups: list[GroupSize]
     too_small: list[GroupSize]
-    """Those that have any row at all."""
+    """Without groups that have no row."""
 
 
 def grouping_of(table: PreparedTable, split: Split, semantic: str) -> Grouping | None:
-    """The split's rows by the field that means `semantic`; None where the table has none."""
+    """Group a split's rows by the field with the meaning `semantic`; None if the table has none."""
     columns = [i for i, f in enumerate(table.schema.categorical) if f.semantic == semantic]
     if not columns:
         return None
@@ -55,12 +57,12 @@ def grouping_of(table: PreparedTable, split: Split, semantic: str) -> Grouping |
 
 
 def no_such_field(semantic: str) -> str:
-    """Why a semantic field has no groups."""
+    """The reason for which a semantic field has no groups."""
     return f"no field of the table means {semantic}"
 
 
 def null_grouping(n_rows: int, *, name: str, n_groups: int, seed: int) -> Grouping:
-    """Equally likely groups that depend on nothing but the name and the seed."""
+    """Random groups of equal probability, a function of the name and the seed alone."""
     codes = (_words(n_rows, seed, f"probe-null/{name}") % np.uint64(n_groups)).astype(np.int32)
     return Grouping(field=name, names=[str(code) for code in range(n_groups)], codes=codes)
 
@@ -68,7 +70,9 @@ def null_grouping(n_rows: int, *, name: str, n_groups: int, seed: int) -> Groupi
 def choose(
     grouping: Grouping, labels: np.ndarray, *, rows: int = 1, positives: int = 0, negatives: int = 0
 ) -> Choice:
-    """Tell groups with at least so many rows, of each label and in all, from the others."""
+    """Choose the groups with at least `rows` rows, `positives` of them positive and `negatives`
+    negative.
+    """
     sizes = grouping.sizes(labels)
     enough = [
         size.rows >= rows
@@ -93,9 +97,10 @@ def draw_blocks(
     negatives: int,
     seed: int,
 ) -> np.ndarray:
-    """Rows of n disjoint blocks, group by group: (n, positives + negatives), the positives first.
+    """Draw n = k m disjoint blocks, group by group: row indices (n, positives + negatives), the
+    positives of a block first.
 
-    They depend on the seed, the field and the data alone, so all arms of a pair get the same.
+    They are a function of the seed, the field and the data, so all arms of a pair get the same.
     """
     keys = _words(len(labels), seed, f"probe-rows/{grouping.field}")
     drawn = []
@@ -118,7 +123,7 @@ def draw_rows(grouping: Grouping, code: int, *, seed: int) -> np.ndarray:
 
 
 def block_groupings(n_groups: int, blocks: int, *, n: int, seed: int, field: str) -> np.ndarray:
-    """The group (n, k m) of each block in n random groupings, each with m blocks a group."""
+    """The group of each block in `n` random groupings with m blocks a group, (n, k m)."""
     n_blocks = n_groups * blocks
     words = _words(n * n_blocks, seed, f"probe-groupings/{field}/block").reshape(n, n_blocks)
     groups: np.ndarray = np.argsort(words, axis=1, kind="stable") // blocks
@@ -128,8 +133,8 @@ def block_groupings(n_groups: int, blocks: int, *, n: int, seed: int, field: str
 def row_groupings(
     labels: np.ndarray, n_groups: int, *, n: int, seed: int, field: str
 ) -> np.ndarray:
-    """The rows (n, k, rows / k) of each group in n random groupings of rows with labels (rows,):
-    each group gets the same number of either label. Both numbers of rows are multiples of k.
+    """The rows of each group in `n` random groupings of rows with labels (rows,), (n, k, rows / k).
+    All groups get the same number of either label; both numbers must be multiples of k.
     """
     parts = []
     for label in (1, 0):
@@ -141,5 +146,7 @@ def row_groupings(
 
 
 def _words(n: int, seed: int, name: str) -> np.ndarray:
-    """n uint64 words, which NumPy keeps the same for ever: sorting by them is a permutation."""
+    """n random uint64 words; sorting by them gives a permutation. NumPy guarantees that they stay
+    the same in all versions.
+    """
     return np.random.PCG64(derive(seed, name)).random_raw(n)

@@ -1,4 +1,9 @@
-"""Inner products of the gradients of groups of rows: of whole blocks, and of rows one by one."""
+"""Inner products of gradients: of whole blocks of rows, and of arbitrary groups of rows.
+
+A block's gradient is computed by autograd. Groups of rows are too many for that, so the gradients
+of single rows are kept in factors: for a Linear those are the row's input a and delta, the gradient
+of its output, whose outer product is the gradient of the weight.
+"""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -11,16 +16,16 @@ from torch import Tensor, nn
 from prime_bench.plugins.attach import ArmModel
 from prime_bench.settings.training import TrainSpec
 from prime_bench.training.batches import Batch
-from prime_bench.training.loss import batch_loss
+from prime_bench.training.optimizer import batch_loss
 
 BUFFER_BYTES = 1 << 30
-"""Gradients of all blocks that are held at once; a larger Top-NN takes several passes."""
+"""Memory for the gradients of all blocks; a larger Top-NN takes several passes over the rows."""
 _COLUMNS = 1 << 13
 
 
 @dataclass(frozen=True)
 class _Part:
-    """A stretch of a parameter's numbers, in their order."""
+    """A contiguous part of a parameter's numbers."""
 
     set_index: int
     parameter: nn.Parameter
@@ -37,10 +42,10 @@ def block_grams(
     spec: TrainSpec,
     buffer_bytes: int = BUFFER_BYTES,
 ) -> list[np.ndarray]:
-    """For each set of parameters the inner products (n, n) float64 of the blocks' gradients.
+    """Inner products (n, n) float64 of the blocks' gradients, over each set of parameters.
 
-    The gradient is that of the block's mean BCE, without any L2. `batches` gives the n blocks anew
-    at each call; there is one call for each pass.
+    A block's gradient is that of its mean BCE, without L2. Each call of `batches` returns the n
+    blocks from the start; it is called once a pass.
     """
     device = sets[0][0].device
     grams = [torch.zeros(n_blocks, n_blocks, dtype=torch.float64, device=device) for _ in sets]
@@ -60,15 +65,15 @@ def block_grams(
 
 
 def _add_products(gram: Tensor, columns: Tensor) -> None:
-    """Add the inner products of the rows (n, P): float32 within a stretch of P, float64 over them,
-    so that the sum is as exact as its terms.
+    """Add the inner products of the rows (n, P). Products of `_COLUMNS` columns are summed in
+    float32 and their sums in float64, so that the result is as exact as its terms.
     """
     for stretch in torch.split(columns, _COLUMNS, dim=1):
         gram.add_(stretch @ stretch.T)
 
 
 def _passes(sets: Sequence[Sequence[nn.Parameter]], *, width: int) -> list[list[_Part]]:
-    """The parameters cut and packed so that no pass has more than `width` numbers a block."""
+    """Divide the parameters among passes with at most `width` numbers a block."""
     passes: list[list[_Part]] = [[]]
     room = width
     for index, parameters in enumerate(sets):
@@ -86,25 +91,26 @@ def _passes(sets: Sequence[Sequence[nn.Parameter]], *, width: int) -> list[list[
 
 
 CACHE_BYTES = 1 << 30
-"""Inputs and gradients of all rows that are held at once."""
-# Numbers of one group's gradient that are made at once.
+"""Memory for the factors of all rows' gradients."""
+# Numbers of one group's gradient that are computed at once.
 _PIECE_NUMBERS = 1 << 18
 
 
 class NoRowGradients(Exception):
-    """A parameter belongs to a layer whose rows' gradients are not known here; the text says so."""
+    """A parameter belongs to a layer for which this module has no formula of a row's gradient."""
 
 
 @dataclass(frozen=True)
 class _Piece:
-    """Some columns of a layer's weight, or all of its other numbers."""
+    """Some columns of a Linear's weight, or all other parameters of a layer."""
 
     set_index: int
     layer: nn.Module
     columns: tuple[int, int] | None
-    """Of a Linear's weight; None: the row gradient is a vector, of the layer's other parameters."""
+    """First and last column + 1 of a Linear's weight; None for the other parameters of a layer,
+    whose gradient of a row is kept as a vector."""
     numbers: int
-    """Kept of each row."""
+    """Numbers that are kept of each row."""
 
 
 def example_grams(
@@ -116,10 +122,10 @@ def example_grams(
     spec: TrainSpec,
     cache_bytes: int = CACHE_BYTES,
 ) -> list[np.ndarray]:
-    """For each set of parameters the inner products (R, k, k) float64 of the groups' gradients.
+    """Inner products (R, k, k) float64 of the groups' gradients, over each set of parameters.
 
-    `groupings` (R, k, N / k) has the rows of each group, counted in the order of `batches`, which
-    gives all rows anew at each call; there is one call for each pass. Raises NoRowGradients.
+    `groupings` (R, k, N / k) has indices into the N rows of `batches`, each call of which returns
+    all rows from the start; it is called once a pass. Raises NoRowGradients.
     """
     n_rows, n_groups = groupings[0].size, groupings.shape[1]
     device = sets[0][0].device
@@ -137,7 +143,7 @@ def example_grams(
 
 
 def _sums(piece: _Piece, parts: tuple[Tensor, ...], rows: Tensor, *, n_groups: int) -> Tensor:
-    """The groups' gradients (k, numbers) in a piece, from what was kept of each row."""
+    """The groups' gradients (k, numbers) in a piece, from the factors of each row."""
     shape = (n_groups, len(rows) // n_groups, -1)
     grouped = [part.index_select(0, rows).view(shape) for part in parts]
     if piece.columns is None:
@@ -149,7 +155,7 @@ def _sums(piece: _Piece, parts: tuple[Tensor, ...], rows: Tensor, *, n_groups: i
 def _example_passes(
     arm: ArmModel, sets: Sequence[Sequence[nn.Parameter]], *, room: int
 ) -> list[list[_Piece]]:
-    """Pieces of all sets, packed so that no pass keeps many more than `room` numbers a row."""
+    """Divide the pieces of all sets among passes that keep about `room` numbers of a row at most."""
     owners = {
         id(parameter): layer
         for layer in arm.modules()
@@ -187,7 +193,9 @@ def _pieces(set_index: int, layer: nn.Module) -> list[_Piece]:
 def _keep(
     arm: ArmModel, batches: Iterable[Batch], pieces: Sequence[_Piece], *, spec: TrainSpec
 ) -> list[tuple[Tensor, ...]]:
-    """What each piece keeps of all N rows: delta (N, out) and a (N, columns), or (N, numbers)."""
+    """The factors of all N rows for each piece: delta (N, out) and a (N, columns), or a vector
+    (N, numbers).
+    """
     seen: dict[nn.Module, tuple[Tensor, Tensor]] = {}
 
     def see(layer: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
@@ -213,7 +221,7 @@ def _keep(
 
 
 def _part(piece: _Piece, inputs: Tensor, delta: Tensor) -> tuple[Tensor, ...]:
-    """What the piece keeps of a batch, from its layer's inputs a and delta."""
+    """The factors of a batch's rows for a piece, from its layer's inputs a and from delta."""
     layer = piece.layer
     if piece.columns is not None:
         start, stop = piece.columns

@@ -1,8 +1,8 @@
-"""Peak memory of an arm's training: its weights, gradients, optimiser state and activations.
+"""Peak memory of an arm's training: weights, gradients, optimiser state and activations.
 
-As a process (`python -m prime_bench.probes.memory`) it reads a JSON JobRequest, whose job names the
-arm, on stdin and writes the peak in bytes on stdout. The CPU has no allocator to ask, so there an
-arm gets such a process to itself.
+On CUDA torch's allocator knows the peak. On the CPU each arm trains in a process of its own, whose
+resident memory is read: `python -m prime_bench.probes.memory` reads a JSON JobRequest, whose job
+names the arm, from stdin and writes the peak in bytes to stdout.
 """
 
 import gc
@@ -23,24 +23,24 @@ from prime_bench.recipe.job import JobRequest, ResolvedJob
 from prime_bench.training.batches import Batch
 from prime_bench.training.device import fix_arithmetic, resolve_device
 
-# Adam's state is there after the first step, and compiled code after the second.
+# Adam's state exists after the first step, and compiled code after the second.
 _STEPS = 5
 _STATUS = Path("/proc/self/status")
 _BYTES_A_KIB = 1024
 
 
 def memory_label(device: torch.device, *, compiled: bool) -> MemoryLabel:
-    """How memory is measured on a device."""
+    """The way in which memory is measured on a device."""
     if device.type == "cuda":
         return "max_memory_allocated"
-    # A compiler at work in the process would be most of what it grows by.
+    # A compiler in the process would account for most of its growth.
     return "resident growth" if _STATUS.is_file() and not compiled else "not measured"
 
 
 def peak_training_bytes(
     request: JobRequest, job: ResolvedJob, table: PreparedTable, *, device: torch.device
 ) -> int | None:
-    """Peak of a few training steps of the job's arm, the batches not counted; None where it cannot
+    """Peak memory of a few training steps of the job's arm, without the batches; None if it cannot
     be measured.
     """
     label = memory_label(device, compiled=job.training.compile)
@@ -90,7 +90,9 @@ def _train(job: ResolvedJob, schema: Schema, batches: list[Batch], *, device: to
 
 
 def _touch_libraries() -> None:
-    """A tiny training step: most of what a first one loads of torch's libraries is no arm's."""
+    """Do a tiny training step, so that the libraries which torch loads for it are not counted as
+    part of an arm.
+    """
     model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.ReLU(), torch.nn.Linear(8, 1))
     adam = torch.optim.Adam(model.parameters(), fused=True)
     probabilities = torch.sigmoid(model(torch.ones(64, 8)))
@@ -100,7 +102,7 @@ def _touch_libraries() -> None:
 
 
 def _resident_bytes(key: str) -> int:
-    """`VmRSS`, the resident memory now, or `VmHWM`, the most that it ever was."""
+    """`VmRSS`, the resident memory now, or `VmHWM`, its peak since the process started."""
     found = re.search(rf"^{key}:\s+(\d+) kB$", _STATUS.read_text(encoding="ascii"), re.MULTILINE)
     if found is None:
         raise EnvironmentFault(f"{_STATUS}: no {key}")
@@ -108,7 +110,7 @@ def _resident_bytes(key: str) -> int:
 
 
 def main() -> None:
-    """Answer one request."""
+    """Measure the arm of one request."""
     request = JobRequest.parse(json.loads(sys.stdin.read()), where="request")
     fix_arithmetic(threads=request.threads or 1)
     device = resolve_device(request.device)

@@ -1,6 +1,7 @@
-"""The routing diagnosis of one trained PRIME: entropy, load, and groups that share experts.
+"""The routing probe of one trained PRIME: entropy and load of its routers, and how far groups of
+rows share experts. Everything is computed in evaluation mode.
 
-In evaluation mode. Shapes: N rows, B rows of a batch, G bags, M experts a bag, k groups.
+Shapes: N rows, B rows of a batch, G bags, M experts a bag, k groups.
 """
 
 import math
@@ -13,8 +14,8 @@ from prime_bench.base.errors import UsageError
 from prime_bench.data.table import PreparedTable
 from prime_bench.findings import BagRouting, FieldRouting, GroupRouting, GroupSize, RoutingFindings
 from prime_bench.plugins.attach import ArmModel
+from prime_bench.probes.arms import load_trained
 from prime_bench.probes.groups import Grouping, choose, grouping_of, no_such_field
-from prime_bench.probes.trained import load_trained
 from prime_bench.recipe.events import EpochProgress
 from prime_bench.recipe.job import JobRequest, ResolvedJob
 from prime_bench.settings.probes import RoutingSettings
@@ -30,7 +31,7 @@ def run(
     device: torch.device,
     on_progress: Callable[[EpochProgress], None],
 ) -> RoutingFindings:
-    """Route every row of the split, once for all fields. Raises UsageError without routers."""
+    """Route every row of the split. Raises UsageError for an arm without routers."""
     settings = job.probe_as(RoutingSettings)
     arm = load_trained(request, job, table.schema, device=device)
     split = table.split(settings.split)
@@ -58,7 +59,9 @@ def run(
 
 @torch.inference_mode()
 def routing_of(arm: ArmModel, ids: torch.Tensor, numerics: torch.Tensor) -> np.ndarray:
-    """The rows' weights (B, G, M) float64. Raises UsageError for an arm without routers."""
+    """The rows' weights of experts (B, G, M), float64. Raises UsageError for an arm without
+    routers.
+    """
     weights = arm.routing(ids, numerics)
     if weights is None:
         raise UsageError("the arm has no routers")
@@ -66,7 +69,7 @@ def routing_of(arm: ArmModel, ids: torch.Tensor, numerics: torch.Tensor) -> np.n
 
 
 class Sums:
-    """Sums of entropies and weights over rows, in all and for each group of each field."""
+    """Sums of entropies and weights over rows: over all rows, and over each group of each field."""
 
     def __init__(self, groupings: Sequence[Grouping | None]) -> None:
         self._groupings = groupings
@@ -74,7 +77,7 @@ class Sums:
         self._totals: list[np.ndarray] = []
 
     def add(self, weights: np.ndarray) -> None:
-        """Count the next rows, in the order of the file: weights (B, G, M)."""
+        """Add the weights (B, G, M) of the next rows, in the order of the file."""
         # (B, G, 1 + M): entropy, then the weights themselves.
         numbers = np.concatenate([entropies(weights)[..., np.newaxis], weights], axis=2)
         rows = slice(self._rows, self._rows + len(numbers))
@@ -88,11 +91,11 @@ class Sums:
         self._rows = rows.stop
 
     def overall(self) -> list[BagRouting]:
-        """Each bag over all rows."""
+        """The routing of each bag over all rows."""
         return bags_of(self._totals[0][0] / self._rows)
 
     def field(self, index: int, name: str, labels: np.ndarray, *, min_rows: int) -> FieldRouting:
-        """Each bag over the rows of each group of the field, and the overlap of two groups."""
+        """The routing of each bag over the rows of each group, and the overlap of each two groups."""
         grouping = self._groupings[index]
         if grouping is None:
             skipped = no_such_field(name)
@@ -119,7 +122,7 @@ def entropies(weights: np.ndarray) -> np.ndarray:
 
 
 def bags_of(means: np.ndarray) -> list[BagRouting]:
-    """Mean entropy and mean weights (G, 1 + M) -> what is said of each bag."""
+    """Mean entropy and mean weights (G, 1 + M) -> the routing of each bag."""
     found = []
     for entropy, *load in means.tolist():
         most = math.log(len(load))

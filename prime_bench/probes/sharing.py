@@ -1,10 +1,11 @@
-"""What groups lose by sharing the Top-NN, as far as a few steps reach (Eq. 4).
+"""What groups of rows lose by sharing the Top-NN (Eq. 4), as far as a few steps of fine-tuning show
+it.
 
-From the shared weights the Top-NN alone is fine-tuned by Adam on one half of a group's validation
-rows, in evaluation mode (no dropout, fixed batch statistics); the loss is taken on the other half,
-before and after. Training rows would not do: their embeddings know their labels. The optimum of Eq.
-4 is further away, and some of the drop comes from any further rows at all, which a random label of
-groups shows.
+Starting at the shared weights, Adam fine-tunes the Top-NN alone on one half of a group's validation
+rows, in evaluation mode (no dropout, fixed batch statistics). The loss of the other half is taken
+before and after. Train rows are unsuitable, because their embeddings have been fitted to their
+labels. The optimum of Eq. 4 would take more steps. Part of the gain comes
+from training on more rows, whatever the group; random groups (`null_labels`) show how much.
 """
 
 from collections.abc import Iterator
@@ -17,14 +18,14 @@ from torch import nn
 from prime_bench.data.table import Split
 from prime_bench.findings import GroupLoss, Sharing
 from prime_bench.plugins.attach import ArmModel
+from prime_bench.probes.arms import batch_of
 from prime_bench.probes.groups import Choice, Grouping, draw_rows
-from prime_bench.probes.trained import batch_of
 from prime_bench.settings.probes import GradientsSettings
 from prime_bench.settings.training import TrainSpec
-from prime_bench.training.loss import batch_loss
+from prime_bench.training.optimizer import batch_loss
 
 EVALUATION_ROWS = 1 << 16
-"""Rows of a group on which its losses are taken, at most."""
+"""Maximum number of rows of a group on which its losses are taken."""
 
 
 def sharing_of(
@@ -37,7 +38,7 @@ def sharing_of(
     spec: TrainSpec,
     seed: int,
 ) -> Sharing:
-    """The loss of sharing over the chosen groups of a split, weighed by their rows."""
+    """The loss of sharing of each chosen group of a split, and its mean weighted by rows."""
     total = sum(size.rows for size in choice.groups)
     groups = []
     for code, size in zip(choice.codes, choice.groups, strict=True):
@@ -55,7 +56,7 @@ def sharing_of(
 
 @contextmanager
 def _put_back(arm: ArmModel) -> Iterator[None]:
-    """Afterwards the Top-NN's weights are as they were."""
+    """Restore the Top-NN's weights on leaving the context."""
     parameters = _top_parameters(arm)
     before = [parameter.detach().clone() for parameter in parameters]
     try:
@@ -73,8 +74,8 @@ def _top_parameters(arm: ArmModel) -> list[nn.Parameter]:
 def _fine_tune(
     arm: ArmModel, split: Split, rows: np.ndarray, *, settings: GradientsSettings, spec: TrainSpec
 ) -> None:
-    """`sharing_steps` steps of the Top-NN's weights on the rows, from their start again where they
-    are too few.
+    """Train the Top-NN's weights for `sharing_steps` steps on the rows, starting over at the end of
+    the rows.
     """
     parameters = [parameter.requires_grad_() for parameter in _top_parameters(arm)]
     adam = torch.optim.Adam(parameters, lr=settings.sharing_learning_rate)

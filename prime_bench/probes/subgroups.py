@@ -1,4 +1,4 @@
-"""The subgroup report of one trained arm: scores and calibration of each semantic group.
+"""The subgroups probe of one trained arm: scores and calibration of each semantic group.
 
 Shapes: N rows of a split, n rows of a group.
 """
@@ -10,8 +10,8 @@ import torch
 
 from prime_bench.data.table import PreparedTable
 from prime_bench.findings import FieldSubgroups, GroupSize, SubgroupFindings, SubgroupScore
+from prime_bench.probes.arms import load_trained
 from prime_bench.probes.groups import choose, grouping_of, no_such_field
-from prime_bench.probes.trained import load_trained
 from prime_bench.recipe.events import EpochProgress
 from prime_bench.recipe.job import JobRequest, ResolvedJob
 from prime_bench.settings.probes import SubgroupsSettings
@@ -29,7 +29,7 @@ def run(
     device: torch.device,
     on_progress: Callable[[EpochProgress], None],
 ) -> SubgroupFindings:
-    """Score every row of the split with the run's weights, and take the groups apart."""
+    """Predict every row of the split with the run's weights, and score all rows and each group."""
     settings = job.probe_as(SubgroupsSettings)
     arm = load_trained(request, job, table.schema, device=device)
     split = table.split(settings.split)
@@ -66,7 +66,7 @@ def run(
 def score_group(
     size: GroupSize, labels: np.ndarray, probabilities: np.ndarray, *, bins: int
 ) -> SubgroupScore:
-    """Labels (n,) of 0 and 1 and probabilities (n,) of one group's rows -> its scores."""
+    """Score one group from the labels (n,) of 0 and 1 and the probabilities (n,) of its rows."""
     sound = bool(np.isfinite(probabilities).all())
     both = 0 < size.positives < size.rows
     exact = probabilities.astype(np.float64)
@@ -81,11 +81,11 @@ def score_group(
 
 
 def calibration_error(labels: np.ndarray, probabilities: np.ndarray, *, bins: int) -> float:
-    """Mean over rows of |click rate - mean prediction| of the row's bin: the rows (n,) in order of
-    their predictions, cut into `bins` parts whose sizes differ by one at most.
+    """Mean over the rows (n,) of |click rate - mean prediction| of the row's bin.
 
-    Rows with equal predictions keep the order of the file. With fewer rows than bins each row is a
-    bin of its own.
+    Bins are made by sorting rows by prediction and cutting them into `bins` parts whose sizes
+    differ by one at most. Rows with equal predictions keep the order of the file. With fewer rows
+    than bins, each row is a bin of its own.
     """
     order = np.argsort(probabilities, kind="stable")
     difference = labels[order].astype(np.float64) - probabilities[order]

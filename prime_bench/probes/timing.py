@@ -1,4 +1,4 @@
-"""Timing of several arms so that they can be compared on a machine whose speed drifts."""
+"""How arms are timed, so that they can be compared on a machine whose speed drifts."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -9,11 +9,11 @@ import torch
 
 from prime_bench.findings import ClockName
 
-# Every arm does a tenth of its steps in turn: what slows the machine for a moment slows all arms.
+# In a round each arm does a tenth of its steps, so that a slow moment of the machine affects all.
 _ROUNDS = 10
 
 Step = Callable[[int], object]
-"""Does step i, from 0, of an arm; what it returns is dropped."""
+"""Does step i, counted from 0, of an arm. The return value is ignored."""
 
 
 class Clock(Protocol):
@@ -21,31 +21,35 @@ class Clock(Protocol):
 
     @property
     def name(self) -> ClockName:
-        """What a reader is told that times were taken with."""
+        """The name of the clock in reports."""
 
     def time_ms(self, work: Callable[[], None]) -> float:
-        """Milliseconds until the device has done the work."""
+        """Do the work and wait for the device. Returns the milliseconds that this took."""
 
 
 class WallClock:
-    """For the CPU, which has done a step when the call returns."""
+    """The clock for the CPU, where a step is done when its call returns."""
 
     name: ClockName = "wall clock"
 
     def time_ms(self, work: Callable[[], None]) -> float:
-        """As said in `Clock`."""
+        """Milliseconds that the work took."""
         start = time.perf_counter()
         work()
         return (time.perf_counter() - start) * 1e3
 
 
 class CudaClock:
-    """Events on the current stream, so that the wait for the host's news is no part of the time."""
+    """CUDA events on the current stream: the time between the device's start and end of the work,
+    without the wait for the host to notice the end.
+    """
 
     name: ClockName = "CUDA events"
 
     def time_ms(self, work: Callable[[], None]) -> float:
-        """As said in `Clock`; idle time in which the host is behind is part of it."""
+        """Milliseconds that the work took. Includes idle time in which the device waits for the
+        host.
+        """
         torch.cuda.synchronize()
         start, stop = _event(), _event()
         start.record()
@@ -60,17 +64,17 @@ def _event() -> torch.cuda.Event:
 
 
 def clock_for(device: torch.device) -> Clock:
-    """The clock of a device, which must be the current one."""
+    """The clock of a device. A CUDA device must be torch's current one."""
     return CudaClock() if device.type == "cuda" else WallClock()
 
 
 def latencies_ms(
     arms: Sequence[Step], *, steps: int, warm_up_steps: int, clock: Clock, turn: int = 0
 ) -> list[float]:
-    """One repetition: each arm's milliseconds a step, the median over rounds.
+    """Time one repetition. Returns each arm's milliseconds a step, the median over rounds.
 
-    All arms warm up first. In each of ten rounds every arm then does a tenth of its steps; who
-    begins changes from round to round, and with `turn` from repetition to repetition.
+    All arms warm up first. Then, in each of ten rounds, every arm does a tenth of its steps. The
+    arm that starts changes from round to round, and with `turn` from repetition to repetition.
     """
     for arm in arms:
         _steps(arm, 0, warm_up_steps)()

@@ -2,13 +2,14 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Annotated, Literal
+
+import pydantic
 
 from prime_bench.base.errors import UsageError, did_you_mean
-from prime_bench.base.frozen import JsonTable
+from prime_bench.base.frozen import Frozen, JsonTable
 from prime_bench.catalog import find_backbone, find_plugin
 from prime_bench.recipe.job import Job
-from prime_bench.recipe.schema import ReportTable
 from prime_bench.settings.interface import ArmSettings, BackboneSettings, DenseSettings
 from prime_bench.settings.probes import CostArm, Kind, ProbeSettings
 from prime_bench.settings.training import TrainSpec
@@ -16,6 +17,41 @@ from prime_bench.settings.training import TrainSpec
 ONLY_KEYS = ("dataset", "backbone", "arm", "seed")
 Origin = Literal["recipe", "--set"]
 """What has set a key that has not its default."""
+
+
+Note = Annotated[str, pydantic.StringConstraints(strip_whitespace=True, min_length=1)]
+
+
+TableName = Literal[
+    "main",
+    "apg",
+    "cost",
+    "controls",
+    "criteo_numeric",
+    "dense_weight",
+    "gdcn_attachment",
+    "gdcn_seeds",
+    "gradients",
+    "routing",
+    "structural",
+    "subgroups",
+    "family",
+    "cells",
+    "pairs",
+]
+"""A definition below `reports/`."""
+
+
+class ReportTable(Frozen):
+    """`[report]`: which tables the recipe is made for, and what they have to say."""
+
+    tables: list[TableName] = []
+    """Empty: `main` of a recipe that trains, else the table of the recipe's kind."""
+    family: list[tuple[str, str]] = []
+    """Comparisons, each an arm and what it is compared with, that the Holm correction counts."""
+    notes: list[Note] = []
+    """What a reader must know that no record tells; printed among the table's notes, so each is
+    one sentence without a full stop."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,18 +7,50 @@ from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pydantic
 
 from prime_bench.base.errors import UsageError, did_you_mean
 from prime_bench.base.files import bundled_folder
-from prime_bench.base.frozen import Fault, JsonTable
+from prime_bench.base.frozen import Fault, Frozen, JsonTable
 from prime_bench.catalog import BACKBONES, PLUGINS, find_backbone, find_plugin, is_foreign
-from prime_bench.recipe.expand import Arm, Origin, Recipe, Trial
-from prime_bench.recipe.schema import RecipeTable
+from prime_bench.recipe.expand import Arm, Origin, Recipe, ReportTable, Trial
 from prime_bench.settings.interface import BackboneSettings
 from prime_bench.settings.probes import PROBES, Kind, ProbeSettings
+from prime_bench.settings.training import TrainSpec
+
+
+class TrainingTable(TrainSpec):
+    """`[training]`: the protocol, and the embedding width that holds for every backbone."""
+
+    embedding_dim: int = pydantic.Field(10, ge=1)
+    """Width of a field's embedding; a backbone's own table may set another."""
+
+    def spec(self) -> TrainSpec:
+        """The protocol alone."""
+        return TrainSpec(**self.model_dump(exclude={"embedding_dim"}))
+
+
+class RecipeTable(Frozen):
+    """The whole file."""
+
+    recipe_schema: Literal[1] = pydantic.Field(alias="schema")
+    title: str
+    kind: Kind = "train"
+    """What the jobs do: train, or measure what such jobs have trained."""
+    seeds: list[int] = pydantic.Field(min_length=1)
+    arms: list[str] = pydantic.Field(min_length=1)
+    arm: dict[str, JsonTable] = {}
+    """Arms of the recipe's own: `plugin`, optionally `label`, and the plug-in's keys."""
+    dataset: dict[str, JsonTable] = pydantic.Field(min_length=1)
+    """Data sets: keys that differ from the card's defaults; `card` where the name is not its."""
+    training: TrainingTable = TrainingTable()
+    backbone: dict[str, JsonTable] = pydantic.Field(min_length=1)
+    """A backbone's keys; `[backbone.<name>.on.<dataset>]` has those that hold on one data set."""
+    probe: JsonTable = {}
+    """Settings of a kind that measures (`settings.kinds`)."""
+    report: ReportTable = ReportTable()
 
 
 def given(

@@ -1,5 +1,5 @@
-"""What a training run leaves in its folder: files of the job, weights, and the state that it
-continues from.
+"""What a job writes to its folder: JSON files and logs, weights, predictions, and the saved state
+from which a stopped training run continues.
 """
 
 import hashlib
@@ -54,15 +54,17 @@ _PROGRESS_EVERY_S = 5.0
 
 
 class JobFolder:
-    """Writes below `path`. Raises EnvironmentFault where that cannot be done."""
+    """The files of one job below `path`. Every method that writes raises EnvironmentFault if it
+    cannot.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._progress_s = -math.inf
 
     def empty(self) -> None:
-        """Make the folder, or take out what an earlier, unfinished try has left in it: all but the
-        log and the state that it can be gone on from.
+        """Make the folder, or delete what an earlier, unfinished run left in it, except the log and
+        the saved state.
         """
         with writing(self.path):
             self.path.mkdir(parents=True, exist_ok=True)
@@ -70,17 +72,17 @@ class JobFolder:
                 for file in self.path.glob(pattern):
                     file.unlink()
 
-    def write(self, name: str, table: Mapping[str, Any]) -> None:
-        """Write a JSON file, whole."""
+    def write(self, name: str, table: Mapping[str, object]) -> None:
+        """Write a table as a JSON file, atomically."""
         write_whole(self.path / name, json.dumps(table, indent=2, allow_nan=False) + "\n")
 
     @property
     def state(self) -> Path:
-        """The file with the state that a run goes on from."""
+        """The file with the saved state of the run."""
         return self.path / STATE
 
     def drop_state(self) -> None:
-        """Take the state out: nobody is to go on from it."""
+        """Delete the saved state, so that no run continues from it."""
         with writing(self.state):
             self.state.unlink(missing_ok=True)
 
@@ -96,22 +98,22 @@ class JobFolder:
         with writing(self.path):
             (self.path / PROGRESS).unlink(missing_ok=True)
 
-    def write_history(self, lines: Sequence[Mapping[str, Any]]) -> None:
-        """Begin the history with these validations."""
+    def write_history(self, lines: Sequence[Mapping[str, object]]) -> None:
+        """Start the history with these validations, in place of whatever it held."""
         text = "".join(json.dumps(line, allow_nan=False) + "\n" for line in lines)
         write_whole(self.path / HISTORY, text)
 
     def add_validation(self, validation: Validation) -> None:
-        """Append a line to the history; a run that is killed keeps the lines it has written."""
+        """Append a validation to the history. A run that is killed keeps the lines written so far."""
         self._append(HISTORY, json.dumps(validation.plain(), allow_nan=False))
 
     def log(self, text: str) -> None:
-        """Append to the log, with the time in UTC."""
+        """Append a line to the log, with the time in UTC."""
         now = datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S")
         self._append(LOG, f"{now} {text}")
 
     def fail(self, error: Exception) -> None:
-        """Say why there will be no record: the error's first line, and all of it."""
+        """Write the error's first line and its traceback to `failure.json` and to the log."""
         trace = "".join(traceback.format_exception(error))
         self.log(f"failed\n{trace}")
         self.write(FAILURE, {"error": one_line(error), "traceback": trace})
@@ -122,7 +124,7 @@ class JobFolder:
 
 
 def one_line(error: Exception) -> str:
-    """The error in one line: its type and the first line of what it says."""
+    """The error in one line: its type and the first line of its message."""
     lines = str(error).strip().splitlines()
     return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
 
@@ -134,9 +136,9 @@ _HEAD_BYTES = len(b"prime-bench state ") + _DIGEST_DIGITS + len(b"\n")
 
 
 def save_weights(path: Path, weights: Mapping[str, Tensor]) -> str:
-    """Write weights and buffers by name; the SHA-256 of the file, 64 hex digits.
+    """Write weights and buffers by name. Returns the SHA-256 of the file, 64 hex digits.
 
-    Raises EnvironmentFault where `path` cannot be written.
+    Raises EnvironmentFault if `path` cannot be written.
     """
     content = safetensors.torch.save(dict(weights))
     write_whole(path, content)
@@ -144,7 +146,10 @@ def save_weights(path: Path, weights: Mapping[str, Tensor]) -> str:
 
 
 def load_weights(path: Path) -> dict[str, Tensor]:
-    """What `save_weights` wrote, on the CPU. Raises DataError for a missing or broken file."""
+    """Read weights and buffers that `save_weights` wrote, on the CPU.
+
+    Raises DataError for a missing or broken file.
+    """
     try:
         return safetensors.torch.load_file(path)
     except (OSError, safetensors.SafetensorError) as error:
@@ -152,26 +157,30 @@ def load_weights(path: Path) -> dict[str, Tensor]:
 
 
 class StateUnfit(Exception):
-    """A saved state that no run may go on from; the text says why, in a line."""
+    """A saved state from which no run may continue. The message gives the reason in one line."""
 
 
 class StateFile:
-    """The file that a run's state is in: it holds the newest one that is whole. Leaving the context
-    waits for what is still to be written.
+    """The file that holds the newest complete state of a run. Leaving the context waits until
+    everything is written.
     """
 
     def __init__(self, path: Path, *, conditions: Mapping[str, str], background: bool) -> None:
-        """`conditions` are those under which a run may go on. In the background a state is copied
-        to the host and written while the run goes on: on a GPU an epoch may take no longer than a
-        few times what a disk takes for its state.
+        """Set up the file; nothing is written yet.
+
+        Args:
+            path: The file.
+            conditions: What a process must share to continue from the state (`environment`).
+            background: Whether a state is copied to the host and written by a thread while the run
+                continues. On a GPU an epoch can be nearly as short as the writing of its state.
         """
         self._path, self._conditions, self._background = path, conditions, background
         self._thread: threading.Thread | None = None
         self._error: Exception | None = None
 
-    def write(self, state: Mapping[str, Any]) -> None:
-        """Write a state, after the one before. Raises EnvironmentFault where that cannot be done or
-        could not be.
+    def write(self, state: Mapping[str, object]) -> None:
+        """Write a state, once the one before it is written. Raises EnvironmentFault if this one or
+        the one before it cannot be written.
         """
         self.wait()
         if self._background:
@@ -181,7 +190,7 @@ class StateFile:
             save_state(self._path, state, conditions=self._conditions)
 
     def wait(self) -> None:
-        """Until what was handed over is in the file."""
+        """Wait until the last state is in the file."""
         if self._thread is not None:
             self._thread.join()
             self._thread = None
@@ -189,7 +198,7 @@ class StateFile:
         if error is not None:
             raise error
 
-    def _write(self, state: Mapping[str, Any]) -> None:
+    def _write(self, state: Mapping[str, object]) -> None:
         try:
             save_state(self._path, state, conditions=self._conditions)
         except Exception as error:  # noqa: BLE001  # the run's own thread raises it
@@ -207,11 +216,11 @@ class StateFile:
         self.wait()
 
 
-def save_state(path: Path, state: Mapping[str, Any], *, conditions: Mapping[str, str]) -> None:
-    """Write a run's state, whole, with the conditions under which it may go on.
+def save_state(path: Path, state: Mapping[str, object], *, conditions: Mapping[str, str]) -> None:
+    """Write a run's state atomically, with the conditions under which a run may continue from it.
 
-    A line with a digest of the rest, then what `torch.save` writes. Raises EnvironmentFault where
-    `path` cannot be written.
+    The file is a line with the digest of the rest, followed by what `torch.save` writes. Raises
+    EnvironmentFault if `path` cannot be written.
     """
     buffer = io.BytesIO()
     buffer.write(bytes(_HEAD_BYTES))
@@ -222,8 +231,8 @@ def save_state(path: Path, state: Mapping[str, Any], *, conditions: Mapping[str,
     write_whole(path, content)
 
 
-def load_state(path: Path, *, conditions: Mapping[str, str]) -> dict[str, Any] | None:
-    """The state in `path`, on the CPU; None where there is no file.
+def load_state(path: Path, *, conditions: Mapping[str, str]) -> dict[str, object] | None:
+    """Read the state in `path`, on the CPU; None if there is no file.
 
     Raises StateUnfit for a broken file and for one that was written under other conditions.
     """
@@ -233,9 +242,9 @@ def load_state(path: Path, *, conditions: Mapping[str, str]) -> dict[str, Any] |
         return None
     except OSError as error:
         raise StateUnfit(f"{path.name} cannot be read: {error}") from error
-    # torch's own format has no check sum, and a flipped bit would train on without a word.
+    # torch's own format has no check sum, and a flipped bit would go unnoticed.
     if content[:_HEAD_BYTES] != _head(content[_HEAD_BYTES:]):
-        raise StateUnfit(f"{path.name} is not whole")
+        raise StateUnfit(f"{path.name} is damaged")
     try:
         whole = torch.load(io.BytesIO(content[_HEAD_BYTES:]), map_location="cpu", weights_only=True)
         found, kept = whole["format"], whole["conditions"]
@@ -245,7 +254,7 @@ def load_state(path: Path, *, conditions: Mapping[str, str]) -> dict[str, Any] |
         raise StateUnfit(f"{path.name} has the format {found}, this version writes {_FORMAT}")
     if differences := unlike(kept, conditions):
         raise StateUnfit("; ".join(differences))
-    state: dict[str, Any] = whole["state"]
+    state: dict[str, object] = whole["state"]
     return state
 
 
@@ -254,7 +263,7 @@ def _head(rest: memoryview) -> bytes:
 
 
 def _copied(value: Any) -> Any:
-    """The same on the host, with tensors of its own."""
+    """A copy on the host, tensors included."""
     if isinstance(value, Tensor):
         return value.to("cpu", copy=True)
     if isinstance(value, Mapping):

@@ -5,7 +5,7 @@ stopped, scores of the best weights, and the record of it all.
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import cast
 
 import torch
 
@@ -33,6 +33,7 @@ from prime_bench.training.checkpoint import (
     load_state,
     save_weights,
 )
+from prime_bench.training.device import device_bytes, is_out_of_memory, memory_need
 from prime_bench.training.environment import conditions
 from prime_bench.training.evaluation import (
     SPLITS,
@@ -42,8 +43,13 @@ from prime_bench.training.evaluation import (
     save_predictions,
     score,
 )
-from prime_bench.training.loop import StateMisfit, TrainingSplits, TrainResult, train
-from prime_bench.training.memory import device_bytes, is_out_of_memory, need_of
+from prime_bench.training.loop import (
+    StateMisfit,
+    TrainingSplits,
+    TrainingState,
+    TrainResult,
+    train,
+)
 from prime_bench.training.optimizer import Penalty
 
 
@@ -73,7 +79,7 @@ class TrainingJob:
         start, job, shape = time.perf_counter(), self.job, self.table.schema.shape
         check_labels("test", self.table.split("test").labels)
         budget = job.budget(shape)
-        need = need_of(
+        need = memory_need(
             budget,
             shape,
             embedding_dim=job.backbone.embedding_dim,
@@ -113,7 +119,8 @@ class TrainingJob:
         with file:
             try:
                 state = load_state(self.folder.state, conditions=self._conditions)
-                return self._train(budget, state, file)
+                # What the file holds is checked as it is loaded, by `Training.load_state_dict`.
+                return self._train(budget, cast(TrainingState | None, state), file)
             except (StateUnfit, StateMisfit) as unfit:
                 self.folder.log(f"from epoch 1 and not from the saved state: {unfit}")
                 self.on_event(RestartedEvent(job_id=job_id, reason=str(unfit)))
@@ -121,7 +128,7 @@ class TrainingJob:
             return self._train(budget, None, file)
 
     def _train(
-        self, budget: Budget, state: dict[str, Any] | None, file: StateFile
+        self, budget: Budget, state: TrainingState | None, file: StateFile
     ) -> tuple[Assembled, TrainResult]:
         job = self.job
         assembled = build_arm(job, self.table.schema)
@@ -133,7 +140,7 @@ class TrainingJob:
         self.folder.write_history(state["history"] if state else [])
         self._stop_if_asked()
 
-        def keep(newest: dict[str, Any]) -> None:
+        def keep(newest: TrainingState) -> None:
             file.write(newest)
             self._stop_if_asked()
 

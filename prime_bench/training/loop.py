@@ -1,19 +1,20 @@
-"""Training of one arm by FuxiCTR's protocol: an epoch, a validation, the stop rule's word on it.
+"""Training of one arm by FuxiCTR's protocol: epochs, a validation after each, and the stop rule.
 
-The loop is given the training and the validation rows and never sees the test split. Between two
-epochs a run can be saved, and goes on from there with the same bits.
+The loop gets the train and the valid split and never sees the test split. After each validation the
+state of a run can be saved; a run that continues from it gives bitwise the same results.
 """
 
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal, TypedDict
 
 import torch
 from torch import Tensor
 
 from prime_bench.base.errors import UsageError
+from prime_bench.base.frozen import JsonTable
 from prime_bench.base.streams import derive
 from prime_bench.data.table import Split
 from prime_bench.findings import Routing, Validation
@@ -22,14 +23,13 @@ from prime_bench.recipe.events import EpochProgress
 from prime_bench.settings.training import TrainSpec
 from prime_bench.training.batches import Batch, Rows, row_order, row_order_digest
 from prime_bench.training.evaluation import check_labels, predict, score
-from prime_bench.training.optimizer import Optimizer, Penalty
+from prime_bench.training.optimizer import Optimizer, OptimizerState, Penalty
 from prime_bench.training.progress import ProgressMeter
-from prime_bench.training.stopping import StopRule
 
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingSplits:
-    """What training may see of a table."""
+    """The splits of a table that training may read."""
 
     train: Split
     valid: Split
@@ -37,22 +37,113 @@ class TrainingSplits:
 
 @dataclass(frozen=True, kw_only=True)
 class TrainResult:
-    """What training found. The model holds the best weights."""
+    """The outcome of training. The model holds the best weights."""
 
     history: list[Validation]
     best_epoch: int | None
-    """None where no validation had an AUC: the model then holds its last weights."""
+    """None if no validation had an AUC; the model then holds its last weights."""
     stopped: Literal["patience", "max_epochs"]
     row_order: str
-    """Digest of epoch 1's permutation."""
+    """Digest of the row order of epoch 1."""
     weights: dict[str, Tensor]
     """The weights and buffers that the model holds, on the CPU."""
     earlier_s: float
-    """Seconds that other processes spent on the epochs that this one did not have to run."""
+    """Seconds that earlier processes spent on the epochs that this one did not run."""
+
+
+class StopState(TypedDict):
+    """State of a `StopRule` between two validations."""
+
+    best_auc: float | None
+    learning_rate: float
+    misses: int
+
+
+class StreamState(TypedDict, total=False):
+    """State of the random streams that a run draws from."""
+
+    cpu: Tensor
+    cuda: Tensor
+    """Only on a CUDA device."""
+    plugin: Mapping[str, object]
+
+
+class TrainingState(TypedDict):
+    """State of a run between two epochs: tensors, numbers, texts, lists and dicts of them, as
+    `torch.save` writes them.
+    """
+
+    model: dict[str, Tensor]
+    best: dict[str, Tensor] | None
+    """The best weights; None if they are those of `model`, or if there are none yet."""
+    optimizer: OptimizerState
+    rule: StopState
+    streams: StreamState
+    history: list[JsonTable]
+    """The validations so far."""
+    row_order: str
+    wall_s: float
 
 
 class StateMisfit(Exception):
-    """A saved state is not one of this run; the model is spoilt."""
+    """A saved state belongs to another run. The model's weights are no longer usable."""
+
+
+class StopRule:
+    """FuxiCTR's rule for the learning rate and the end of a run (fidelity 11).
+
+    The rule gets one validation AUC an epoch. An AUC of at least best + `min_delta` is an
+    improvement, any other is a miss. A miss multiplies the learning rate by
+    `learning_rate_factor`, down to `learning_rate_floor`; `patience` misses in a row end the run.
+    An improvement sets the count of misses to 0 and leaves the learning rate as it is.
+    """
+
+    def __init__(self, spec: TrainSpec) -> None:
+        self._spec = spec
+        self.best_auc: float | None = None
+        """The best AUC so far; None before the first improvement."""
+        self.learning_rate = spec.learning_rate
+        """The rate for the next epoch."""
+        self.misses = 0
+        """Misses in a row."""
+
+    def improves(self, auc: float | None) -> bool:
+        """Take the next AUC and return whether it is an improvement. None stands for an undefined
+        AUC and is a miss. Raises ValueError for NaN.
+        """
+        if auc is not None and math.isnan(auc):
+            raise ValueError("the validation AUC is NaN; pass None for an undefined AUC")
+        if auc is not None and (
+            self.best_auc is None or auc >= self.best_auc + self._spec.min_delta
+        ):
+            self.best_auc, self.misses = auc, 0
+            return True
+        self.misses += 1
+        # A floor above the starting rate must not raise the rate.
+        lowered = max(
+            self.learning_rate * self._spec.learning_rate_factor, self._spec.learning_rate_floor
+        )
+        self.learning_rate = min(self.learning_rate, lowered)
+        return False
+
+    @property
+    def stop(self) -> bool:
+        """Whether the run is over."""
+        return self.misses >= self._spec.patience
+
+    def state_dict(self) -> StopState:
+        """The state that the next validation is compared with."""
+        return {
+            "best_auc": self.best_auc,
+            "learning_rate": self.learning_rate,
+            "misses": self.misses,
+        }
+
+    def load_state_dict(self, state: StopState) -> None:
+        """Continue from `state`."""
+        self.best_auc = state["best_auc"]
+        self.learning_rate = state["learning_rate"]
+        self.misses = state["misses"]
 
 
 def train(
@@ -65,16 +156,23 @@ def train(
     device: torch.device,
     on_progress: Callable[[EpochProgress], None] = lambda _: None,
     on_validation: Callable[[Validation], None] = lambda _: None,
-    state: Mapping[str, Any] | None = None,
-    checkpoint: Callable[[dict[str, Any]], None] = lambda _: None,
+    state: TrainingState | None = None,
+    checkpoint: Callable[[TrainingState], None] = lambda _: None,
 ) -> TrainResult:
     """Train `model` in place, move it to `device`, and leave its best weights in it.
 
-    `checkpoint` is given the run's state after each validation, `state` is one of those, to go on
-    from. A validation whose output is not finite is a miss like any other, so such a run ends after
-    `patience` of them. torch's global generators are seeded here and feed dropout alone. Raises
-    DataError where a split has no rows or the validation split one class, StateMisfit for a `state`
-    of something else.
+    torch's global generators are seeded here; only dropout draws from them. A validation whose
+    predictions are not finite counts as a miss, so such a run ends after `patience` of them.
+
+    Args:
+        on_progress: Called with the progress of an epoch, at most twice a second.
+        on_validation: Called with each validation.
+        state: The state after an earlier validation of the same run, to continue from.
+        checkpoint: Called with the run's state after each validation.
+
+    Raises:
+        DataError: A split has no rows, or the rows of one class only.
+        StateMisfit: `state` belongs to another run.
     """
     check_labels("train", splits.train.labels)
     check_labels("valid", splits.valid.labels)
@@ -90,8 +188,8 @@ def train(
 
 
 class Training:
-    """A run between two epochs: what its next epoch depends on is here or a function of the seed
-    and the epoch's number.
+    """A run between two epochs. Whatever its next epoch depends on is either held here or a
+    function of the seed and the number of the epoch.
     """
 
     def __init__(
@@ -121,11 +219,11 @@ class Training:
 
     @property
     def over(self) -> bool:
-        """Whether there is no epoch to run."""
+        """Whether no epoch is left to run."""
         return self._rule.stop or len(self._history) >= self._spec.max_epochs
 
     def run_epoch(self) -> Validation:
-        """Train an epoch, validate, and let the stop rule judge."""
+        """Train an epoch, validate, and apply the stop rule."""
         epoch = len(self._history) + 1
         order = row_order(len(self._train), seed=self._seed, epoch=epoch)
         self._row_order = self._row_order or row_order_digest(order)
@@ -142,7 +240,7 @@ class Training:
             epoch=epoch,
             step=self._optimizer.steps,
             learning_rate=self._optimizer.learning_rate,
-            # The loss leaves out rows that are NaN: where there are any, it says nothing.
+            # The loss leaves out rows that are NaN, so it means nothing if there are any.
             train_loss=None if found.auc is None else loss,
             valid_auc=found.auc,
             valid_logloss=found.logloss,
@@ -156,7 +254,7 @@ class Training:
         return validation
 
     def finish(self) -> TrainResult:
-        """Put the best weights into the model."""
+        """Put the best weights into the model and return the outcome."""
         weights = self._best or weights_of(self._model)
         self._model.load_state_dict(weights)
         return TrainResult(
@@ -168,12 +266,10 @@ class Training:
             earlier_s=self._earlier_s,
         )
 
-    def state_dict(self) -> dict[str, Any]:
-        """All that the epochs to come depend on: tensors, numbers, texts, lists and tables of
-        them, for `torch.save`. The tensors are those of the run, no copies.
-        """
+    def state_dict(self) -> TrainingState:
+        """Everything that the remaining epochs depend on. Tensors are not copied."""
         plugin = self._model.plugin
-        streams: dict[str, Any] = {
+        streams: StreamState = {
             "cpu": torch.get_rng_state(),
             "plugin": {} if plugin is None else plugin.stream_state(),
         }
@@ -181,7 +277,7 @@ class Training:
             streams["cuda"] = torch.cuda.get_rng_state(self._device)
         return {
             "model": dict(self._model.state_dict()),
-            # The weights of an epoch that improved are the best ones: no need to have them twice.
+            # After an improvement the best weights are the model's own: they are stored once.
             "best": None if self._history and self._history[-1].improved else self._best,
             "optimizer": self._optimizer.state_dict(),
             "rule": self._rule.state_dict(),
@@ -191,8 +287,8 @@ class Training:
             "wall_s": self._earlier_s + time.perf_counter() - self._start,
         }
 
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on as the run that gave `state` would. Raises StateMisfit for a state of another."""
+    def load_state_dict(self, state: TrainingState) -> None:
+        """Continue from `state`. Raises StateMisfit if it belongs to another run."""
         try:
             self._model.load_state_dict(state["model"])
             self._optimizer.load_state_dict(state["optimizer"])
@@ -214,7 +310,9 @@ class Training:
 def _train_batches(
     optimizer: Optimizer, batches: Iterator[Batch], *, device: torch.device, meter: ProgressMeter
 ) -> float | None:
-    """Mean of the batches' losses, None if not finite; the device is waited for at the end."""
+    """Mean of the batches' losses, or None if it is not finite. Waits for the device once, at the
+    end.
+    """
     total, n_batches = torch.zeros((), dtype=torch.float64, device=device), 0
     for batch in batches:
         total += optimizer.step(batch)
@@ -225,7 +323,7 @@ def _train_batches(
 
 
 def _routing_of(model: ArmModel) -> Routing | None:
-    """The epoch's routing, read from the device once."""
+    """Statistics of the epoch's routing, or None without routers. Reads the device once."""
     taken = None if model.plugin is None else model.plugin.take_routing()
     if taken is None or not all(bool(part.isfinite().all()) for part in taken):
         return None

@@ -1,20 +1,21 @@
-"""One optimiser step by FuxiCTR's rules (fidelity 12, 13): BCE, dense L2 inside the clipped
-gradient, Adam.
+"""One optimiser step by FuxiCTR's rules (fidelity 12, 13): binary cross-entropy (BCE), L2 of all
+rows inside the clipped gradient, Adam.
 
     G = gradient of the loss + l2 W for every parameter under a penalty, all rows of a table
     W <- Adam with min(1, max_norm / (|G| + 1e-6)) G,    |G| over all parameters together
 
 FuxiCTR adds (l2/2) ||W||^2 of every table to the loss; l2 W is its gradient. Adam's `weight_decay`
-would not be the same: it comes after the clip. Tables go by a way of their own (`table`), all else
-through torch's fused Adam.
+would differ: it is applied after the clip. Embedding tables are updated by `embedding_adam`, all
+other parameters by torch's fused Adam.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Literal, TypedDict
 
 import torch
 from torch import Tensor
+from torch.nn.functional import binary_cross_entropy
 
 from prime_bench.backbones.embedding import FieldEmbedding
 from prime_bench.plugins.attach import ArmModel
@@ -29,9 +30,22 @@ from prime_bench.training.embedding_adam import (
     compiled_pass,
     in_blocks,
 )
-from prime_bench.training.loss import batch_loss
 
 _NORM_MARGIN = 1e-6  # torch's clip_grad_norm_ has it
+
+
+def batch_loss(model: ArmModel, batch: Batch, *, kind: Literal["probability", "logit"]) -> Tensor:
+    """Mean binary cross-entropy of a batch (fidelity 13); `kind` is `TrainSpec.loss`."""
+    if kind == "logit":
+        log_p, log_not_p = model.log_probabilities(batch.ids, batch.numerics)
+        return -torch.where(batch.labels.bool(), log_p, log_not_p).mean()
+    p = model(batch.ids, batch.numerics)
+    # FuxiCTR's loss, on purpose: BCE of the float32 probability, logs clamped at -100. A saturated
+    # sigmoid has no gradient, which is part of what the paper's Dense runs on raw Criteo numerics
+    # show.
+    # The kernel raises on NaN, or aborts the CUDA context, so NaN is replaced here. The backward
+    # pass still turns every weight into NaN, and the next validation reports it.
+    return binary_cross_entropy(torch.nan_to_num(p, nan=0.5), batch.labels.to(p.dtype))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,11 +61,21 @@ class Penalty:
         return cls(embedding=backbone.embedding_l2, network=backbone.network_l2)
 
 
-class Optimizer:
-    """Steps a model's parameters. Nothing here waits for the device.
+class OptimizerState(TypedDict):
+    """State of an `Optimizer` between two steps, weights and buffers not included."""
 
-    With `spec.compile` the batches that have as many rows as the first one run compiled; others,
-    such as the last one of an epoch, do not. Raises EnvironmentFault where nothing can be compiled.
+    steps: int
+    adam: dict[str, object]
+    """`torch.optim.Adam.state_dict()`, learning rate included."""
+    tables: list[dict[str, Tensor]]
+    """`TrainedTable.state_dict()` of each embedding table."""
+
+
+class Optimizer:
+    """Updates a model's parameters. No method waits for the device.
+
+    With `spec.compile`, batches that have as many rows as the first one run compiled; others, such
+    as the last one of an epoch, do not. Raises EnvironmentFault if torch.compile does not work.
     """
 
     def __init__(self, model: ArmModel, spec: TrainSpec, *, penalty: Penalty) -> None:
@@ -77,8 +101,8 @@ class Optimizer:
         self._others = [p for p in model.parameters() if p.requires_grad and id(p) not in tables]
         self._penalties = [(factor[id(p)], p) for p in self._others if factor[id(p)] > 0]
         self.steps = 0
-        """Steps so far."""
-        # A group of its own, because there may be nothing but tables.
+        """Number of steps so far."""
+        # As a group, because Adam refuses an empty list of parameters.
         self._adam = torch.optim.Adam(
             [{"params": self._others}],
             lr=spec.learning_rate,
@@ -97,8 +121,8 @@ class Optimizer:
         self._adam.param_groups[0]["lr"] = value
 
     def step(self, batch: Batch) -> Tensor:
-        """Update on one batch, in train mode; its mean cross-entropy, without L2 and a plug-in's
-        auxiliary loss, stays on the device.
+        """Update on one batch, in train mode. Returns the batch's mean cross-entropy on the device,
+        without L2 and without a plug-in's auxiliary loss.
         """
         self._adam.zero_grad(set_to_none=True)
         for table in self._tables:
@@ -110,19 +134,18 @@ class Optimizer:
         self._add_penalties()
         self.steps += 1
         self._update(self._clip())
-        return loss.detach().clone()  # the memory of a CUDA graph is used again in the next step
+        return loss.detach().clone()  # a CUDA graph overwrites its memory in the next step
 
-    def state_dict(self) -> dict[str, Any]:
-        """All that the next step depends on beside weights, buffers and torch's global generators:
-        tensors and numbers, for `torch.save`. The tensors are the optimizer's own, no copies.
+    def state_dict(self) -> OptimizerState:
+        """Everything that the next step depends on beside weights, buffers and torch's global
+        generators. Tensors are not copied.
         """
         tables = [table.state_dict() for table in self._tables]
         return {"steps": self.steps, "adam": self._adam.state_dict(), "tables": tables}
 
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on as the optimizer that gave `state` would; the model has its weights already.
-
-        `state` may lie on another device. The learning rate is part of it.
+    def load_state_dict(self, state: OptimizerState) -> None:
+        """Continue from `state`, whose tensors may be on another device. The model's weights are
+        loaded elsewhere.
         """
         self.steps = state["steps"]
         self._adam.load_state_dict(dict(state["adam"]))
@@ -130,13 +153,13 @@ class Optimizer:
             table.load_state_dict(own)
 
     def _chosen(self, batch: Batch) -> Callable[[Batch], tuple[Tensor, Tensor | None]]:
-        """The losses, compiled for a batch of the first one's size."""
+        """`_losses`, compiled if the batch has as many rows as the first one."""
         if self._compiled_rows is None:
             self._compiled_rows = len(batch.labels)
         return self._compiled if len(batch.labels) == self._compiled_rows else self._losses
 
     def _losses(self, batch: Batch) -> tuple[Tensor, Tensor | None]:
-        """The batch's cross-entropy, and what the plug-in adds."""
+        """The batch's cross-entropy, and the plug-in's auxiliary loss."""
         loss = batch_loss(self._model, batch, kind=self._loss)
         return loss, self._model.auxiliary_loss()
 
@@ -155,7 +178,7 @@ class Optimizer:
         squares = [table.collect() for table in self._tables]
         if gradients:
             squares += [norm.double().square() for norm in torch._foreach_norm(gradients)]
-        # A sum of differences can be a rounding error below 0.
+        # Rounding can make a sum of differences slightly negative.
         norm = torch.stack(squares).sum().clamp(min=0).sqrt()
         return (self._max_norm / (norm + _NORM_MARGIN)).clamp(max=1.0)
 

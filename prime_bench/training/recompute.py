@@ -15,10 +15,9 @@ from prime_bench.store.record import RunRecord
 from prime_bench.store.runs import CHECKPOINT
 from prime_bench.training.batches import Rows, row_order, row_order_digest
 from prime_bench.training.checkpoint import load_weights
-from prime_bench.training.device import fix_arithmetic
+from prime_bench.training.device import fix_arithmetic, is_out_of_memory
 from prime_bench.training.environment import conditions, environment, unlike
 from prime_bench.training.evaluation import SPLITS, predict, score
-from prime_bench.training.memory import is_out_of_memory
 
 TOLERANCE = 1e-5
 """How far a metric may be from the recorded one, relative to the larger of it and 1, where device,

@@ -10,9 +10,8 @@ from prime_bench.contract.counter import count
 from prime_bench.data.table import PreparedTable
 from prime_bench.findings import CostFindings
 from prime_bench.probes import cost, memory
-from prime_bench.probes.arms import Pool, job_of, trainer_of
+from prime_bench.probes.arms import Pool, forms_on, forward_of, job_of, trainer_of
 from prime_bench.probes.cost import phases_of
-from prime_bench.probes.forward import forms_on, forward_of
 from prime_bench.recipe.job import Job
 from prime_bench.settings.plugins import PrimeConfig
 from prime_bench.settings.probes import CostArm, CostProbe

@@ -6,13 +6,20 @@ import torch
 from scipy.stats import kstest
 
 from prime_bench.probes import inner_products
-from prime_bench.probes.gap import Diagnosis, NoDirection, cosines, gap_of, mean_cosine, regrouped
-from prime_bench.probes.gradients import large_groups
+from prime_bench.probes.arms import batch_of
+from prime_bench.probes.gradients import (
+    Diagnosis,
+    NoDirection,
+    cosines,
+    gap_of,
+    large_groups,
+    mean_cosine,
+    regrouped,
+)
 from prime_bench.probes.groups import Grouping, block_groupings, null_grouping, row_groupings
-from prime_bench.probes.trained import batch_of
 from prime_bench.settings.probes import GradientsSettings
 from prime_bench.settings.training import TrainSpec
-from prime_bench.training.loss import batch_loss
+from prime_bench.training.optimizer import batch_loss
 
 SETTINGS = GradientsSettings(
     blocks=3,

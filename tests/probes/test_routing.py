@@ -6,9 +6,9 @@ import torch
 
 from prime_bench.base.errors import UsageError
 from prime_bench.findings import RoutingFindings
+from prime_bench.probes.arms import batch_of
 from prime_bench.probes.groups import Grouping
 from prime_bench.probes.routing import Sums, entropies, overlap, routing_of
-from prime_bench.probes.trained import batch_of
 
 
 def _bags(weights):

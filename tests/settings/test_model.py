@@ -7,8 +7,8 @@ import pytest
 
 from prime_bench.base.errors import UsageError
 from prime_bench.base.frozen import Fault, Frozen
+from prime_bench.recipe.file import RecipeTable
 from prime_bench.recipe.job import Job
-from prime_bench.recipe.schema import RecipeTable
 from prime_bench.settings.backbones import DNNSettings
 from prime_bench.settings.plugins import PrimeConfig
 from prime_bench.settings.training import TrainSpec

@@ -67,7 +67,7 @@ def test_every_changed_byte_is_noticed(tmp_path, state, at):
     content = bytearray(path.read_bytes())
     content[at] ^= 4
     path.write_bytes(content)
-    with pytest.raises(StateUnfit, match="state is not whole"):
+    with pytest.raises(StateUnfit, match="state is damaged"):
         load_state(path, conditions=HERE)
 
 

@@ -13,9 +13,8 @@ import torch
 from prime_bench.assemble import build_arm
 from prime_bench.settings.training import TrainSpec
 from prime_bench.training.batches import Batch, Rows
-from prime_bench.training.loss import batch_loss
 from prime_bench.training.metrics import auc
-from prime_bench.training.optimizer import Optimizer, Penalty
+from prime_bench.training.optimizer import Optimizer, Penalty, batch_loss
 
 RATE, MAX_NORM = 1e-2, 0.05
 PENALTY = Penalty(embedding=0.3, network=0.07)

@@ -5,7 +5,7 @@ import math
 import pytest
 
 from prime_bench.settings.training import TrainSpec
-from prime_bench.training.stopping import StopRule
+from prime_bench.training.loop import StopRule
 
 BETTER, MISS = True, False
 
@@ -88,7 +88,7 @@ def test_patience_counts_misses_in_a_row():
 @pytest.mark.parametrize("before", [[], [0.5]])
 def test_nan_is_refused_and_never_the_best(before):
     rule, _ = follow(TrainSpec(), before)
-    with pytest.raises(ValueError, match="not a number"):
+    with pytest.raises(ValueError, match="is NaN"):
         rule.improves(math.nan)
     assert rule.best_auc == (before[-1] if before else None)
 
