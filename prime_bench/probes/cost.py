@@ -191,5 +191,5 @@ def _check_device(probe: CostProbe, device: torch.device) -> None:
 
 
 def _rows(phase: Phase) -> int:
-    """Rows that each arm reads in a phase. Progress counts them; a repetition counts as an epoch."""
+    """Rows that each arm reads in a phase, as progress counts them; a repetition is an epoch."""
     return phase.batch_size * (phase.warm_up_steps + phase.steps)

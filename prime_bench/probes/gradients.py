@@ -148,7 +148,7 @@ def mean_cosine(gram: np.ndarray) -> np.ndarray:
 
 
 def regrouped(gram: np.ndarray, groupings: np.ndarray, *, n_groups: int) -> np.ndarray:
-    """Inner products of blocks (n, n) and each block's group (R, n) -> those of groups (R, k, k)."""
+    """Inner products of blocks (n, n), their groups (R, n) -> those of groups (R, k, k)."""
     step = max(1, _BATCH_NUMBERS // (n_groups * len(gram)))
     found, numbers = [], np.arange(n_groups)[:, np.newaxis]
     for start in range(0, len(groupings), step):

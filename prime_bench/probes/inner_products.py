@@ -155,7 +155,7 @@ def _sums(piece: _Piece, parts: tuple[Tensor, ...], rows: Tensor, *, n_groups: i
 def _example_passes(
     arm: ArmModel, sets: Sequence[Sequence[nn.Parameter]], *, room: int
 ) -> list[list[_Piece]]:
-    """Divide the pieces of all sets among passes that keep about `room` numbers of a row at most."""
+    """Divide the pieces of all sets among passes that keep about `room` numbers of a row."""
     owners = {
         id(parameter): layer
         for layer in arm.modules()

@@ -95,7 +95,7 @@ class Sums:
         return bags_of(self._totals[0][0] / self._rows)
 
     def field(self, index: int, name: str, labels: np.ndarray, *, min_rows: int) -> FieldRouting:
-        """The routing of each bag over the rows of each group, and the overlap of each two groups."""
+        """The routing of each bag over each group's rows, and the overlap of each two groups."""
         grouping = self._groupings[index]
         if grouping is None:
             skipped = no_such_field(name)

@@ -33,24 +33,32 @@ class TrainingTable(TrainSpec):
 
 
 class RecipeTable(Frozen):
-    """The whole file."""
+    """A recipe file."""
 
     recipe_schema: Literal[1] = pydantic.Field(alias="schema")
+    """Version of this format."""
     title: str
+    """Title of the report."""
     kind: Kind = "train"
-    """What the jobs do: train, or measure what such jobs have trained."""
+    """`train`, or the probe that measures arms which such a recipe trains."""
     seeds: list[int] = pydantic.Field(min_length=1)
+    """Seeds; each one trains every arm on every backbone and data set."""
     arms: list[str] = pydantic.Field(min_length=1)
+    """Arms to compare, in the order of a report's columns: names of plug-ins, or of `[arm]` tables.
+    """
     arm: dict[str, JsonTable] = {}
-    """Arms of the recipe's own: `plugin`, optionally `label`, and the plug-in's keys."""
+    """Arms that the recipe defines: `plugin`, optionally `label`, and keys of the plug-in."""
     dataset: dict[str, JsonTable] = pydantic.Field(min_length=1)
-    """Data sets: keys that differ from the card's defaults; `card` where the name is not its."""
+    """Data sets: the keys that differ from the card's defaults, and `card`, the name of the card, if
+    the table has another name."""
     training: TrainingTable = TrainingTable()
+    """The training protocol."""
     backbone: dict[str, JsonTable] = pydantic.Field(min_length=1)
-    """A backbone's keys; `[backbone.<name>.on.<dataset>]` has those that hold on one data set."""
+    """Keys of each backbone; `[backbone.<name>.on.<dataset>]` has keys for one data set alone."""
     probe: JsonTable = {}
-    """Settings of a kind that measures (`settings.kinds`)."""
+    """Keys of the probe, if `kind` is one."""
     report: ReportTable = ReportTable()
+    """What the report of the recipe shows."""
 
 
 def given(

@@ -34,17 +34,23 @@ class Job(Frozen):
     """
 
     kind: Kind = "train"
+    """`train`, or the kind of the probe."""
     fingerprint: str
     """Digest of the prepared data: schema, vocabularies and arrays."""
     backbone: str
     """A name in `catalog.BACKBONES`, or one that `catalog.find_backbone` knows."""
     backbone_settings: JsonTable
+    """All keys of the backbone's settings."""
     plugin: str
     """A name in `catalog.PLUGINS`, or one that `catalog.find_plugin` knows."""
     plugin_settings: JsonTable
+    """All keys of the plug-in's settings."""
     training: TrainSpec
+    """The training protocol; a probe has that of the run which it measures."""
     seed: int
+    """The number from which all random streams are derived."""
     numerics: int = NUMERICS
+    """Version of everything that can change a number (docs/numerics.md)."""
     code: dict[str, str] = {}
     """Digest of the source files of each backbone or plug-in that is not ours, by its name."""
     probe: JsonTable = {}

@@ -184,11 +184,14 @@ class Budget(Frozen):
     """Parameters, and multiply-accumulates a row, of a backbone and of what an arm adds to it."""
 
     backbone_parameters: int
+    """Trainable parameters of the backbone."""
     plugin_parameters: int
-    """Those of the arm less the backbone's; negative where an arm replaces layers by smaller ones.
-    """
+    """Trainable parameters of the arm less the backbone's; negative if an arm replaces layers by
+    smaller ones."""
     backbone_macs: int
+    """Multiply-accumulates of a row's forward pass in the backbone."""
     plugin_macs: int
+    """Multiply-accumulates of the arm less the backbone's."""
 
 
 def budget_of(backbone: BackboneSettings, arm: ArmSettings, *, shape: TableShape) -> Budget:

@@ -104,7 +104,7 @@ class JobFolder:
         write_whole(self.path / HISTORY, text)
 
     def add_validation(self, validation: Validation) -> None:
-        """Append a validation to the history. A run that is killed keeps the lines written so far."""
+        """Append a validation to the history; a run that is killed keeps the lines before it."""
         self._append(HISTORY, json.dumps(validation.plain(), allow_nan=False))
 
     def log(self, text: str) -> None:
