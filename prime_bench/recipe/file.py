@@ -49,8 +49,8 @@ class RecipeTable(Frozen):
     arm: dict[str, JsonTable] = {}
     """Arms that the recipe defines: `plugin`, optionally `label`, and keys of the plug-in."""
     dataset: dict[str, JsonTable] = pydantic.Field(min_length=1)
-    """Data sets: the keys that differ from the card's defaults, and `card`, the name of the card, if
-    the table has another name."""
+    """Data sets: keys that differ from the card's defaults, and `card`, the card's name, where the
+    table has another name."""
     training: TrainingTable = TrainingTable()
     """The training protocol."""
     backbone: dict[str, JsonTable] = pydantic.Field(min_length=1)

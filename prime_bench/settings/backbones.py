@@ -30,15 +30,15 @@ class TopSettings(BackboneSettings):
 
     @property
     def top_nn(self) -> tuple[str, ...]:
-        """The MLP with its output layer."""
+        """Modules of the Top-NN: the MLP with its output layer."""
         return ("dnn",)
 
     def top_width(self, shape: TableShape) -> int:
-        """Width of the MLP's input: d, where nothing stands between."""
+        """Width of the MLP's input: d, unless a backbone overrides it."""
         return self.input_width(shape)
 
     def hidden_layers(self, shape: TableShape) -> tuple[HiddenLayer, ...]:
-        """Those of the MLP."""
+        """Hidden Linears of the MLP, in order."""
         return mlp_layers(self.top_width(shape), self.hidden_units)
 
     def top_parameters(self, width: int) -> int:
@@ -46,7 +46,7 @@ class TopSettings(BackboneSettings):
         return mlp_parameters(width, self.hidden_units, batch_norm=self.batch_norm, width_out=1)
 
     def top_macs(self, width: int) -> int:
-        """Multiply-accumulates a row of the same MLP."""
+        """Multiply-accumulates of a row in the MLP with its output layer."""
         return mlp_macs(width, self.hidden_units, width_out=1)
 
 
@@ -55,7 +55,7 @@ class DNNSettings(TopSettings):
 
     @property
     def top_nn(self) -> tuple[str, ...]:
-        """The whole MLP."""
+        """Modules of the Top-NN: the whole MLP."""
         return ("mlp",)
 
     def parameters(self, shape: TableShape) -> int:
@@ -64,33 +64,33 @@ class DNNSettings(TopSettings):
         return tables + self.top_parameters(self.input_width(shape))
 
     def macs(self, shape: TableShape) -> int:
-        """The MLP's products; a numeric field's x * w is element-wise."""
+        """The MLP's products. A numeric field's x * w is element-wise and not counted."""
         return self.top_macs(self.input_width(shape))
 
 
 class AutoIntSettings(BackboneSettings):
-    """Keys of FuxiCTR's AutoInt; with an MLP it is AutoInt+ (fidelity 8)."""
+    """Keys of FuxiCTR's AutoInt, which is called AutoInt+ with an MLP (fidelity 8)."""
 
     dnn_hidden_units: Widths = (400, 400, 400)
-    """Widths of the MLP on z; empty: plain AutoInt, which has no Top-NN."""
+    """Widths of the hidden layers of the MLP on z; empty: no MLP, and so no Top-NN."""
     attention_layers: int = pydantic.Field(2, ge=1)
-    """L."""
+    """Number L of attention layers."""
     num_heads: int = pydantic.Field(1, ge=1)
-    """Heads of each layer."""
+    """Heads of each attention layer."""
     attention_dim: int = pydantic.Field(8, ge=1)
-    """a: width of all heads together."""
+    """Width a of all heads of a layer together."""
     net_dropout: float = pydantic.Field(0.0, ge=0, lt=1)
     """Dropout of the attention weights, and after each hidden layer of the MLP."""
     batch_norm: bool = False
     """BatchNorm1d between each hidden Linear of the MLP and its ReLU."""
     layer_norm: bool = False
-    """LayerNorm of each attention layer's output."""
+    """Whether each attention layer's output goes through LayerNorm."""
     use_scale: bool = False
-    """Attention scores over sqrt(a / heads)."""
+    """Whether attention scores are divided by sqrt(a / heads)."""
     use_wide: bool = False
-    """A linear term."""
+    """Whether the logit has a linear term."""
     use_residual: bool = True
-    """Each attention layer adds its input, projected where the width changes."""
+    """Whether each attention layer adds its input, projected if the widths differ."""
 
     @pydantic.model_validator(mode="after")
     def _heads_share_the_width(self) -> Self:
@@ -103,7 +103,7 @@ class AutoIntSettings(BackboneSettings):
 
     @property
     def top_nn(self) -> tuple[str, ...]:
-        """The MLP with its output layer; `fc` belongs to the attention."""
+        """Modules of the Top-NN: the MLP with its output layer. `fc` belongs to the attention."""
         return ("dnn",) if self.dnn_hidden_units else ()
 
     @property
@@ -112,11 +112,13 @@ class AutoIntSettings(BackboneSettings):
         return [self.embedding_dim, *[self.attention_dim] * (self.attention_layers - 1)]
 
     def projections(self, width_in: int) -> int:
-        """Matrices (width_in, a) of a layer: queries, keys, values, and a projected residual."""
+        """Number of matrices (width_in, a) in a layer: queries, keys, values, and the residual's
+        projection.
+        """
         return 4 if self.use_residual and width_in != self.attention_dim else 3
 
     def hidden_layers(self, shape: TableShape) -> tuple[HiddenLayer, ...]:
-        """Those of the MLP, if it has one."""
+        """Hidden Linears of the MLP, in order; none without an MLP."""
         return mlp_layers(self.input_width(shape), self.dnn_hidden_units)
 
     def parameters(self, shape: TableShape) -> int:
@@ -145,9 +147,9 @@ class DCNSettings(BackboneSettings):
     """Keys of FuxiCTR's DCN."""
 
     dnn_hidden_units: Widths = (400, 400, 400)
-    """Widths of the MLP beside the cross layers; empty: cross layers alone."""
+    """Widths of the hidden layers of the MLP beside the cross layers; empty: no MLP."""
     num_cross_layers: int = pydantic.Field(3, ge=1)
-    """L."""
+    """Number L of cross layers."""
     net_dropout: float = pydantic.Field(0.0, ge=0, lt=1)
     """Dropout after each hidden layer of the MLP."""
     batch_norm: bool = False
@@ -155,16 +157,16 @@ class DCNSettings(BackboneSettings):
 
     @property
     def top_nn(self) -> tuple[str, ...]:
-        """The MLP; `fc` is shared with the cross path."""
+        """Modules of the Top-NN: the MLP. Its output layer `fc` is shared with the cross layers."""
         return ("dnn",) if self.dnn_hidden_units else ()
 
     @property
     def inner_sites(self) -> tuple[str, ...]:
-        """The outputs of the cross layers."""
+        """Sites at the outputs of the cross layers."""
         return tuple(f"cross_{layer + 1}" for layer in range(self.num_cross_layers))
 
     def hidden_layers(self, shape: TableShape) -> tuple[HiddenLayer, ...]:
-        """Those of the MLP, if it has one."""
+        """Hidden Linears of the MLP, in order; none without an MLP."""
         return mlp_layers(self.input_width(shape), self.dnn_hidden_units)
 
     def parameters(self, shape: TableShape) -> int:
@@ -180,7 +182,7 @@ class DCNSettings(BackboneSettings):
         return self.num_cross_layers * d + mlp_macs(d, self.dnn_hidden_units) + self.head_width(d)
 
     def head_width(self, d: int) -> int:
-        """Width of the last Linear's input: x_L beside the MLP's output."""
+        """Width of the last Linear's input: x_L and the MLP's output."""
         return d + (self.dnn_hidden_units[-1] if self.dnn_hidden_units else 0)
 
 
@@ -188,13 +190,14 @@ class FiBiNETSettings(TopSettings):
     """Keys of FuxiCTR's FiBiNET."""
 
     bilinear_type: Literal["field_all", "field_each", "field_interaction"] = "field_interaction"
-    """One k x k matrix for all pairs, one for each left field, or one for each pair."""
+    """Number of k x k matrices: one for all pairs of fields, one for each left field, or one for
+    each pair."""
     reduction_ratio: int = pydantic.Field(3, ge=1)
-    """F over the width of SENET's hidden layer."""
+    """F divided by the width of SENET's hidden layer."""
 
     @property
     def inner_sites(self) -> tuple[str, ...]:
-        """The products of both bilinears, (B, 2 P, k)."""
+        """The site at the products of both bilinears, (B, 2 P, k)."""
         return ("bilinear",)
 
     def parameters(self, shape: TableShape) -> int:
@@ -210,22 +213,22 @@ class FiBiNETSettings(TopSettings):
 
     def macs(self, shape: TableShape) -> int:
         """SENET, both bilinears' k x k products, and the MLP."""
-        # With one matrix a left field, each of the F - 1 left fields is multiplied once.
+        # If pairs share a left field's matrix, each of the F - 1 left fields is multiplied once.
         left = shape.n_fields - 1
         products = shape.n_pairs if self.bilinear_type == "field_interaction" else left
         bilinears = 2 * products * self.embedding_dim**2
         return self._senet(shape) + bilinears + self.top_macs(self.top_width(shape))
 
     def top_width(self, shape: TableShape) -> int:
-        """2 P k: what the MLP reads."""
+        """2 P k, the width of the MLP's input."""
         return 2 * shape.n_pairs * self.embedding_dim
 
     def site_width(self, site: str, shape: TableShape) -> int:
-        """The bilinears' products are what the MLP reads."""
+        """Width of a site; that of `bilinear` is the width of the MLP's input."""
         return super().site_width("top_input" if site == "bilinear" else site, shape)
 
     def _senet(self, shape: TableShape) -> int:
-        """2 F r, r = max(1, F // ratio): parameters and products of SENET's two Linears."""
+        """2 F r with r = max(1, F // ratio): parameters, and products, of SENET's two Linears."""
         return 2 * shape.n_fields * max(1, shape.n_fields // self.reduction_ratio)
 
 
@@ -233,9 +236,9 @@ class GDCNSettings(BackboneSettings):
     """Keys of FuxiCTR's GDCN."""
 
     dnn_hidden_units: Widths = pydantic.Field((400, 400, 400), min_length=1)
-    """Widths of the MLP on the last cross layer's output."""
+    """Widths of the hidden layers of the MLP on the last cross layer's output."""
     num_cross_layers: int = pydantic.Field(3, ge=1)
-    """L."""
+    """Number L of cross layers."""
     net_dropout: float = pydantic.Field(0.0, ge=0, lt=1)
     """Dropout after each hidden layer of the MLP."""
     batch_norm: bool = False
@@ -243,16 +246,16 @@ class GDCNSettings(BackboneSettings):
 
     @property
     def top_nn(self) -> tuple[str, ...]:
-        """The MLP with its output layer."""
+        """Modules of the Top-NN: the MLP with its output layer."""
         return ("dnn",)
 
     @property
     def inner_sites(self) -> tuple[str, ...]:
-        """The outputs of the cross layers; the last one's is `cross_out`."""
+        """Sites at the outputs of the cross layers; the last one is `cross_out`."""
         return (*(f"cross_{layer}" for layer in range(1, self.num_cross_layers)), "cross_out")
 
     def hidden_layers(self, shape: TableShape) -> tuple[HiddenLayer, ...]:
-        """Those of the MLP."""
+        """Hidden Linears of the MLP, in order."""
         return mlp_layers(self.input_width(shape), self.dnn_hidden_units)
 
     def parameters(self, shape: TableShape) -> int:
@@ -273,54 +276,57 @@ class MaskNetSettings(BackboneSettings):
     """Keys of FuxiCTR's MaskNet."""
 
     dnn_hidden_units: Widths = pydantic.Field((400, 400, 400), min_length=1)
-    """Serial: widths of the blocks' outputs; parallel: widths of the MLP on all blocks."""
+    """Serial: widths of the blocks' outputs. Parallel: widths of the hidden layers of the MLP on
+    all blocks."""
     model_type: Literal["SerialMaskNet", "ParallelMaskNet"] = "SerialMaskNet"
-    """Blocks one after another, or side by side under an MLP."""
+    """Whether blocks follow one another, or stand side by side below an MLP."""
     parallel_num_blocks: int = pydantic.Field(1, ge=1)
     """Parallel: number of blocks."""
     parallel_block_dim: int = pydantic.Field(64, ge=1)
     """Parallel: width of a block's output."""
     reduction_ratio: float = pydantic.Field(1.0, gt=0)
-    """Width of a mask's hidden layer over that of the mask; the product is rounded down."""
+    """Width of a mask's hidden layer divided by that of the mask; the product is rounded down."""
     emb_layernorm: bool = True
-    """LayerNorm of each field's embedding, before the first mask."""
+    """Whether each field's embedding goes through LayerNorm before the first mask."""
     net_layernorm: bool = True
-    """LayerNorm in each block."""
+    """Whether each block has a LayerNorm."""
     net_dropout: float = pydantic.Field(0.0, ge=0, lt=1)
     """Dropout after each block and each hidden layer of the MLP."""
 
     @property
     def serial(self) -> bool:
-        """Whether the blocks stand one after another."""
+        """Whether the blocks follow one another."""
         return self.model_type == "SerialMaskNet"
 
     @property
     def top_nn(self) -> tuple[str, ...]:
-        """Serial: the blocks without their masks, and the last Linear; parallel: the MLP."""
+        """Modules of the Top-NN. Serial: the blocks without their masks, and the last Linear.
+        Parallel: the MLP with its output layer.
+        """
         if not self.serial:
             return ("mask_net.dnn",)
         blocks = range(len(self.dnn_hidden_units))
         return (*(f"mask_net.mask_blocks.{i}.hidden_layer" for i in blocks), "mask_net.fc")
 
     def blocks(self, d: int) -> list[tuple[int, int]]:
-        """Widths in and out of each block."""
+        """Input and output width of each block."""
         if not self.serial:
             return [(d, self.parallel_block_dim)] * self.parallel_num_blocks
         return list(zip((d, *self.dnn_hidden_units), self.dnn_hidden_units, strict=False))
 
     def mask_width(self, width: int) -> int:
-        """Width of the hidden layer that makes a mask of `width`; FuxiCTR's can round down to 0."""
+        """Width of the hidden layer of a mask of `width`; at least 1, while FuxiCTR's can be 0."""
         return max(1, int(width * self.reduction_ratio))
 
     def hidden_layers(self, shape: TableShape) -> tuple[HiddenLayer, ...]:
-        """Serial: the blocks', which have no bias; parallel: the MLP's."""
+        """Hidden Linears. Serial: those of the blocks, without bias. Parallel: those of the MLP."""
         d = self.input_width(shape)
         if not self.serial:
             return mlp_layers(*self.head(d))
         return tuple(HiddenLayer(width_in=a, width_out=b, bias=False) for a, b in self.blocks(d))
 
     def parameters(self, shape: TableShape) -> int:
-        """Embeddings k V, LayerNorms 2 k F, the blocks, and what stands on them."""
+        """Embeddings k V, LayerNorms, masks, blocks, and the layers after them."""
         d = self.input_width(shape)
         norms = (2 * d if self.emb_layernorm else 0) + (
             sum(2 * width_out for _, width_out in self.blocks(d)) if self.net_layernorm else 0
@@ -335,7 +341,7 @@ class MaskNetSettings(BackboneSettings):
         return self.embedding_dim * shape.embedding_rows + norms + masks + hidden + head
 
     def macs(self, shape: TableShape) -> int:
-        """The masks, the blocks, and what stands on them."""
+        """Products of the masks, of the blocks, and of the layers after them."""
         d = self.input_width(shape)
         masks = sum(
             mlp_macs(d, [self.mask_width(width)], width_out=width) for width, _ in self.blocks(d)
@@ -345,7 +351,7 @@ class MaskNetSettings(BackboneSettings):
         return masks + hidden + mlp_macs(width_in, widths, width_out=1)
 
     def head(self, d: int) -> tuple[int, Sequence[int]]:
-        """Width in and hidden widths of what ends in the logit."""
+        """Input width and hidden widths of the layers that end in the logit."""
         if self.serial:
             return self.blocks(d)[-1][1], ()
         return self.parallel_num_blocks * self.parallel_block_dim, self.dnn_hidden_units
@@ -360,9 +366,9 @@ class AFMSettings(BackboneSettings):
     attention_dim: int = pydantic.Field(10, ge=1)
     """Width a of the attention's hidden layer."""
     attention_dropout: Annotated[tuple[Rate, Rate], pydantic.Strict(False)] = (0.0, 0.0)
-    """Dropout on the pairs' weights, and on the weighted sum."""
+    """Dropout of the pairs' weights, and of the weighted sum."""
     use_attention: bool = True
-    """Without: the plain sum of all products, as in a factorization machine."""
+    """Whether pairs are weighted; if not, all products are summed as in a factorization machine."""
 
     def parameters(self, shape: TableShape) -> int:
         """Embeddings k V, linear weights V and their bias, and k a + 2 a + k with attention."""
@@ -371,7 +377,7 @@ class AFMSettings(BackboneSettings):
         return (k + 1) * shape.embedding_rows + 1 + attention
 
     def macs(self, shape: TableShape) -> int:
-        """With attention: k a + a a pair, k F^2 in the weighted sum, and k in the head."""
+        """With attention: k a + a a pair, k F^2 in the weighted sum, and k in the output layer."""
         if not self.use_attention:
             return 0
         k, a = self.embedding_dim, self.attention_dim
@@ -383,7 +389,7 @@ class DeepFMSettings(TopSettings):
 
     @property
     def top_nn(self) -> tuple[str, ...]:
-        """The MLP with its output layer."""
+        """Modules of the Top-NN: the MLP with its output layer."""
         return ("mlp",)
 
     def parameters(self, shape: TableShape) -> int:
@@ -392,16 +398,16 @@ class DeepFMSettings(TopSettings):
         return tables + 1 + self.top_parameters(self.input_width(shape))
 
     def macs(self, shape: TableShape) -> int:
-        """The MLP's products; the pairs' sum is taken element by element from sums over fields."""
+        """The MLP's products. The sum over pairs is element-wise and not counted."""
         return self.top_macs(self.input_width(shape))
 
 
 class FwFMSettings(BackboneSettings):
-    """Keys of FuxiCTR's FwFM, whose one `regularizer` is both L2 keys here."""
+    """Keys of FuxiCTR's FwFM, whose single `regularizer` corresponds to both L2 keys."""
 
     linear_type: Literal["LW", "FeLV", "FiLV"] = "FiLV"
-    """The linear part: a weight an id (LW), a vector an id that meets the embedding (FeLV), or a
-    vector a field that does (FiLV)."""
+    """Linear part: a weight for each id (LW), or the product of the embedding with a vector for
+    each id (FeLV) or for each field (FiLV)."""
 
     def parameters(self, shape: TableShape) -> int:
         """Embeddings k V, P pair weights and a bias; LW: V, FeLV: k V, FiLV: d more."""
@@ -424,16 +430,16 @@ class NFMSettings(TopSettings):
         return tables + self.top_parameters(self.embedding_dim)
 
     def macs(self, shape: TableShape) -> int:  # noqa: ARG002
-        """The MLP's products, whatever the table; pooling is element-wise."""
+        """The MLP's products. Pooling is element-wise and not counted."""
         return self.top_macs(self.embedding_dim)
 
     def top_width(self, shape: TableShape) -> int:  # noqa: ARG002
-        """k: the pairs are pooled."""
+        """k, because pairs are pooled."""
         return self.embedding_dim
 
 
 class PNNSettings(TopSettings):
-    """Keys of FuxiCTR's PNN (inner products, the only kind that it has)."""
+    """Keys of FuxiCTR's PNN, which has inner products only."""
 
     def parameters(self, shape: TableShape) -> int:
         """Embeddings k V, and M(d + P, h, 1)."""
@@ -441,7 +447,7 @@ class PNNSettings(TopSettings):
         return tables + self.top_parameters(self.top_width(shape))
 
     def macs(self, shape: TableShape) -> int:
-        """The products of all F^2 ordered pairs, k each, and the MLP's."""
+        """k for each of the F^2 ordered pairs, and the MLP's products."""
         products = shape.n_fields**2 * self.embedding_dim
         return products + self.top_macs(self.top_width(shape))
 
@@ -459,23 +465,26 @@ class WideDeepSettings(TopSettings):
         return tables + self.top_parameters(self.input_width(shape))
 
     def macs(self, shape: TableShape) -> int:
-        """The MLP's products; the linear term only adds."""
+        """The MLP's products. The linear term is a sum of looked-up weights and not counted."""
         return self.top_macs(self.input_width(shape))
 
 
 class DCNv2Settings(BackboneSettings):
-    """Keys of FuxiCTR's DCNv2 (its low-rank mixture is another model and not here)."""
+    """Keys of FuxiCTR's DCNv2, without its low-rank mixture of experts."""
 
     model_structure: Literal["crossnet_only", "stacked", "parallel", "stacked_parallel"] = (
         "parallel"
     )
-    """Where the MLPs stand: none, on the cross layers' output, on z beside them, or both."""
+    """Which MLPs there are: none, one on the cross layers' output (stacked), one on z (parallel),
+    or both."""
     num_cross_layers: int = pydantic.Field(3, ge=1)
-    """L."""
+    """Number L of cross layers."""
     stacked_dnn_hidden_units: Widths = ()
-    """Widths of the MLP on the cross layers' output."""
+    """Widths of the hidden layers of the MLP on the cross layers' output; (400, 400, 400) if the
+    structure has this MLP and no widths are given."""
     parallel_dnn_hidden_units: Widths = ()
-    """Widths of the MLP on z; (400, 400, 400) where the structure has one and nothing is given."""
+    """Widths of the hidden layers of the MLP on z; (400, 400, 400) if the structure has this MLP
+    and no widths are given."""
     net_dropout: float = pydantic.Field(0.0, ge=0, lt=1)
     """Dropout after each hidden layer of the MLPs."""
     batch_norm: bool = False
@@ -502,17 +511,19 @@ class DCNv2Settings(BackboneSettings):
 
     @property
     def top_nn(self) -> tuple[str, ...]:
-        """The parallel MLP; stacked: that MLP and `fc`, which nothing else reaches."""
+        """Modules of the Top-NN: the parallel MLP if there is one, else the stacked MLP and `fc`,
+        which only this MLP reaches.
+        """
         tops = {"crossnet_only": (), "stacked": ("stacked_dnn", "fc")}
         return tops.get(self.model_structure, ("parallel_dnn",))
 
     @property
     def inner_sites(self) -> tuple[str, ...]:
-        """The outputs of the cross layers."""
+        """Sites at the outputs of the cross layers."""
         return tuple(f"cross_{layer + 1}" for layer in range(self.num_cross_layers))
 
     def hidden_layers(self, shape: TableShape) -> tuple[HiddenLayer, ...]:
-        """Those of the Top-NN's MLP."""
+        """Hidden Linears of the Top-NN's MLP, in order."""
         widths = self.parallel_dnn_hidden_units or self.stacked_dnn_hidden_units
         return mlp_layers(self.input_width(shape), widths)
 
@@ -535,7 +546,9 @@ class DCNv2Settings(BackboneSettings):
         return self.num_cross_layers * d * d + mlps + self.head_width(d)
 
     def head_width(self, d: int) -> int:
-        """Width of the last Linear's input: the stacked path's output beside the parallel MLP's."""
+        """Width of the last Linear's input: the output of the cross layers or of the stacked MLP,
+        and that of the parallel MLP.
+        """
         stacked = self.stacked_dnn_hidden_units[-1] if self.stacked_dnn_hidden_units else d
         return stacked + (
             self.parallel_dnn_hidden_units[-1] if self.parallel_dnn_hidden_units else 0

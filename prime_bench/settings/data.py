@@ -1,4 +1,6 @@
-"""How a click log becomes a prepared table: a card gives defaults, recipes and flags override."""
+"""Data settings: how a click log becomes a table. A card gives the defaults, which recipes and the
+options of `prime-bench prepare` override.
+"""
 
 from typing import Annotated, Literal
 
@@ -7,7 +9,7 @@ import pydantic
 from prime_bench.base.frozen import Frozen
 
 NumericRule = Literal["raw", "log_bucket", "log1p", "minmax"]
-"""What becomes of a numeric field (fidelity 4).
+"""How the values of a numeric field are transformed (fidelity 4).
 
 raw: the value, missing 0. log_bucket: floor(ln(x)^2) above 2, else int(x), and then categorical.
 log1p: sign(x) ln(1 + |x|), missing 0. minmax: scaled by the range of the training rows, clipped to
@@ -28,24 +30,26 @@ class DataSettings(Frozen):
     """Keys of every data set."""
 
     vocabulary: Literal["all", "train"] = "all"
-    """Whose values get an id: rows of all splits, or training rows alone. No label is used."""
+    """Rows whose values get an id: those of all splits, or train rows alone. Labels are not
+    used."""
     numeric: NumericRule = "raw"
-    """What becomes of the numeric fields."""
+    """How the values of numeric fields are transformed."""
     min_count: int = pydantic.Field(1, ge=1)
-    """Rows in which a categorical or bucketed value must occur to get an id of its own."""
+    """Minimum number of rows with a categorical or bucketed value for it to get an id of its
+    own."""
     zero_is_missing: bool = True
-    """For log_bucket: bucket 0 is out-of-vocabulary, as a missing value always is (FuxiCTR's rule);
-    false gives it an id of its own."""
+    """For log_bucket: whether bucket 0 is out-of-vocabulary like a missing value, which is
+    FuxiCTR's rule, or has an id of its own."""
 
 
 class LogSettings(DataSettings):
-    """Keys of a data set that is one log and has to be split here."""
+    """Keys of a data set that has no splits of its own: it is split while it is prepared."""
 
     split: Literal["hash", "time"] = "hash"
-    """hash: each row by a seeded hash of its bytes, so equal rows fall into one split. time: whole
-    hours, earliest first."""
+    """How rows are assigned to splits. hash: by a seeded hash of the row's bytes, so that equal
+    rows are in one split. time: by whole hours, the earliest in train."""
     split_fractions: Fractions = (0.8, 0.1, 0.1)
-    """Shares of the training, validation and test rows; they add up to 1."""
+    """Shares of the train, valid and test split, which add up to 1."""
     split_seed: int = pydantic.Field(2021, ge=0)
     """Seed of the hash."""
 
@@ -65,6 +69,6 @@ class SyntheticSettings(DataSettings):
     rows: int = pydantic.Field(100_000, ge=10)
     """Rows of all three splits together."""
     strength: float = pydantic.Field(1.0, ge=0)
-    """How much the response to a field differs between the planted subgroups; 0: not at all."""
+    """How much the response to a field differs between the planted subgroups; 0: it is the same."""
     seed: int = pydantic.Field(2021, ge=0)
-    """Seed of everything that is drawn."""
+    """Seed of all random numbers of the log."""

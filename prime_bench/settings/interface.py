@@ -1,4 +1,6 @@
-"""What all backbones and all arms are configured by, and the counts that their formulas share."""
+"""Base classes of the settings of backbones and arms, and the formulas of parameters and
+multiply-accumulates that they share.
+"""
 
 import itertools
 from abc import abstractmethod
@@ -13,37 +15,38 @@ from prime_bench.base.frozen import Frozen
 
 @dataclass(frozen=True, kw_only=True)
 class TableShape:
-    """Sizes of the categorical fields and the number of numeric ones."""
+    """The sizes of a table that the number of parameters depends on."""
 
     vocabulary_sizes: tuple[int, ...]
-    """Ids of each categorical field, PAD and out-of-vocabulary included."""
+    """Number of ids of each categorical field, PAD and out-of-vocabulary included."""
     n_numeric: int
+    """Number of numeric fields."""
 
     @property
     def n_fields(self) -> int:
-        """F: categorical and numeric fields."""
+        """F, the number of all fields."""
         return len(self.vocabulary_sizes) + self.n_numeric
 
     @property
     def n_pairs(self) -> int:
-        """P = F (F - 1) / 2: pairs of different fields."""
+        """P = F (F - 1) / 2, the number of pairs of different fields."""
         return self.n_fields * (self.n_fields - 1) // 2
 
     @property
     def embedding_rows(self) -> int:
-        """V: rows of all embedding tables; a numeric field has one (its weight vector)."""
+        """V, the rows of all embedding tables. A numeric field has one, its weight vector."""
         return sum(self.vocabulary_sizes) + self.n_numeric
 
 
 Widths = Annotated[
     tuple[Annotated[int, pydantic.Field(ge=1, strict=True)], ...], pydantic.Strict(False)
 ]
-"""Widths of an MLP's hidden layers; a list is taken for a tuple, but no text for a number."""
+"""Widths of an MLP's hidden layers. A list is accepted, but no text in place of a number."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class HiddenLayer:
-    """A hidden Linear of the Top-NN, which `backbones.interface.replace` may swap."""
+    """A hidden Linear of the Top-NN, which an arm may replace (`backbones.interface.replace`)."""
 
     width_in: int
     width_out: int
@@ -51,43 +54,43 @@ class HiddenLayer:
 
 
 class BackboneSettings(Frozen):
-    """Keys that every backbone has. Counts are per row where they are multiply-accumulates."""
+    """Keys that every backbone has. Multiply-accumulates are counted per row."""
 
     embedding_dim: int = pydantic.Field(10, ge=1)
     """Width k of a field's embedding."""
     embedding_l2: float = pydantic.Field(0.0, ge=0)
-    """FuxiCTR's `embedding_regularizer`: (l2/2) * ||W||^2 of every table is in each step's loss."""
+    """L2 of embeddings: each step's loss contains (l2/2) ||W||^2 of every embedding table.
+    FuxiCTR's `embedding_regularizer`."""
     network_l2: float = pydantic.Field(0.0, ge=0)
-    """FuxiCTR's `net_regularizer`: the same for all others, plug-ins' too (fidelity 35)."""
+    """L2 of all other parameters, those of a plug-in included (fidelity 35). FuxiCTR's
+    `net_regularizer`."""
 
     def input_width(self, shape: TableShape) -> int:
-        """d = F * k, the width of the flattened embeddings z."""
+        """Width d = F k of the flattened embeddings z."""
         return shape.n_fields * self.embedding_dim
 
     @property
     def top_nn(self) -> tuple[str, ...]:
-        """Paths of the modules whose parameters the shared Top-NN has (fidelity 36); may be
-        empty.
-        """
+        """Paths of the modules that make up the shared Top-NN (fidelity 36); may be empty."""
         return ()
 
     @property
     def inner_sites(self) -> tuple[str, ...]:
-        """Sites between the embeddings and what the Top-NN reads."""
+        """Sites between the embeddings and the Top-NN's input."""
         return ()
 
     @property
     def sites(self) -> tuple[str, ...]:
-        """Names of all places where a plug-in may read or replace an activation."""
+        """Names of all activations that a plug-in may read or replace."""
         return ("embedding", *self.inner_sites, *(("top_input",) if self.top_nn else ()))
 
     def hidden_layers(self, shape: TableShape) -> tuple[HiddenLayer, ...]:  # noqa: ARG002
-        """The Top-NN's hidden Linears, in order; none without a Top-NN."""
+        """Hidden Linears of the Top-NN, in order; none without a Top-NN."""
         return ()
 
     def site_width(self, site: str, shape: TableShape) -> int:
-        """Width of the flattened activation at one of `sites`: d, as cross layers keep it, but for
-        what the Top-NN reads.
+        """Width of the flattened activation at a site: that of the Top-NN's input at `top_input`,
+        else d, which cross layers keep.
         """
         if site == "top_input":
             return self.hidden_layers(shape)[0].width_in
@@ -95,17 +98,21 @@ class BackboneSettings(Frozen):
 
     @abstractmethod
     def parameters(self, shape: TableShape) -> int:
-        """Trainable parameters, PAD rows included, as FuxiCTR counts them."""
+        """Trainable parameters. Rows of PAD are included, as FuxiCTR counts them."""
 
     @abstractmethod
     def macs(self, shape: TableShape) -> int:
-        """Multiply-accumulates of matrix products a row, forward; element-wise work not counted."""
+        """Multiply-accumulates of the matrix products in a row's forward pass. Element-wise work is
+        not counted.
+        """
 
 
 def mlp_parameters(
     width_in: int, widths: Sequence[int], *, batch_norm: bool, width_out: int | None = None
 ) -> int:
-    """M(in, h, out): weights, biases, two more a unit with batch norm; None: no output layer."""
+    """M(in, h, out), the parameters of an MLP: weights, biases, and two more a unit with batch
+    norm. There is no output layer if `width_out` is None.
+    """
     count, width = 0, width_in
     for units in widths:
         count += width * units + units + (2 * units if batch_norm else 0)
@@ -114,36 +121,37 @@ def mlp_parameters(
 
 
 def mlp_layers(width_in: int, widths: Sequence[int]) -> tuple[HiddenLayer, ...]:
-    """The hidden Linears of the same MLP."""
+    """Hidden Linears of an MLP, in order."""
     sizes = itertools.pairwise([width_in, *widths])
     return tuple(HiddenLayer(width_in=a, width_out=b) for a, b in sizes)
 
 
 def mlp_macs(width_in: int, widths: Sequence[int], *, width_out: int | None = None) -> int:
-    """Multiply-accumulates a row of the same MLP."""
+    """Multiply-accumulates of a row in an MLP, which has no output layer if `width_out` is None."""
     sizes = [width_in, *widths, *([] if width_out is None else [width_out])]
     return sum(a * b for a, b in itertools.pairwise(sizes))
 
 
 class ArmSettings(Frozen):
-    """What an arm adds to a backbone."""
+    """Base of the settings of arms: what an arm adds to a backbone, and whether it fits."""
 
     def misfit(self, backbone: BackboneSettings) -> str | None:  # noqa: ARG002
-        """Why the arm cannot stand on this backbone; None: it can."""
+        """The reason for which the arm does not fit this backbone, or None if it fits."""
         return None
 
     @abstractmethod
     def added_parameters(self, backbone: BackboneSettings, shape: TableShape) -> int:
-        """Trainable parameters of the arm less the backbone's."""
+        """Trainable parameters of the arm less those of the backbone."""
 
     @abstractmethod
     def added_macs(self, backbone: BackboneSettings, shape: TableShape) -> int:
-        """Multiply-accumulates a row of the arm less the backbone's."""
+        """Multiply-accumulates of a row in the arm less those in the backbone."""
 
 
 class PluginSettings(ArmSettings):
-    """A plug-in reads the backbone's logit and one site, or two if it has a router of its own: the
-    flattened embeddings z of width d, unless its keys name another.
+    """Base of the settings of plug-ins that leave the backbone as it is: they read its logit and
+    one site, or two with a router. The site is `embedding`, the flattened embeddings z, unless a
+    subclass names another.
     """
 
     @property
@@ -153,11 +161,11 @@ class PluginSettings(ArmSettings):
 
     @property
     def router_site(self) -> str | None:
-        """Site that its router reads; None: the same, or no router."""
+        """Site that the router reads; None if it is the same, or if there is no router."""
         return None
 
     def misfit(self, backbone: BackboneSettings) -> str | None:
-        """A plug-in stands wherever the sites are that it reads."""
+        """The plug-in fits every backbone that has the sites which it reads."""
         for site in (self.input_site, self.router_site):
             if site is not None and site not in backbone.sites:
                 return f"there is no site `{site}`, only {', '.join(backbone.sites)}"
@@ -165,18 +173,20 @@ class PluginSettings(ArmSettings):
 
     @abstractmethod
     def parameters(self, input_width: int) -> int:
-        """Trainable parameters that the plug-in adds at d = `input_width`."""
+        """Trainable parameters of the plug-in for inputs of width d = `input_width`."""
 
     @abstractmethod
     def macs(self, input_width: int) -> int:
-        """Multiply-accumulates a row that it adds, scalar activations not counted (Eq. 24)."""
+        """Multiply-accumulates of a row in the plug-in; scalar activations are not counted (Eq.
+        24).
+        """
 
     def added_parameters(self, backbone: BackboneSettings, shape: TableShape) -> int:
-        """The plug-in's: the backbone stays whole."""
+        """Parameters of the plug-in; those of the backbone stay."""
         return self.parameters(backbone.site_width(self.input_site, shape))
 
     def added_macs(self, backbone: BackboneSettings, shape: TableShape) -> int:
-        """The plug-in's."""
+        """Multiply-accumulates of the plug-in."""
         return self.macs(backbone.site_width(self.input_site, shape))
 
 
@@ -217,7 +227,7 @@ def _extent(values: Sequence[int]) -> str:
 
 
 class DenseSettings(PluginSettings):
-    """The backbone as it is: no plug-in, no keys."""
+    """Settings of `dense`, the backbone alone; there are no keys."""
 
     def parameters(self, input_width: int) -> int:  # noqa: ARG002
         """Nothing is added."""

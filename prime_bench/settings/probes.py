@@ -1,4 +1,4 @@
-"""Settings of probes: jobs that measure a trained arm, or what an arm costs."""
+"""Settings of probes, jobs that measure a trained arm or what an arm costs."""
 
 from typing import Annotated, ClassVar, Literal
 
@@ -9,61 +9,62 @@ from prime_bench.settings.interface import ArmSettings, BackboneSettings
 from prime_bench.settings.plugins import PrimeConfig
 
 PAPER_FIELDS = ("site_category", "app_category", "device_type", "hour")
-"""The paper's semantic fields (section 4.2), by what a card says that its columns mean."""
+"""The paper's semantic fields (section 4.2), by the meaning that a card gives to its columns."""
 
 Split = Literal["valid", "test"]
-"""Rows that are measured; no model was trained on them."""
+"""Split that a probe reads. No model was trained on either."""
 SemanticFields = Annotated[tuple[str, ...], pydantic.Strict(False)]
 
 
 class ProbeSettings(Frozen):
-    """Keys of a recipe's `[probe]`."""
+    """Base of the keys of a recipe's `[probe]`."""
 
     unit: ClassVar[Literal["arm", "group"]] = "arm"
-    """What one job measures: an arm, or all arms of one data set, backbone and seed together."""
+    """What one job measures: one arm, or all arms of a data set, backbone and seed."""
     reads_checkpoint: ClassVar[bool] = True
-    """Whether a job needs the record and the weights of the job that trained its arm."""
+    """Whether a job reads the weights of the job that trained its arm."""
 
     def misfit(self, backbone: BackboneSettings, arm: ArmSettings) -> str | None:  # noqa: ARG002
-        """Why this arm on this backbone cannot be measured; None: it can."""
+        """The reason for which this arm on this backbone cannot be measured, or None."""
         return None
 
 
 NULL_FIELD = "null_"
-"""How the names of random labels start, which are measured as if they were fields."""
+"""Prefix of the names of random labels, which are measured as if they were fields."""
 
 
 class GradientsSettings(ProbeSettings):
-    """The paper's numbers are the defaults."""
+    """Keys of the probe `gradients`. The defaults are the paper's numbers."""
 
     fields: SemanticFields = PAPER_FIELDS
-    """Semantic fields whose values make the groups."""
+    """Semantic fields by whose values rows are grouped."""
     null_labels: int = pydantic.Field(0, ge=0)
-    """Random labels of groups that no model sees, measured as fields `null_1`, ...: their gap is 0
-    but for noise."""
+    """Number of random labels, measured as if they were fields `null_1`, ... No model sees them, so
+    their gap is noise around 0."""
     null_groups: int = pydantic.Field(4, ge=2)
-    """Equally likely groups of each of them."""
+    """Number of groups of each random label; all are equally likely."""
     blocks: int = pydantic.Field(8, ge=1)
-    """Disjoint blocks of rows a group."""
+    """Number of disjoint blocks of rows in each group."""
     positives_per_block: int = pydantic.Field(256, ge=1)
-    """Clicks a block."""
+    """Rows with a click in each block."""
     negatives_per_block: int = pydantic.Field(256, ge=1)
-    """Rows without a click a block."""
+    """Rows without a click in each block."""
     permutations: int = pydantic.Field(2000, ge=1)
-    """Random groupings that reassign whole blocks."""
+    """Number of random groupings that reassign whole blocks."""
     example_permutations: int = pydantic.Field(100, ge=0)
-    """Random groupings that reassign rows within each label; 0: this gap is not measured."""
+    """Number of random groupings that reassign single rows within each label; 0: this gap is not
+    measured."""
     include_head: bool = False
-    """Whether gaps with the output layer are measured as well where it is shared with another path
-    (fidelity 36)."""
+    """Whether gaps are also measured over the Top-NN with the output layer that it shares with
+    another path (fidelity 36)."""
     sharing_steps: int = pydantic.Field(0, ge=0)
     """Steps of fine-tuning the Top-NN on one group alone, for the loss of sharing (Eq. 4); 0: it is
     not measured."""
     sharing_learning_rate: float = pydantic.Field(1e-4, gt=0)
-    """Adam's rate there."""
+    """Learning rate of that fine-tuning."""
 
     def misfit(self, backbone: BackboneSettings, arm: ArmSettings) -> str | None:
-        """There must be a Top-NN, and each row must have a gradient of its own."""
+        """The backbone must have a Top-NN, and each row's gradient must depend on that row alone."""
         if not backbone.top_nn:
             return "it has no Top-NN, so there are no shared weights whose gradients could compete"
         if isinstance(arm, PrimeConfig) and arm.routing == "permuted":
@@ -72,52 +73,54 @@ class GradientsSettings(ProbeSettings):
 
 
 class RoutingSettings(ProbeSettings):
-    """Which rows, and which groups of them."""
+    """Keys of the probe `routing`."""
 
     split: Split = "valid"
-    """Rows that are routed, in evaluation mode."""
+    """Split that is routed, in evaluation mode."""
     fields: SemanticFields = PAPER_FIELDS
-    """Semantic fields whose values make the groups; may be empty."""
+    """Semantic fields by whose values rows are grouped; may be empty."""
     min_rows: int = pydantic.Field(1000, ge=1)
-    """Rows that a group needs."""
+    """Minimum number of rows of a group."""
 
     def misfit(self, backbone: BackboneSettings, arm: ArmSettings) -> str | None:  # noqa: ARG002
-        """There must be routers."""
+        """The arm must have routers."""
         if not isinstance(arm, PrimeConfig):
             return "the arm has no routers"
         return None
 
 
 class SubgroupsSettings(ProbeSettings):
-    """Which rows, and which groups of them."""
+    """Keys of the probe `subgroups`."""
 
     split: Split = "test"
-    """Rows that are scored."""
+    """Split that is scored."""
     fields: SemanticFields = pydantic.Field(PAPER_FIELDS, min_length=1)
-    """Semantic fields whose values make the groups."""
+    """Semantic fields by whose values rows are grouped."""
     min_rows: int = pydantic.Field(1000, ge=1)
-    """Rows that a group needs."""
+    """Minimum number of rows of a group."""
     calibration_bins: int = pydantic.Field(15, ge=1)
-    """Bins with equally many rows over which the calibration error is taken."""
+    """Number of bins, with equally many rows each, of the calibration error."""
 
 
 class CostSettings(ProbeSettings):
-    """`[probe]` of a recipe of the kind `cost`; the defaults are the paper's."""
+    """Keys of the probe `cost`. The defaults are the paper's numbers."""
 
     unit: ClassVar[Literal["arm", "group"]] = "group"
     reads_checkpoint: ClassVar[bool] = False
 
     warm_up_steps: int = pydantic.Field(20, ge=1)
-    """Steps of each arm before a repetition's first timed one."""
+    """Steps that each arm does before the timed steps of a repetition."""
     inference_steps: int = pydantic.Field(100, ge=1)
-    """Timed forward passes of a repetition, in evaluation mode and without gradients."""
+    """Timed forward passes of each arm in a repetition, in evaluation mode and without
+    gradients."""
     training_steps: int = pydantic.Field(50, ge=1)
-    """Timed optimiser steps of a repetition."""
+    """Timed optimiser steps of each arm in a repetition."""
     repetitions: int = pydantic.Field(3, ge=1)
-    """Each gives one latency an arm, and one ratio to Dense."""
+    """Number of repetitions. Each gives one latency of each arm, and one ratio to Dense."""
     other_batch_sizes: list[pydantic.PositiveInt] = [1, 4, 16, 64, 256, 1024, 16_384, 65_536]
-    """Rows of a forward pass, beside the protocol's `training.batch_size`: as many steps as keep
-    the rows within those of `inference_steps`, but no fewer than five."""
+    """Batch sizes of forward passes that are timed beside `training.batch_size`. A large batch gets
+    fewer steps, so that it reads no more rows than `inference_steps` of the protocol's batches, but
+    at least five."""
 
 
 class CostOnDevice(CostSettings):

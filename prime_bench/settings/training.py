@@ -1,4 +1,4 @@
-"""The training protocol: FuxiCTR 2.3.10's, with the paper's values as defaults."""
+"""The training protocol: that of FuxiCTR 2.3.10, with the paper's values as defaults."""
 
 from typing import Literal
 
@@ -8,26 +8,28 @@ from prime_bench.base.frozen import Frozen
 
 
 class TrainSpec(Frozen):
-    """Everything about a training run that is neither data, model nor seed."""
+    """Everything that defines a training run beside data, model and seed."""
 
     batch_size: int = pydantic.Field(4096, ge=2)
-    """Rows an optimiser step; the last batch is smaller (a single row joins the one before it)."""
+    """Rows of an optimiser step. The last batch of an epoch is smaller; a single row left over
+    joins the batch before it."""
     learning_rate: float = pydantic.Field(1e-3, gt=0)
-    """Adam's rate at the start."""
+    """Initial learning rate of Adam."""
     max_epochs: int = pydantic.Field(100, ge=1)
-    """Upper bound; `patience` may end the run sooner."""
+    """Maximum number of epochs; `patience` may end the run earlier."""
     patience: int = pydantic.Field(2, ge=1)
-    """Validations in a row without a better AUC before the run stops."""
+    """Number of validations in a row without an improvement after which the run stops."""
     min_delta: float = pydantic.Field(1e-6, ge=0)
-    """A validation AUC is better from best + min_delta on."""
+    """A validation AUC of at least best + min_delta is an improvement."""
     learning_rate_factor: float = pydantic.Field(0.1, gt=0, le=1)
-    """Each validation without improvement multiplies the rate by this."""
+    """Factor by which each validation without an improvement multiplies the learning rate."""
     learning_rate_floor: float = pydantic.Field(1e-6, ge=0)
-    """The rate never falls below this."""
+    """Minimum of the learning rate."""
     max_gradient_norm: float = pydantic.Field(10.0, gt=0)
-    """Global norm to which the gradient is clipped, after the L2 term is in it (fidelity 12)."""
+    """Global norm to which the gradient, L2 term included, is clipped (fidelity 12)."""
     loss: Literal["probability", "logit"] = "probability"
-    """BCE of the float32 probability with logs clamped at -100, as FuxiCTR, or of the logit."""
+    """Binary cross-entropy of the float32 probability with logs clamped at -100, as in FuxiCTR, or
+    of the logit."""
     compile: bool = False
-    """Whether torch.compile makes the step's kernels: faster, and other in the last bits. On a CPU
-    it needs a C++ compiler."""
+    """Whether torch.compile compiles the step. This is faster and changes the last bits of results.
+    On a CPU it needs a C++ compiler."""
