@@ -1,6 +1,5 @@
-"""Job and schema -> model: the backbone, its plug-in, and one random stream for the initial values
-of each.
-"""
+"""Building models: a job and a schema -> a backbone with its plug-in, each initialised from a
+random stream of its own."""
 
 import hashlib
 from collections.abc import Iterator, Mapping
@@ -24,13 +23,12 @@ from prime_bench.settings.interface import BackboneSettings, PluginSettings
 
 @dataclass(frozen=True, kw_only=True)
 class Assembled:
-    """A model that is ready to train, on the CPU."""
+    """A model with its initial weights, on the CPU."""
 
     arm: ArmModel
     initial_weights: str
     """SHA-256 of the backbone's weights before the plug-in was attached: equal in all arms of a
-    pair.
-    """
+    pair."""
 
 
 def build_backbone(
@@ -144,9 +142,11 @@ def weights_digest(module: torch.nn.Module) -> str:
 
 @contextmanager
 def _global_stream(seed: int) -> Iterator[None]:
-    """Inside, torch's global CPU generator is a stream of its own; afterwards it is as it was."""
+    """Inside the context, torch's global CPU generator is the stream `seed`; afterwards it is
+    restored.
+    """
     with torch.random.fork_rng(devices=[]), torch.device("cpu"):
-        # Not torch.manual_seed: that one seeds the accelerators' generators too, which fork_rng
-        # does not put back here.
+        # torch.manual_seed would also seed the accelerators' generators, which fork_rng does not
+        # restore here.
         torch.default_generator.manual_seed(seed)
         yield

@@ -1,7 +1,7 @@
-"""What a recipe can name: a literal row a backbone and plug-in. `assemble` loads the targets.
+"""The catalogue of backbones and plug-ins that a recipe can name. `assemble` loads their classes.
 
-Beside these, a recipe can name a class of the user's own: as `module:Class`, or by the name of an
-entry point of the group `prime_bench.backbones` or `prime_bench.plugins`.
+A recipe can also name a class that is not in the catalogue: as `module:Class`, or by an entry point
+of the group `prime_bench.backbones` or `prime_bench.plugins`.
 """
 
 import re
@@ -46,31 +46,37 @@ from prime_bench.settings.plugins import (
 
 @dataclass(frozen=True, kw_only=True)
 class BackboneEntry:
-    """A backbone: where its class is, what configures it, how a report calls and cites it."""
+    """A backbone: its class, the class of its settings, its name in reports, and its source."""
 
     target: str
-    """`module:Class`."""
+    """The class, as `module:Class`."""
     settings: type[BackboneSettings]
     label: str
+    """Name in reports."""
     cite: str
+    """Where the backbone was published."""
     code: str | None = None
-    """Digest of its source files; None for ours, which `base.numerics` stands for."""
+    """Digest of the class's source files. None for the catalogue's own, whose changes are counted
+    by `base.identity.NUMERICS`."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class PluginEntry:
-    """A plug-in: as a backbone's row; `target` is None for the backbone alone."""
+    """A plug-in: its class, the class of its settings, its name in reports, and its source."""
 
     target: str | None
+    """The class, as `module:Class`; None for `dense`, the backbone alone."""
     settings: type[ArmSettings]
     label: str
+    """Name in reports."""
     cite: str
+    """Where the plug-in was published, or is described."""
     code: str | None = None
-    """As a backbone's."""
+    """Digest of the class's source files, as in `BackboneEntry`."""
 
 
-class Words(TypedDict):
-    """What both kinds of rows say of a class of the user's own."""
+class Description(TypedDict):
+    """The part of an entry that describes a class which is not in the catalogue."""
 
     label: str
     cite: str
@@ -247,24 +253,29 @@ PLUGINS: dict[str, PluginEntry] = {
 
 
 def find_backbone(name: str) -> BackboneEntry:
-    """The row of a backbone of ours, or one made from the class of somebody else's.
+    """The entry of a backbone of the catalogue, or one made for `module:Class` or an entry point.
 
-    Raises UsageError for a name that is neither, or a class that cannot be one.
+    Raises UsageError for an unknown name, or a class that is no backbone.
     """
     if name in BACKBONES:
         return BACKBONES[name]
     target = _target(name, "backbone", list(BACKBONES))
     return BackboneEntry(
-        target=target, settings=_settings(target, BackboneSettings), **_words(target)
+        target=target, settings=_settings(target, BackboneSettings), **_description(target)
     )
 
 
 def find_plugin(name: str) -> PluginEntry:
-    """As `find_backbone`, for a plug-in."""
+    """The entry of a plug-in of the catalogue, or one made for `module:Class` or an entry point.
+
+    Raises UsageError for an unknown name, or a class that is no plug-in.
+    """
     if name in PLUGINS:
         return PLUGINS[name]
     target = _target(name, "plug-in", list(PLUGINS))
-    return PluginEntry(target=target, settings=_settings(target, ArmSettings), **_words(target))
+    return PluginEntry(
+        target=target, settings=_settings(target, ArmSettings), **_description(target)
+    )
 
 
 def entry_point_targets(noun: str) -> dict[str, str]:
@@ -274,12 +285,12 @@ def entry_point_targets(noun: str) -> dict[str, str]:
 
 
 def is_foreign(name: str) -> bool:
-    """Whether a name is `module:Class`."""
+    """Whether a name has the form `module:Class`."""
     return re.fullmatch(r"[\w.]+:\w+", name) is not None
 
 
 def _target(name: str, noun: str, ours: list[str]) -> str:
-    """`module:Class` of a name that is not ours."""
+    """`module:Class` of a name that is not in the catalogue."""
     points = entry_point_targets(noun)
     if not is_foreign(name) and name not in points:
         known = [*ours, *points]
@@ -291,14 +302,14 @@ def _target(name: str, noun: str, ours: list[str]) -> str:
 
 
 def _settings(target: str, base: Any) -> Any:
-    """The class's `Settings`, derived from `base`."""
+    """The class's attribute `Settings`, a class derived from `base`."""
     settings = getattr(load_class(target), "Settings", None)
     if not isinstance(settings, type) or not issubclass(settings, base):
         raise UsageError(f"`{target}` has no `Settings`, a class derived from {base.__name__}")
     return settings
 
 
-def _words(target: str) -> Words:
+def _description(target: str) -> Description:
     found = load_class(target)
     return {
         "label": str(getattr(found, "label", found.__name__)),

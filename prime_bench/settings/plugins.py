@@ -1,6 +1,5 @@
-"""Settings of PRIME, its controls and its rivals: keys, defaults, and the formulas of
-what they add.
-"""
+"""Settings of PRIME, its controls and the plug-ins that it is compared with: keys, defaults, and
+the formulas of the parameters and multiply-accumulates that they add."""
 
 import itertools
 import math
@@ -23,74 +22,75 @@ from prime_bench.settings.interface import (
 
 
 class PrimeConfig(PluginSettings):
-    """The paper's frozen configuration is the default."""
+    """Keys of PRIME. The defaults are the paper's configuration."""
 
     bags: int = pydantic.Field(4, ge=1)
-    """G: independent routers; the final expert prediction is the bags' mean (Eq. 15)."""
+    """Number G of bags, each with its own router; their predictions are averaged (Eq. 15)."""
     experts_per_bag: int = pydantic.Field(8, ge=1)
-    """M: experts that one router chooses among (Eq. 12)."""
+    """Number M of experts in a bag, which its router weighs (Eq. 12)."""
     rank: int = pydantic.Field(16, ge=1)
-    """q: width of an expert's hidden response (Eq. 10)."""
+    """Rank q, the width of an expert's hidden response (Eq. 10)."""
     dense_weight: float = pydantic.Field(0.5, ge=0, le=1)
-    """alpha: share of the Dense probability in the mixture (Eq. 17)."""
+    """Weight alpha of the anchor, the backbone's own probability, in the prediction (Eq. 17)."""
     temperature: float = pydantic.Field(1.0, gt=0)
-    """T of the router's softmax (Eq. 12)."""
+    """Temperature T of the router's softmax (Eq. 12)."""
     load_ema: float = pydantic.Field(0.99, ge=0, le=1)
-    """mu of the moving average of the load (Eq. 21)."""
+    """Decay mu of the moving average of the load (Eq. 21)."""
     load_bias_step: float = pydantic.Field(1e-3, ge=0)
-    """eta_b: step of the load bias (Eq. 22)."""
+    """Step eta_b of the load bias (Eq. 22)."""
     load_bias_bound: float = pydantic.Field(2.0, ge=0)
-    """c_max: bound of the load bias (Eq. 22)."""
+    """Bound c_max of the load bias (Eq. 22)."""
     auxiliary_weight: float = pydantic.Field(0.0, ge=0)
-    """lambda of a loss on the batch's load; 0: no such loss (fidelity 21)."""
+    """Weight lambda of a loss on the batch's load; 0: no such loss (fidelity 21)."""
     layer_norm: bool = True
-    """LayerNorm without affine on the router's and the experts' input (Eq. 9, fidelity 33)."""
+    """Whether the input of routers and experts goes through LayerNorm without affine (Eq. 9,
+    fidelity 33)."""
     routing: Literal["learned", "uniform", "permuted"] = "learned"
-    """Weights of a bag's experts: the router's, 1/M (fidelity 17), or the router's for another row
-    of the batch (fidelity 18)."""
+    """Weights of a bag's experts: those of the router, 1/M (fidelity 17), or those of the router
+    for another row of the batch (fidelity 18)."""
     output: Literal["probability", "logit"] = "probability"
-    """What the experts' mean corrects: the probability (Eq. 13-17) or the logit, without alpha
+    """What the experts correct: the probability (Eq. 13-17), or the logit, without alpha
     (fidelity 32)."""
     expert_input: str = "embedding"
-    """Site whose flattened activation the experts read in place of z."""
+    """Site whose flattened activation the experts read."""
     router_input: str = "embedding"
-    """Site that the routers read."""
+    """Site whose flattened activation the routers read."""
     detach_router: bool = False
-    """Whether the routers' input is cut from the gradient (fidelity 34)."""
+    """Whether no gradient flows back through the routers' input (fidelity 34)."""
 
     @property
     def experts(self) -> int:
-        """E = G M."""
+        """E = G M, the number of all experts."""
         return self.bags * self.experts_per_bag
 
     @property
     def input_site(self) -> str:
-        """The experts'."""
+        """Site that the experts read."""
         return self.expert_input
 
     @property
     def router_site(self) -> str | None:
-        """None where it is the experts' as well."""
+        """Site that the routers read; None if it is that of the experts."""
         return None if self.router_input == self.expert_input else self.router_input
 
     def parameters(self, input_width: int, router_width: int | None = None) -> int:
-        """E (q + 1) (d + 1), Eq. 25, with d the width of both inputs unless the router's is
-        given.
+        """E (q + 1) (d + 1), Eq. 25, where d is the width of the experts' input, and also of the
+        routers' unless `router_width` is given.
         """
         experts = self.rank * input_width + self.rank + 1
         return self.experts * (experts + self._routed(router_width or input_width))
 
     def macs(self, input_width: int, router_width: int | None = None) -> int:
-        """E d + E q (d + 1), Eq. 24."""
+        """E d + E q (d + 1), Eq. 24, with widths as in `parameters`."""
         experts = self.rank * (input_width + 1)
         return self.experts * (experts + self._routed(router_width or input_width))
 
     def added_parameters(self, backbone: BackboneSettings, shape: TableShape) -> int:
-        """At the widths of the two sites."""
+        """Parameters for the widths of the two sites."""
         return self.parameters(*self._widths(backbone, shape))
 
     def added_macs(self, backbone: BackboneSettings, shape: TableShape) -> int:
-        """At the widths of the two sites."""
+        """Multiply-accumulates for the widths of the two sites."""
         return self.macs(*self._widths(backbone, shape))
 
     def _widths(self, backbone: BackboneSettings, shape: TableShape) -> tuple[int, int]:
@@ -99,92 +99,97 @@ class PrimeConfig(PluginSettings):
         return of_experts, of_router
 
     def _routed(self, router_width: int) -> int:
-        """Weights of one expert in its router; uniform routing has none."""
+        """Weights of one expert in its router; none with uniform routing."""
         return 0 if self.routing == "uniform" else router_width
 
 
 class UniformRouting(PrimeConfig):
-    """Every expert of a bag has the weight 1/M (fidelity 17)."""
+    """PRIME whose experts all have the weight 1/M (fidelity 17)."""
 
     routing: Literal["uniform"] = "uniform"
 
 
 class PermutedRouting(PrimeConfig):
-    """Each row gets the routing of another row of its batch (fidelity 18)."""
+    """PRIME in which each row gets the routing of another row of its batch (fidelity 18)."""
 
     routing: Literal["permuted"] = "permuted"
 
 
 class NoAnchor(PrimeConfig):
-    """p = p_s (fidelity 19)."""
+    """PRIME without its anchor: p = p_s (fidelity 19)."""
 
     dense_weight: float = pydantic.Field(0.0, ge=0, le=1)
 
 
 class SingleBag(PrimeConfig):
-    """The same 32 experts in one bag (fidelity 20)."""
+    """PRIME with its 32 experts in one bag (fidelity 20)."""
 
     bags: int = pydantic.Field(1, ge=1)
     experts_per_bag: int = pydantic.Field(32, ge=1)
 
 
 class AuxiliaryLoss(PrimeConfig):
-    """A loss on the load in place of the load bias (fidelity 21)."""
+    """PRIME with a loss on the load in place of the load bias (fidelity 21)."""
 
     load_bias_step: float = pydantic.Field(0.0, ge=0)
     auxiliary_weight: float = pydantic.Field(1e-2, ge=0)
 
 
 class ResidualSettings(PluginSettings):
-    """Keys of both."""
+    """Keys of both residual controls, which have PRIME's size but no routing."""
 
     dense_weight: float = pydantic.Field(0.5, ge=0, le=1)
-    """alpha, as in PRIME: p = p_d + (1 - alpha) (sigmoid(l_d + delta) - p_d)."""
+    """Weight alpha of the anchor, as in PRIME: p = p_d + (1 - alpha) (sigmoid(l_d + delta) -
+    p_d)."""
     layer_norm: bool = True
-    """LayerNorm without affine on the input, as PRIME's."""
+    """Whether the input goes through LayerNorm without affine, as in PRIME."""
 
 
 class ResidualParametersSettings(ResidualSettings):
-    """One hidden layer of width h = E (q + 1): matched to PRIME's E experts of rank q at any d."""
+    """A residual with one hidden layer of width h = E (q + 1), which has the parameters of PRIME
+    with E experts of rank q, plus one, at any d.
+    """
 
     width: int = pydantic.Field(PrimeConfig().experts * (PrimeConfig().rank + 1), ge=1)
-    """h; the default matches the paper's PRIME."""
+    """Width h of the hidden layer; the default matches the paper's PRIME."""
 
     def parameters(self, input_width: int) -> int:
-        """Weights V (h, d), u (h), b."""
+        """h (d + 1) + 1: weights V (h, d) and u (h), bias b."""
         return self.width * (input_width + 1) + 1
 
     def macs(self, input_width: int) -> int:
-        """Products of V and u: h (d + 1)."""
+        """h (d + 1), the products with V and u."""
         return self.width * (input_width + 1)
 
 
 class ResidualNoLayerNorm(ResidualParametersSettings):
-    """The same without LayerNorm (fidelity 38)."""
+    """The residual with PRIME's parameters, without LayerNorm (fidelity 38)."""
 
     layer_norm: bool = False
 
 
 class ResidualMacsSettings(ResidualSettings):
-    """Two hidden layers of one width w, the widest within PRIME's multiply-accumulates at d."""
+    """A residual with two hidden layers of width w, the largest for which it does no more
+    multiply-accumulates than PRIME.
+    """
 
     experts: int = pydantic.Field(PrimeConfig().experts, ge=1)
-    """E of the PRIME that is matched."""
+    """Number E of experts of the PRIME that is matched."""
     rank: int = pydantic.Field(PrimeConfig().rank, ge=1)
-    """q of the PRIME that is matched."""
+    """Rank q of the PRIME that is matched."""
 
     def target(self, input_width: int) -> int:
-        """PRIME's multiply-accumulates, Eq. 24."""
+        """Multiply-accumulates of PRIME, Eq. 24."""
         prime = PrimeConfig(bags=1, experts_per_bag=self.experts, rank=self.rank)
         return prime.macs(input_width)
 
     def width(self, input_width: int) -> int:
-        """w: the largest with w (d + w + 1) <= the target, and at least 1."""
+        """The largest w with w (d + w + 1) <= the target, and at least 1."""
         d = input_width + 1
         return max(1, (math.isqrt(d * d + 4 * self.target(input_width)) - d) // 2)
 
     def parameters(self, input_width: int) -> int:
-        """d -> w -> w -> 1 with biases."""
+        """Parameters of the layers d -> w -> w -> 1 with biases."""
         w = self.width(input_width)
         return input_width * w + w + w * w + w + w + 1
 
@@ -195,42 +200,46 @@ class ResidualMacsSettings(ResidualSettings):
 
 
 class DenseLayerNormSettings(ArmSettings):
-    """The backbone reads LN(z), without affine; no keys, nothing added."""
+    """Settings of a backbone that reads LayerNorm(z) without affine; there are no keys."""
 
     def added_parameters(self, backbone: BackboneSettings, shape: TableShape) -> int:  # noqa: ARG002
-        """LayerNorm without affine has none."""
+        """0, because LayerNorm without affine has no parameters."""
         return 0
 
     def added_macs(self, backbone: BackboneSettings, shape: TableShape) -> int:  # noqa: ARG002
-        """Element-wise work is not counted."""
+        """0, because element-wise work is not counted."""
         return 0
 
 
 class HiddenExpertsSettings(ArmSettings):
-    """Keys of both rivals: routed low-rank experts at every hidden Linear of the Top-NN."""
+    """Keys of both structural arms, which have routed low-rank experts at every hidden Linear of
+    the Top-NN.
+    """
 
     bags: int = pydantic.Field(4, ge=1)
-    """G: independent routers a layer, whose outputs are averaged."""
+    """Number G of bags a layer, each with its own router; their outputs are averaged."""
     experts_per_bag: int = pydantic.Field(8, ge=1)
-    """M: experts that one router weighs."""
+    """Number M of experts in a bag, which its router weighs."""
     rank: int = pydantic.Field(4, ge=1)
-    """q: width of an expert's inside."""
+    """Rank q, the width between the two matrices of an expert."""
 
     @property
     def experts(self) -> int:
-        """E = G M."""
+        """E = G M, the number of all experts."""
         return self.bags * self.experts_per_bag
 
     def misfit(self, backbone: BackboneSettings) -> str | None:
-        """They stand in the hidden layers of a Top-NN."""
+        """The arm fits every backbone with a Top-NN."""
         return None if backbone.top_nn else "it has no Top-NN whose hidden layers could be replaced"
 
     def added_macs(self, backbone: BackboneSettings, shape: TableShape) -> int:
-        """Routers E in, V E q in, U E q out a layer, and what becomes of its own Linear."""
+        """For each layer E in of the routers, E q in of V and E q out of U, and the change of the
+        layer's own Linear.
+        """
         return self._routed(backbone, shape) + self._own(backbone, shape, biases=False)
 
     def added_parameters(self, backbone: BackboneSettings, shape: TableShape) -> int:
-        """The same matrices and the biases."""
+        """The numbers in the same matrices, and the change of biases."""
         return self._routed(backbone, shape) + self._own(backbone, shape, biases=True)
 
     def _routed(self, backbone: BackboneSettings, shape: TableShape) -> int:
@@ -240,16 +249,20 @@ class HiddenExpertsSettings(ArmSettings):
         )
 
     def _own(self, backbone: BackboneSettings, shape: TableShape, *, biases: bool) -> int:  # noqa: ARG002
-        """Change of what a layer has beside its experts."""
+        """Change of the layers' own Linears."""
         return 0
 
 
 class HiddenSubspaceSettings(HiddenExpertsSettings):
-    """W x + mean over bags of sum over experts of r U V x: W x stays (fidelity 27)."""
+    """Settings of an arm that adds experts to each hidden Linear W x of the Top-NN: the mean over
+    bags of the sum over experts of r U V x (fidelity 27).
+    """
 
 
 class MultilayerBaggedSettings(HiddenExpertsSettings):
-    """Mean over bags of sum over experts of r U SiLU(V LN(x)), plus b: W is gone (fidelity 28)."""
+    """Settings of an arm that replaces each hidden Linear of the Top-NN by experts: the mean over
+    bags of the sum over experts of r U SiLU(V LN(x)), plus b (fidelity 28).
+    """
 
     def _own(self, backbone: BackboneSettings, shape: TableShape, *, biases: bool) -> int:
         return sum(
@@ -260,27 +273,27 @@ class MultilayerBaggedSettings(HiddenExpertsSettings):
 
 @dataclass(frozen=True, kw_only=True)
 class APGShape:
-    """Widths of one APG linear."""
+    """Sizes of one APG layer."""
 
     width_in: int
     width_out: int
     condition: int
-    """Width of what its weights are generated from."""
+    """Width of the input from which its weights are generated."""
     vectors: int
-    """Vectors of a row that the same generated weights act on."""
+    """Number of vectors of a row to which the same generated weights are applied."""
     replaced: bool
-    """Whether it takes the place of a Linear of the same widths."""
+    """Whether the layer replaces a Linear of the same widths."""
 
 
 class APGSettings(ArmSettings):
     """Keys of FuxiCTR's APG with low rank, over-parameterisation and a generated bias, conditioned
-    on the layer's own input. The values of FuxiCTR's template are the defaults.
+    on the layer's own input. The defaults are the values of FuxiCTR's template.
     """
 
     rank_k: int = pydantic.Field(8, ge=1)
-    """k': the generated matrix S is k' x k'."""
+    """Width k' of the generated matrix S (k', k')."""
     overparam_p: int = pydantic.Field(64, ge=1)
-    """p: inner width of U = U_l U_r and V = V_l V_r; at least k'."""
+    """Inner width p of U = U_l U_r and V = V_l V_r, at least k'."""
     hypernet_hidden_units: Widths = (512, 256)
     """Widths of the hidden layers of the network that generates S and the bias."""
 
@@ -293,7 +306,7 @@ class APGSettings(ArmSettings):
         return self
 
     def misfit(self, backbone: BackboneSettings) -> str | None:
-        """APG stands on FiBiNET and DCNv2 alone, between widths of at least k'."""
+        """The arm fits FiBiNET, and DCNv2 with a parallel MLP, between widths of at least k'."""
         if isinstance(backbone, FiBiNETSettings):
             return self._too_narrow(backbone.embedding_dim)
         if isinstance(backbone, DCNv2Settings) and backbone.model_structure == "parallel":
@@ -304,10 +317,10 @@ class APGSettings(ArmSettings):
         )
 
     def layers(self, backbone: BackboneSettings, shape: TableShape) -> list[APGShape]:
-        """What it adds: on DCNv2 each hidden Linear of the parallel MLP is replaced, on FiBiNET
-        one layer k -> k, conditioned on z, acts on all F embeddings.
+        """The APG layers of the arm. On DCNv2 they replace each hidden Linear of the parallel MLP;
+        on FiBiNET one layer k -> k, conditioned on z, is applied to all F embeddings.
 
-        Raises UsageError where it does not fit.
+        Raises UsageError if the arm does not fit the backbone.
         """
         d, k = backbone.input_width(shape), backbone.embedding_dim
         fault = self.misfit(backbone) or self._too_narrow(d)
@@ -324,7 +337,9 @@ class APGSettings(ArmSettings):
         return [of_fields]
 
     def added_parameters(self, backbone: BackboneSettings, shape: TableShape) -> int:
-        """A layer: in p + 2 p k' + p out + M(condition, h, k'^2 + out), less a replaced Linear."""
+        """For each layer in p + 2 p k' + p out + M(condition, h, k'^2 + out), less the replaced
+        Linear.
+        """
         count = 0
         for layer in self.layers(backbone, shape):
             a, b = layer.width_in, layer.width_out
@@ -336,8 +351,8 @@ class APGSettings(ArmSettings):
         return count
 
     def added_macs(self, backbone: BackboneSettings, shape: TableShape) -> int:
-        """A layer: the hypernetwork and (in + k' + out) k' a vector, less a replaced Linear; U_l
-        U_r and V_l V_r, once a batch, are not counted.
+        """For each layer the hypernetwork, and (in + k' + out) k' for each vector, less the
+        replaced Linear. U_l U_r and V_l V_r are computed once a batch and not counted.
         """
         count = 0
         for layer in self.layers(backbone, shape):
@@ -348,7 +363,7 @@ class APGSettings(ArmSettings):
         return count
 
     def out(self, width_out: int) -> int:
-        """Width of what the hypernetwork generates: the bias and S."""
+        """Width of the hypernetwork's output, the bias and S."""
         return width_out + self.rank_k**2
 
     def _too_narrow(self, width: int) -> str | None:
