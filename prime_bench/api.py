@@ -1073,14 +1073,14 @@ def predict(
         )
 
     from prime_bench.training.device import resolve_device
-    from prime_bench.training.evaluation import SPLITS, save_predictions
+    from prime_bench.training.evaluation import SCORED_SPLITS, save_predictions
     from prime_bench.training.recompute import recompute
 
     made = []
     for number, record in enumerate(found, start=1):
         folder = table_with(record.job.fingerprint, data_dir=Path(data_dir))
         table = PreparedTable.open(folder)
-        labels = {name: table.split(name).labels for name in SPLITS}
+        labels = {name: table.split(name).labels for name in SCORED_SPLITS}
         done = PredictionProgress(
             record=record,
             number=number,

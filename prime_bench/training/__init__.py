@@ -1,1 +1,2 @@
-"""FuxiCTR's protocol: batches, loss, L2, clip, Adam, validation, early stop, test once."""
+"""Training by FuxiCTR's protocol: batches, loss with L2, clipping, Adam, validation, early
+stopping, and scores of the test split once, at the end."""

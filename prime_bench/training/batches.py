@@ -1,4 +1,4 @@
-"""Rows of a split where a step reads them, and the order in which it does.
+"""Batches: the rows of a split on the model's device, and the order in which an epoch reads them.
 
 Shapes: N rows of a split, B rows of a batch, C categorical and K numeric fields.
 """
@@ -15,14 +15,14 @@ from prime_bench.base.streams import derive
 from prime_bench.data.prefetch import prefetch
 from prime_bench.data.table import Split
 
-# A split goes to the device whole if it takes no more than this share of the free memory there.
+# The whole split is copied to the device if it takes at most this share of the free memory there.
 _DEVICE_SHARE = 0.5
 _COPY_ROWS = 1 << 20
 
 
 @dataclass(frozen=True)
 class Batch:
-    """B rows on the device of the model."""
+    """B rows on the model's device."""
 
     ids: Tensor
     """(B, C) int32."""
@@ -33,8 +33,8 @@ class Batch:
 
 
 class Rows:
-    """A split to gather from: whole on the GPU where it fits, else in its memory maps, from which a
-    thread reads ahead.
+    """The rows of a split, gathered into batches. The whole split is copied to the GPU if it fits;
+    otherwise a thread reads batches ahead from the memory maps.
     """
 
     def __init__(self, split: Split, *, device: torch.device) -> None:
@@ -51,11 +51,11 @@ class Rows:
 
     @property
     def labels(self) -> np.ndarray:
-        """(N,) uint8, in the order of the file."""
+        """Labels (N,) uint8, in the order of the file."""
         return self._arrays[2]
 
     def shuffled(self, order: Tensor, *, batch_size: int) -> Iterator[Batch]:
-        """The rows in `order` (N,), in batches as `batch_bounds` cuts them."""
+        """Iterate over the rows in `order` (N,), in batches with the bounds of `batch_bounds`."""
         bounds = batch_bounds(len(order), batch_size)
         if self._resident is not None:
             order = order.to(self._device)
@@ -64,13 +64,13 @@ class Rows:
                 yield Batch(*(column.index_select(0, rows) for column in self._resident))
             return
         places = order.numpy()
-        # The next batch is read from the disk while this one is trained on.
+        # The next batch is read from the disk while the model trains on this one.
         with prefetch(self._gathered(places[start:stop]) for start, stop in bounds) as batches:
             for host in batches:
                 yield self._sent(host)
 
     def in_order(self, *, batch_size: int) -> Iterator[Batch]:
-        """The rows as the file has them; a last batch of one row stays one."""
+        """Iterate over the rows in the order of the file; the last batch may have a single row."""
         for start in range(0, len(self), batch_size):
             rows = slice(start, start + batch_size)
             if self._resident is not None:
@@ -83,7 +83,7 @@ class Rows:
 
     def _pinned(self, columns: Iterable[np.ndarray]) -> tuple[Tensor, ...]:
         tensors = (torch.from_numpy(column) for column in columns)
-        # What is pinned is sent without the host waiting for it.
+        # The host does not wait for the copy of pinned memory.
         return tuple(t.pin_memory() if self._device.type == "cuda" else t for t in tensors)
 
     def _sent(self, columns: tuple[Tensor, ...]) -> Batch:
@@ -91,22 +91,22 @@ class Rows:
 
 
 def row_order(n_rows: int, *, seed: int, epoch: int) -> Tensor:
-    """The permutation (N,) int64 in which epoch `epoch`, counted from 1, reads the training rows.
+    """The order (N,) int64 in which epoch `epoch`, counted from 1, reads the train rows.
 
-    Drawn on the CPU whatever the device, from a stream of its own: it depends on the three numbers
-    alone.
+    It is drawn on the CPU from a random stream of its own, so it is a function of the three numbers
+    alone, whatever the device.
     """
     generator = torch.Generator().manual_seed(derive(seed, f"row-order/{epoch}"))
     return torch.randperm(n_rows, generator=generator)
 
 
 def row_order_digest(order: Tensor) -> str:
-    """SHA-256 of a permutation as little-endian int64, 64 hex digits."""
+    """SHA-256 of a row order as little-endian int64, 64 hex digits."""
     return hashlib.sha256(order.numpy().astype("<i8", copy=False).tobytes()).hexdigest()
 
 
 def batch_bounds(n_rows: int, batch_size: int) -> list[tuple[int, int]]:
-    """Where each batch starts and ends; a single last row joins the one before (fidelity 39)."""
+    """Start and end of each batch. A single row left over joins the batch before it (fidelity 39)."""
     if n_rows == 0:
         return []
     starts = list(range(0, n_rows, batch_size))
@@ -116,7 +116,7 @@ def batch_bounds(n_rows: int, batch_size: int) -> list[tuple[int, int]]:
 
 
 def joins_last_row(n_rows: int, batch_size: int) -> bool:
-    """Whether the last batch would hold one row, on which batch norm cannot train."""
+    """Whether the last batch would have a single row, on which batch norm cannot train."""
     return n_rows > batch_size and n_rows % batch_size == 1
 
 
@@ -128,7 +128,7 @@ def _fits(arrays: tuple[np.ndarray, ...], device: torch.device) -> bool:
 
 
 def _moved(array: np.ndarray, device: torch.device) -> Tensor:
-    """A copy on the device, sent in blocks: the host never holds a second copy of the split."""
+    """Copy an array to the device in blocks, so that the host never holds a second copy of it."""
     dtype = torch.from_numpy(np.empty(0, dtype=array.dtype)).dtype
     moved = torch.empty(array.shape, dtype=dtype, device=device)
     for start in range(0, len(array), _COPY_ROWS):

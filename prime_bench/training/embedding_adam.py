@@ -1,5 +1,11 @@
-"""Adam on an embedding table: FuxiCTR's dense rule without a dense gradient, one pass over memory a
-step.
+"""Adam for embedding tables: the update of FuxiCTR's dense Adam, without a dense gradient and in
+one pass over memory a step.
+
+The gradient of a table W is S + l2 W, where S is nonzero in the rows of the batch alone. Its norm,
+which clipping needs, follows from |W|^2 of the step before and from the rows of the batch. The
+update then reads W, S and Adam's moments m and v once: g = c (S + l2 W) with the clip factor c.
+
+Shapes: B rows of a batch, C categorical fields, k embedding width.
 """
 
 import math
@@ -17,17 +23,19 @@ EPSILON = 1e-8
 
 
 def corrections(steps: int, *, learning_rate: float) -> tuple[float, float]:
-    """`rate` and `root` of step t = `steps`, counted from 1."""
+    """Bias corrections of step t = `steps`, from 1: the learning rate over 1 - beta_1^t, and
+    sqrt(1 - beta_2^t).
+    """
     first, second = BETAS
     return learning_rate / (1 - first**steps), math.sqrt(1 - second**steps)
 
 
 TablePass = Callable[..., Tensor]
-"""(W, S, m, v, *, l2, clip, step, learning_rate) -> |W|^2: `clip` is c, a scalar on the device,
-`step` counts from 1, the result a float64 scalar on the device."""
+"""(W, S, m, v, *, l2, clip, step, learning_rate) -> |W|^2. `clip` is c, a scalar on the device;
+`step` counts from 1; the result is a float64 scalar on the device."""
 
-# Numbers of a block: what a CPU's caches hold of g, W, S, m and v. An accelerator, whose kernels
-# should be few, takes the table at once.
+# Numbers of a block: as many as a CPU's caches hold of g, W, S, m and v. An accelerator, on which
+# few kernels are best, updates the whole table at once.
 _CPU_BLOCK = 1 << 19
 
 
@@ -42,7 +50,7 @@ def in_blocks(
     step: int,
     learning_rate: float,
 ) -> Tensor:
-    """Block by block, with torch's fused Adam."""
+    """Update a table block by block, with torch's fused Adam."""
     squares = torch.zeros((), dtype=torch.float64, device=clip.device)
     size = _CPU_BLOCK if clip.device.type == "cpu" else weight.numel()
     parts = (torch.split(tensor.view(-1), size) for tensor in (weight, sums, first, second))
@@ -70,13 +78,13 @@ def in_blocks(
 
 
 def compiled_pass(device: torch.device) -> TablePass:
-    """The pass as one loop over each table, made by a compiler."""
+    """The update of a table as one compiled loop."""
     formula: Callable[..., Tensor] = compiled(_formula, device=device)
 
     def one_pass(
         *tensors: Tensor, l2: float, clip: Tensor, step: int, learning_rate: float
     ) -> Tensor:
-        # Tensors, not numbers: a compiled function is made anew for each number.
+        # As tensors, because torch compiles a function again for each other number.
         scalars = (
             torch.full_like(clip, value)
             for value in (l2, *corrections(step, learning_rate=learning_rate))
@@ -98,7 +106,7 @@ def _formula(
     root: Tensor,
 ) -> Tensor:
     gradient = clip * (sums + l2 * weight)
-    # 1 - beta is a Python number, rounded once: 1 - float32(0.999) is off by 1e-5 of itself.
+    # 1 - beta is computed in float64: 1 - float32(0.999) would be wrong by 1e-5 of its value.
     first.mul_(BETAS[0]).add_(gradient, alpha=1 - BETAS[0])
     second.mul_(BETAS[1]).add_(gradient * gradient, alpha=1 - BETAS[1])
     weight.sub_(rate * first / (second.sqrt() / root + EPSILON))
@@ -106,7 +114,7 @@ def _formula(
 
 
 class TrainedTable:
-    """The table of an embedding that learns, with its state. Nothing here waits for the device."""
+    """A trainable embedding table with the state of its Adam. No method waits for the device."""
 
     def __init__(self, embedding: FieldEmbedding, *, l2: float, table_pass: TablePass) -> None:
         assert embedding.table is not None  # noqa: S101
@@ -115,18 +123,18 @@ class TrainedTable:
         self._weight = self.parameter.detach()
         self._sums = torch.zeros_like(self._weight)  # S
         self._first, self._second = (torch.zeros_like(self._weight) for _ in "mv")
-        self._squares: Tensor | None = None  # |W|^2, float64; None before it was first asked for
+        self._squares: Tensor | None = None  # |W|^2, float64; None before the first step
         self._rows: Tensor | None = None
 
     def look_up(self, ids: Tensor) -> None:
-        """Hand the rows of `ids` (B, C) to the embedding's next forward pass on them."""
+        """Look up the rows of `ids` (B, C) for the embedding's next forward pass."""
         places = (ids + self._embedding.offsets).flatten()
         rows = self._weight.index_select(0, places).view(*ids.shape, -1).requires_grad_()
         self._places, self._inside = places, ids.ne(PAD).unsqueeze(-1)
         self._rows, self._embedding.looked_up = rows, LookedUp(ids, rows)
 
     def collect(self) -> Tensor:
-        """After backward: sum the gradient up by rows, and return |G|^2, a float64 scalar."""
+        """Sum up the gradient by rows, after the backward pass. Returns |G|^2, a float64 scalar."""
         rows, self._rows, self._embedding.looked_up = self._rows, None, None
         assert rows is not None  # noqa: S101
         squares = self._l2**2 * self._sum_of_squares()
@@ -141,8 +149,8 @@ class TrainedTable:
             squares = squares + (gradient * met).sum(dtype=torch.float64)
         self._dense = self.parameter.grad is not None
         if self.parameter.grad is not None:
-            # The backbone has looked other ids up as well. The hook of the embedding has seen to
-            # the padding.
+            # The backbone has looked up other ids as well. The embedding's hook has set the
+            # gradient of PAD to 0.
             dense, self.parameter.grad = self.parameter.grad, None
             met = dense + 2 * self._sums + 2 * self._l2 * self._weight
             squares = squares + (dense * met).sum(dtype=torch.float64)
@@ -158,13 +166,13 @@ class TrainedTable:
         if gradient.device.type == "cpu":
             self._sums.index_add_(0, self._places, gradient)
         else:
-            # On accelerators index_add sums in no fixed order; this one sorts.
+            # On accelerators index_add sums in no fixed order; this function sorts first.
             self._sums = torch.ops.aten.embedding_dense_backward(
                 gradient, self._places, len(self._sums), -1, False
             )
 
     def update(self, clip: Tensor, *, step: int, learning_rate: float) -> None:
-        """The step number `step`, from 1, with the clip factor `clip`, a scalar."""
+        """Do step number `step`, from 1, with the clip factor `clip`, a scalar on the device."""
         self._squares = self._pass(
             self._weight,
             self._sums,
@@ -181,11 +189,11 @@ class TrainedTable:
             self._sums.index_fill_(0, self._places, 0.0)
 
     def state_dict(self) -> dict[str, Tensor]:
-        """What the next step depends on beside W; no copies."""
+        """Everything that the next step depends on beside W. Tensors are not copied."""
         return {"first": self._first, "second": self._second, "squares": self._sum_of_squares()}
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
-        """What `state_dict` gave, from any device."""
+        """Continue from `state`, whose tensors may be on another device."""
         device = self._weight.device
         self._first, self._second, self._squares = (
             state[name].to(device, copy=True) for name in ("first", "second", "squares")

@@ -1,9 +1,7 @@
-"""Predictions of a whole split, their metrics, and what makes them no sound measurement."""
+"""Predictions of a split, their metrics, and the reasons for which a run is degenerate."""
 
 import io
-import zipfile
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -17,16 +15,18 @@ from prime_bench.plugins.attach import ArmModel
 from prime_bench.training.batches import Rows
 from prime_bench.training.metrics import auc, logloss
 
+SCORED_SPLITS = ("valid", "test")
+"""The splits that are scored with the best weights."""
+
 
 @torch.inference_mode()
 def predict(
     model: ArmModel, rows: Rows, *, batch_size: int, on_rows: Callable[[int], None] = lambda _: None
 ) -> Tensor:
-    """Probabilities (N,) in the order of the file, in eval mode, on the model's device, which is
-    not waited for.
+    """Predict probabilities (N,) in the order of the file, in evaluation mode, on the model's
+    device, without waiting for it. The model's mode is restored.
 
-    `on_rows` is told how many more rows were handed to it. The model is back in its mode
-    afterwards.
+    `on_rows` is called after each batch with its number of rows.
     """
     training = model.training
     model.eval()
@@ -39,8 +39,8 @@ def predict(
 
 
 def score(labels: np.ndarray, probabilities: Tensor) -> Score:
-    """AUC and LogLoss over all rows, counted where the probabilities are; None for both where one
-    of them is not finite.
+    """AUC and LogLoss over all rows, computed on the device of the probabilities. Both are None if
+    a probability is not finite.
     """
     if not bool(probabilities.isfinite().all()):
         return Score(auc=None, logloss=None)
@@ -48,7 +48,9 @@ def score(labels: np.ndarray, probabilities: Tensor) -> Score:
 
 
 def degeneracy(probabilities: Mapping[str, Tensor], scores: Mapping[str, Score]) -> str | None:
-    """What is wrong with the predictions of each split by name; None where nothing is."""
+    """The reasons for which the predictions of the splits, by name, are no sound measurement; None
+    if there are none.
+    """
     faults = []
     for name, values in probabilities.items():
         n_lost = len(values) - int(values.isfinite().sum())
@@ -62,7 +64,7 @@ def degeneracy(probabilities: Mapping[str, Tensor], scores: Mapping[str, Score])
 
 
 def check_labels(name: str, labels: np.ndarray) -> None:
-    """Raise DataError where a split is of no use, before a run is spent on it."""
+    """Raise DataError for a split without rows, or with rows of one class only."""
     classes = np.unique(labels)
     if len(classes) == 0:
         raise DataError(f"the split {name} has no rows")
@@ -73,25 +75,12 @@ def check_labels(name: str, labels: np.ndarray) -> None:
         )
 
 
-SPLITS = ("valid", "test")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Predicted:
-    """A split's rows, (N,) each."""
-
-    probabilities: np.ndarray
-    """float32."""
-    labels: np.ndarray
-    """uint8."""
-
-
 def save_predictions(
     path: Path, probabilities: Mapping[str, Tensor], labels: Mapping[str, np.ndarray]
 ) -> None:
-    """Write what each split of `SPLITS` was predicted, (N,) on any device, whole.
+    """Write the predictions of the valid and test split, (N,) each and on any device, atomically.
 
-    Raises EnvironmentFault where `path` cannot be written.
+    Raises EnvironmentFault if `path` cannot be written.
     """
     buffer = io.BytesIO()
     np.savez(
@@ -102,19 +91,3 @@ def save_predictions(
         test_labels=np.asarray(labels["test"], dtype=np.uint8),
     )
     write_whole(path, buffer.getbuffer())
-
-
-def load_predictions(path: Path) -> dict[str, Predicted]:
-    """What `save_predictions` wrote, by split. Raises DataError for a missing or broken file."""
-    try:
-        # numpy leaves a file open that is no zip archive, unless it was opened here.
-        with path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
-            return {
-                name: Predicted(probabilities=file[name], labels=file[f"{name}_labels"])
-                for name in SPLITS
-            }
-    except (OSError, ValueError, TypeError, KeyError, EOFError, zipfile.BadZipFile) as error:
-        raise DataError(
-            f"{path}: cannot read the predictions: {error}",
-            hint="make them with `prime-bench predict` and the job's id",
-        ) from error

@@ -1,5 +1,5 @@
-"""A training run as a job: model, epochs from the first or from where an earlier process was
-stopped, scores of the best weights, and the record of it all.
+"""A training run as a job: build the model, train it from epoch 1 or from a saved state, score the
+best weights, and make the record.
 """
 
 import time
@@ -36,7 +36,7 @@ from prime_bench.training.checkpoint import (
 from prime_bench.training.device import device_bytes, is_out_of_memory, memory_need
 from prime_bench.training.environment import conditions
 from prime_bench.training.evaluation import (
-    SPLITS,
+    SCORED_SPLITS,
     check_labels,
     degeneracy,
     predict,
@@ -54,12 +54,12 @@ from prime_bench.training.optimizer import Penalty
 
 
 class JobInterrupted(Exception):
-    """The job was asked to stop; the next process that has it goes on from its last validation."""
+    """The job was asked to stop. The next process that gets it continues from its last validation."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingJob:
-    """A job with all that it needs; `run` does it."""
+    """A training run with everything that it needs; `run` does it."""
 
     request: JobRequest
     job: ResolvedJob
@@ -69,12 +69,13 @@ class TrainingJob:
     environment: Environment
     on_event: Callable[[WorkerEvent], None]
     interrupted: Callable[[], bool]
-    """Asked before the first epoch and after each: whether to stop there."""
+    """Called before the first epoch and after each one; True stops the run there."""
 
     def run(self) -> RunRecord:
         """Train, score, and return the record, which is not written yet.
 
-        Raises JobInterrupted, DataError, UsageError, and EnvironmentFault, for want of memory too.
+        Raises JobInterrupted, DataError, UsageError, and EnvironmentFault, for example if memory
+        does not suffice.
         """
         start, job, shape = time.perf_counter(), self.job, self.table.schema.shape
         check_labels("test", self.table.split("test").labels)
@@ -105,11 +106,11 @@ class TrainingJob:
 
     @property
     def _conditions(self) -> dict[str, str]:
-        """What a process that goes on from this one's state must share with it."""
+        """What a process must share with this one to continue from its saved state."""
         return {"job": self.job.id, **conditions(self.environment)}
 
     def _trained(self, budget: Budget) -> tuple[Assembled, TrainResult]:
-        """Train, from a saved state if there is one that fits."""
+        """Train, from the saved state if there is one that fits."""
         file = StateFile(
             self.folder.state,
             conditions=self._conditions,
@@ -173,10 +174,10 @@ class TrainingJob:
             raise JobInterrupted(self.job.id)
 
     def _evaluated(self, assembled: Assembled, trained: TrainResult) -> Result:
-        """Score the validation and, this once, the test split with the best weights."""
+        """Score the valid split and, for the only time, the test split with the best weights."""
         batch_size = self.job.training.batch_size
         found, scores, labels = {}, {}, {}
-        for name in SPLITS:
+        for name in SCORED_SPLITS:
             rows = Rows(self.table.split(name), device=self.device)
             labels[name] = rows.labels
             found[name] = predict(assembled.arm, rows, batch_size=batch_size)
@@ -226,7 +227,7 @@ class TrainingJob:
 
 
 def _check_budget(job: ResolvedJob, budget: Budget, assembled: Assembled) -> None:
-    """The settings' formulas must agree with the parameters that were built."""
+    """Raise RuntimeError if the formulas of the settings disagree with the model's parameters."""
     built = sum(p.numel() for p in assembled.arm.parameters() if p.requires_grad)
     if built != budget.backbone_parameters + budget.plugin_parameters:
         arm = f"{job.job.backbone}, {job.job.plugin}"
@@ -234,7 +235,7 @@ def _check_budget(job: ResolvedJob, budget: Budget, assembled: Assembled) -> Non
 
 
 def _lost(history: list[Validation]) -> list[str]:
-    """What was not finite on the way, in words."""
+    """Sentences about the epochs in which something was not finite."""
     predictions = [str(v.epoch) for v in history if v.valid_auc is None]
     losses = [str(v.epoch) for v in history if v.train_loss is None and v.valid_auc is not None]
     return [

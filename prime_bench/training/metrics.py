@@ -1,5 +1,7 @@
-"""How many (positive, negative) pairs of rows are in order, counted in halves: an ordered pair is
-two, a tie is one. Everything is an integer, so nothing is rounded.
+"""AUC and LogLoss, exact but for the last rounding.
+
+The AUC counts (positive, negative) pairs of rows in halves: a pair in order is two halves, a tie is
+one. All counts are integers, so that nothing is rounded before the last division.
 
 Shapes: N rows, P of them positive.
 """
@@ -13,7 +15,7 @@ from torch import Tensor
 
 
 def halves_in_order(positive: np.ndarray, scores: np.ndarray) -> int:
-    """`positive` (N,) bool, `scores` (N,) without NaN, compared as they are."""
+    """Count the halves of `positive` (N,) bool and `scores` (N,) without NaN."""
     if scores.dtype == np.float32 and scores.min() >= 0:
         return _of_packed(positive, scores)
     negatives, positives = np.sort(scores[~positive]), np.sort(scores[positive])
@@ -24,7 +26,7 @@ def halves_in_order(positive: np.ndarray, scores: np.ndarray) -> int:
 
 
 def halves_in_order_on_device(positive: Tensor, scores: Tensor) -> int:
-    """The same of tensors, counted where they are; the device is waited for once."""
+    """Count the halves of tensors on their device, waiting for it once."""
     negatives, positives = scores[~positive].sort().values, scores[positive].sort().values
     left = torch.searchsorted(negatives, positives, side="left").sum()
     right = torch.searchsorted(negatives, positives, side="right").sum()
@@ -32,14 +34,14 @@ def halves_in_order_on_device(positive: Tensor, scores: Tensor) -> int:
 
 
 def _of_packed(positive: np.ndarray, scores: np.ndarray) -> int:
-    """For float32 without a sign: their bits are in the order of their values, so bits and label
-    fit into one uint32, and one sort of those does. The sign of -0.0 is shifted out.
+    """Count the halves of non-negative float32. Their bits have the order of their values, so score
+    and label are packed into one uint32 and sorted together. The sign of -0.0 is shifted out.
     """
     keys = scores.view(np.uint32) << np.uint32(1)
     keys |= positive
     keys.sort()
     at = np.flatnonzero(keys & 1)  # (P,)
-    # The i-th positive has at[i] - i negatives before it, those that tie with it included.
+    # The i-th positive has at[i] - i negatives before it, including those that tie with it.
     before = int(at.sum()) - len(at) * (len(at) - 1) // 2
     # A tie has its last negative directly before its first positive, whose key is one more.
     at = at[at > 0]
@@ -54,16 +56,20 @@ _EPSILON = float(np.finfo(np.float64).eps)
 
 
 class UndefinedMetric(ValueError):
-    """The metric has no value on these rows; the message says why."""
+    """The metric is undefined on these rows; the message gives the reason."""
 
 
 def auc(labels: ArrayLike, scores: ArrayLike | Tensor) -> float:
-    """Area under the ROC curve: the share of (positive, negative) pairs in order, a tie being half.
+    """Area under the ROC curve: the share of (positive, negative) pairs in order, a tie counting as
+    half. The only rounding is that of the last division.
 
-    `labels` (N,) of 0 and 1, `scores` (N,) of any real type, compared as they are; scores on a GPU
-    are counted there. Pairs are counted in integers, so the only rounding is that of the last
-    division. Raises UndefinedMetric for no rows, other lengths, NaN, other labels, or rows of one
-    class.
+    Args:
+        labels: (N,) of 0 and 1.
+        scores: (N,) of any real type, compared without conversion. Scores on a GPU are counted
+            there.
+
+    Raises:
+        UndefinedMetric: No rows, different lengths, NaN, other labels, or rows of one class only.
     """
     positive, values = _checked(labels, scores)
     if isinstance(values, Tensor):
@@ -75,10 +81,14 @@ def auc(labels: ArrayLike, scores: ArrayLike | Tensor) -> float:
 
 
 def logloss(labels: ArrayLike, probabilities: ArrayLike | Tensor) -> float:
-    """Mean cross-entropy in nats, in float64.
+    """Mean cross-entropy in nats, computed in float64.
 
-    `labels` (N,) of 0 and 1, `probabilities` (N,) in [0, 1], clipped to [eps, 1 - eps] of float64
-    as scikit-learn does. Raises UndefinedMetric as `auc` does, and for a number out of range.
+    Args:
+        labels: (N,) of 0 and 1.
+        probabilities: (N,) in [0, 1], clipped to [eps, 1 - eps] of float64 as in scikit-learn.
+
+    Raises:
+        UndefinedMetric: As in `auc`, and for a probability out of range.
     """
     positive, values = _checked(labels, probabilities)
     lowest, highest = values.min(), values.max()
@@ -96,7 +106,9 @@ def logloss(labels: ArrayLike, probabilities: ArrayLike | Tensor) -> float:
 
 
 def _checked(labels: Any, scores: Any) -> tuple[Any, Any]:
-    """Which rows are positive (N,) bool, and the scores (N,): both arrays, or tensors on a GPU."""
+    """Check the input. Returns which rows are positive (N,) bool and the scores (N,), as arrays or
+    as tensors on a GPU.
+    """
     truth: Any = np.asarray(labels)
     values: Any = scores
     if isinstance(scores, Tensor) and scores.is_cuda:
@@ -112,7 +124,7 @@ def _checked(labels: Any, scores: Any) -> tuple[Any, Any]:
         raise UndefinedMetric("there are no rows")
     if isinstance(values, np.ndarray) and values.dtype.kind not in "fiub":
         raise UndefinedMetric(f"scores are {values.dtype}, not real numbers")
-    # NaN is what differs from itself, in arrays and in tensors.
+    # NaN differs from itself, in arrays and in tensors.
     if n_nan := int((values != values).sum()):
         raise UndefinedMetric(f"{n_nan} of {len(values)} scores are not a number")
     positive = truth == 1

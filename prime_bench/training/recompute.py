@@ -1,4 +1,4 @@
-"""The weights of a finished job once more: what they predict, and whether that gives its record."""
+"""Predicting again with the weights of a finished job, and comparing the scores with its record."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -17,24 +17,26 @@ from prime_bench.training.batches import Rows, row_order, row_order_digest
 from prime_bench.training.checkpoint import load_weights
 from prime_bench.training.device import fix_arithmetic, is_out_of_memory
 from prime_bench.training.environment import conditions, environment, unlike
-from prime_bench.training.evaluation import SPLITS, predict, score
+from prime_bench.training.evaluation import SCORED_SPLITS, predict, score
 
 TOLERANCE = 1e-5
-"""How far a metric may be from the recorded one, relative to the larger of it and 1, where device,
-threads or versions are not those of the record. Where they are, it must be the same number."""
+"""Largest allowed difference between a metric and the recorded one, relative to the larger of it
+and 1, if device, threads or versions differ from those of the record. If none does, the metric must
+be the same number."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Recomputed:
-    """What the weights give now."""
+    """The predictions of a job's weights, and how they differ from its record."""
 
     probabilities: dict[str, Tensor]
-    """Of `valid` and `test`, (N,) on the device."""
+    """Split (`valid`, `test`) -> probabilities (N,) on the device."""
     differences: list[str]
-    """Where this is not what the record says, each in a line; empty where all is."""
+    """Every difference from the record, one a line."""
     conditions: list[str]
-    """What is other than when the job ran (device, threads, versions), in words. Empty: the same
-    numbers are demanded. Else TOLERANCE holds, and the initial weights are not compared."""
+    """Device, threads and versions that differ from those of the run, in words. If there are none,
+    numbers must be the same; else they may differ by TOLERANCE, and initial weights are not
+    compared."""
 
 
 def recompute(
@@ -45,11 +47,16 @@ def recompute(
     device: torch.device,
     on_rows: Callable[[int], None] = lambda _: None,
 ) -> Recomputed:
-    """Load the weights in the job's `folder`, predict validation and test rows, and compare.
+    """Load the weights in the job's `folder`, predict the valid and test split, and compare the
+    scores with the record. Sets torch's number of threads to that of the record.
 
-    `on_rows` is told how many more rows were predicted. Sets torch's number of threads to the
-    record's. Raises DataError where the table or the weights are not the job's, UsageError where
-    the code is not, EnvironmentFault for want of memory.
+    Args:
+        on_rows: Called after each batch with its number of rows.
+
+    Raises:
+        DataError: The table or the weights are not those of the job.
+        UsageError: The code is not that of the job.
+        EnvironmentFault: Memory does not suffice.
     """
     _check_fit(record, table)
     fix_arithmetic(threads=record.environment.threads)
@@ -59,7 +66,7 @@ def recompute(
     probabilities, differences = {}, list(_origins(record, assembled, table, same=not changed))
     try:
         assembled.arm.to(device)
-        for name in SPLITS:
+        for name in SCORED_SPLITS:
             rows = Rows(table.split(name), device=device)
             probabilities[name] = predict(
                 assembled.arm, rows, batch_size=record.job.training.batch_size, on_rows=on_rows
@@ -106,11 +113,11 @@ def _load(assembled: Assembled, path: Path) -> None:
 def _origins(
     record: RunRecord, assembled: Assembled, table: PreparedTable, *, same: bool
 ) -> Iterator[str]:
-    """What differs in that which the run began with."""
+    """Differences in the row order and the initial weights."""
     order = row_order(len(table.split("train")), seed=record.job.seed, epoch=1)
     if row_order_digest(order) != record.pairing.row_order:
         yield "row order of epoch 1: not that of the record"
-    # The normal deviates of another platform may differ in their last bits.
+    # Normal random numbers of another platform may differ in their last bits.
     if same and assembled.initial_weights != record.pairing.initial_weights:
         yield "initial weights: not those of the record"
 

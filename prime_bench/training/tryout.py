@@ -1,14 +1,14 @@
-"""A second of training on each device of this machine: what `prime-bench doctor` runs.
+"""A second of training on each device of this machine, which `prime-bench doctor` runs as a
+process.
 
-As a process (`python -m prime_bench.training.tryout`) it prints one JSON object: torch's version,
-the CUDA that it was built for (null for none), and a list of devices, each with its name and the
-milliseconds of a step of a DNN (400 x 3) on 4,096 rows of 22 fields, or what went wrong.
+`python -m prime_bench.training.tryout` prints one JSON object: torch's version, the CUDA version
+that it was built for (null without CUDA), and a list of devices, each with its name and the
+milliseconds of a training step of a DNN (400 x 3) on 4,096 rows of 22 fields, or the error.
 """
 
 import json
 import statistics
 import time
-from typing import Any
 
 import torch
 
@@ -50,17 +50,21 @@ def step_ms(device: torch.device, *, seconds: float = _SECONDS) -> float:
     return statistics.median(times_ms[_WARM_UP_STEPS:])
 
 
-def tried(device: torch.device) -> dict[str, Any]:
-    """The device's line of the answer: `device`, `name`, and `step_ms` or `fault`."""
-    line: dict[str, Any] = {"device": str(device)}
+def tried(device: torch.device) -> dict[str, str | float]:
+    """Try one device: its `device`, `name` and `step_ms`, or `device` and `fault`."""
     try:
-        return {**line, "name": device_name(device), "step_ms": step_ms(device)}
-    except Exception as error:  # noqa: BLE001  # whatever it is, it is the answer
-        return {**line, "fault": str(error).splitlines()[0] if str(error) else repr(error)}
+        return {
+            "device": str(device),
+            "name": device_name(device),
+            "step_ms": step_ms(device),
+        }
+    except Exception as error:  # noqa: BLE001  # any error is the result of the try
+        fault = str(error).splitlines()[0] if str(error) else repr(error)
+        return {"device": str(device), "fault": fault}
 
 
 def main() -> None:
-    """Try the CPU and every CUDA device that torch sees."""
+    """Try the CPU and every CUDA device that torch finds."""
     fix_arithmetic(threads=torch.get_num_threads())
     n_cuda = torch.cuda.device_count() if torch.cuda.is_available() else 0
     devices = [torch.device("cpu"), *(torch.device("cuda", number) for number in range(n_cuda))]

@@ -7,11 +7,12 @@ import pytest
 import safetensors.torch
 import torch
 
+from prime_bench.api import predictions
 from prime_bench.base.errors import DataError, EnvironmentFault, UsageError
 from prime_bench.data.table import PreparedTable
 from prime_bench.store.runs import Runs
 from prime_bench.training import recompute as module
-from prime_bench.training.evaluation import load_predictions, save_predictions
+from prime_bench.training.evaluation import save_predictions
 from prime_bench.training.metrics import auc, logloss
 from prime_bench.training.recompute import recompute
 from prime_bench.worker import run_job
@@ -49,15 +50,16 @@ def test_the_weights_give_the_record_to_the_last_bit(finished, plugin):
 
 def test_what_a_run_keeps_is_what_its_weights_predict(finished):
     record, folder, table = finished(keep=True)
-    kept = load_predictions(folder / "predictions.npz")
+    with np.load(folder / "predictions.npz", allow_pickle=False) as file:
+        kept = dict(file)
     found = recompute(record, folder, table, device=CPU)
-    assert set(kept) == {"valid", "test"}
-    for name, part in kept.items():
-        assert part.probabilities.dtype == np.float32
-        assert np.array_equal(part.probabilities, found.probabilities[name].numpy())
-        assert part.labels.dtype == np.uint8
-        assert np.array_equal(part.labels, table.split(name).labels)
-    assert auc(kept["test"].labels, kept["test"].probabilities) == record.result.test.auc
+    assert set(kept) == {"valid", "valid_labels", "test", "test_labels"}
+    for name in ("valid", "test"):
+        assert kept[name].dtype == np.float32
+        assert np.array_equal(kept[name], found.probabilities[name].numpy())
+        assert kept[f"{name}_labels"].dtype == np.uint8
+        assert np.array_equal(kept[f"{name}_labels"], table.split(name).labels)
+    assert auc(kept["test_labels"], kept["test"]) == record.result.test.auc
 
 
 def test_predictions_are_kept_only_if_asked_for(finished):
@@ -165,10 +167,12 @@ class TestUnfit:
 
 @pytest.mark.parametrize("content", [None, b"", b"no zip", "cut", "one split"])
 def test_broken_predictions_are_named(tmp_path, content):
-    path = tmp_path / "predictions.npz"
+    job = "0123456789abcdef"
+    path = tmp_path / job / "predictions.npz"
+    path.parent.mkdir()
     p = {name: torch.tensor([0.25, 0.5]) for name in ("valid", "test")}
     save_predictions(path, p, dict.fromkeys(p, np.array([0, 1])))
-    assert load_predictions(path)["test"].probabilities.tolist() == [0.25, 0.5]
+    assert predictions(job, runs_dir=tmp_path)["probability"].to_list() == [0.25, 0.5] * 2
     if content is None:
         path.unlink()
     elif content == "cut":
@@ -178,4 +182,4 @@ def test_broken_predictions_are_named(tmp_path, content):
     else:
         path.write_bytes(content)
     with pytest.raises(DataError, match=r"predictions\.npz: cannot read the predictions"):
-        load_predictions(path)
+        predictions(job, runs_dir=tmp_path)
