@@ -1,1 +1,2 @@
-"""An experiment as a TOML file: its schema, its grid, and the identity of each job."""
+"""Recipes: the TOML file, its grid of jobs, the identity and the typed settings of each job, and
+the events that a worker reports while it does one."""

@@ -1,34 +1,37 @@
-"""Settings by dotted key: all that a recipe asks for, and where two sides differ."""
+"""Settings by dotted key, such as `training.batch_size`: all those of a recipe, and the differences
+between two tables.
+"""
 
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
 
+from prime_bench.base.frozen import JsonTable
 from prime_bench.recipe.expand import Recipe
 
 ABSENT = None
-"""Stands where a side has no such key."""
+"""The value of a key that a side does not have."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class KeyDifference:
-    """A key that two sides set differently, or that one of them has alone."""
+    """A key that two sides set differently, or that only one of them has."""
 
     key: str
-    """Dotted, as a recipe writes it."""
-    left: Any
-    right: Any
-    """ABSENT where the side has no such key."""
+    """Dotted, as in a recipe."""
+    left: object
+    """The value on the left side, or ABSENT."""
+    right: object
+    """The value on the right side, or ABSENT."""
 
 
-def resolved(recipe: Recipe, datasets: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+def resolved(recipe: Recipe, datasets: Mapping[str, JsonTable]) -> dict[str, object]:
     """Every setting of the recipe by its dotted key, defaults included.
 
-    `datasets` has the resolved settings of each of its data sets, which the recipe alone does not
-    know. A backbone's keys stand below each data set.
+    `datasets` has the data settings of each data set, which also depend on its card. The keys of a
+    backbone are listed for each data set.
     """
-    table = {
+    table: dict[str, object] = {
         "title": recipe.title,
         "kind": recipe.kind,
         "seeds": recipe.seeds,
@@ -49,8 +52,10 @@ def resolved(recipe: Recipe, datasets: Mapping[str, Mapping[str, Any]]) -> dict[
     return dotted(table)
 
 
-def differing_keys(left: Mapping[str, Any], right: Mapping[str, Any]) -> list[KeyDifference]:
-    """Where two tables of dotted keys differ, in the order of the first, then of the second."""
+def differing_keys(left: Mapping[str, object], right: Mapping[str, object]) -> list[KeyDifference]:
+    """The differences between two tables of dotted keys, in the order of the first, then of the
+    second.
+    """
     return [
         KeyDifference(key=key, left=left.get(key, ABSENT), right=right.get(key, ABSENT))
         for key in dict.fromkeys([*left, *right])
@@ -58,17 +63,17 @@ def differing_keys(left: Mapping[str, Any], right: Mapping[str, Any]) -> list[Ke
     ]
 
 
-def dotted(table: Mapping[str, Any]) -> dict[str, Any]:
-    """The values of nested tables by their dotted keys; an empty table has none."""
+def dotted(table: Mapping[str, object]) -> dict[str, object]:
+    """The values of nested tables by their dotted keys. An empty table has no keys."""
     return dict(_flat(table, ""))
 
 
-def value_text(value: Any) -> str:
-    """A value as a recipe writes it; a dash for ABSENT."""
+def value_text(value: object) -> str:
+    """A value as text: as JSON, or a dash for ABSENT."""
     return "-" if value is ABSENT else json.dumps(value, ensure_ascii=False)
 
 
-def _flat(table: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
+def _flat(table: Mapping[str, object], prefix: str) -> Iterator[tuple[str, object]]:
     for key, value in table.items():
         if isinstance(value, Mapping):
             yield from _flat(value, f"{prefix}{key}.")

@@ -1,4 +1,5 @@
-"""A recipe's grid: data sets x backbones x seeds x arms, each with resolved settings."""
+"""A checked recipe and its grid of jobs: data sets x backbones x seeds x arms, with typed
+settings."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -16,10 +17,10 @@ from prime_bench.settings.training import TrainSpec
 
 ONLY_KEYS = ("dataset", "backbone", "arm", "seed")
 Origin = Literal["recipe", "--set"]
-"""What has set a key that has not its default."""
+"""What has set a key that is not left at its default."""
 
 
-Note = Annotated[str, pydantic.StringConstraints(strip_whitespace=True, min_length=1)]
+NoteText = Annotated[str, pydantic.StringConstraints(strip_whitespace=True, min_length=1)]
 
 
 TableName = Literal[
@@ -39,34 +40,39 @@ TableName = Literal[
     "cells",
     "pairs",
 ]
-"""A definition below `reports/`."""
+"""A definition in `reports/`."""
 
 
 class ReportTable(Frozen):
-    """`[report]`: which tables the recipe is made for, and what they have to say."""
+    """`[report]`: the tables of the recipe's report, and notes below them."""
 
     tables: list[TableName] = []
-    """Empty: `main` of a recipe that trains, else the table of the recipe's kind."""
+    """Tables of the report; empty: `main` for a recipe that trains, else the table of its probe."""
     family: list[tuple[str, str]] = []
-    """Comparisons, each an arm and what it is compared with, that the Holm correction counts."""
-    notes: list[Note] = []
-    """What a reader must know that no record tells; printed among the table's notes, so each is
-    one sentence without a full stop."""
+    """Comparisons that the Holm correction counts, each as an arm and its baseline."""
+    notes: list[NoteText] = []
+    """Notes that no record can give, each one sentence without a full stop. They are printed with
+    the other notes of a table."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Arm:
-    """An arm of the comparison: its name in the recipe, its column in a report, its plug-in."""
+    """An arm of a recipe."""
 
     name: str
+    """Name in the recipe."""
     label: str
+    """Name in reports."""
     plugin: str
+    """Name of the plug-in."""
     settings: ArmSettings
 
 
 @dataclass(frozen=True, kw_only=True)
 class Trial:
-    """A job that knows its data set by name; `bind` makes the job, once the data are prepared."""
+    """A job of a recipe whose data set is known by name only. `bind` makes the job, once the data
+    are prepared.
+    """
 
     dataset: str
     backbone: str
@@ -81,7 +87,7 @@ class Trial:
     """Arms that one job measures beside `arm`, of a kind whose unit is the group."""
 
     def bind(self, fingerprint: str) -> Job:
-        """The job on the prepared data of that fingerprint."""
+        """The job on the table with that fingerprint."""
         return Job(
             fingerprint=fingerprint,
             backbone=self.backbone,
@@ -105,8 +111,8 @@ class Trial:
 
     @property
     def trained(self) -> "Trial | None":
-        """The trial whose record and weights this one reads, which has to be done before; None
-        for one that reads nothing.
+        """The training run whose record and weights this trial reads, which must be done before it;
+        None if it reads none.
         """
         if self.probe is None or not self.probe.reads_checkpoint:
             return None
@@ -114,7 +120,7 @@ class Trial:
 
     @property
     def code(self) -> dict[str, str]:
-        """Digests of the source files of a backbone and a plug-in that are not ours."""
+        """Digest of the source files of each backbone and plug-in that is not in the catalogue."""
         found = {
             self.backbone: find_backbone(self.backbone).code,
             **{arm.plugin: find_plugin(arm.plugin).code for arm in (self.arm, *self.others)},
@@ -135,7 +141,7 @@ class Recipe:
     seeds: list[int]
     arms: list[Arm]
     datasets: dict[str, JsonTable]
-    """Per data set the keys that the recipe sets; `data.variant` checks them against the card."""
+    """Data set -> the keys that the recipe sets. They are checked with the card (`data.card`)."""
     training: TrainSpec
     backbones: dict[str, dict[str, BackboneSettings]]
     """Backbone -> data set -> settings."""
@@ -144,16 +150,17 @@ class Recipe:
     """Settings of a probe; None for training."""
     report: ReportTable = field(default_factory=ReportTable)
     places: dict[str, str] = field(default_factory=dict)
-    """Per data set the file and line where its table starts, for what the card finds there."""
+    """Data set -> file and line of its table, for errors that are found with the card."""
     given: dict[tuple[str, ...], Origin] = field(default_factory=dict)
-    """Every key that the file or a `--set` has set, by its path: all others have defaults."""
+    """Path of every key that the file or a `--set` sets; all other keys have their defaults."""
 
     def trials(self, *, only: Sequence[str] = ()) -> list[Trial]:
-        """The grid, seed by seed and the arms of a pair side by side, so that a cut leaves pairs.
-        Of a kind whose unit is the group, one trial stands for Dense and all other arms that fit
-        the backbone, which are its `others`.
+        """The jobs of the grid, seed by seed and with the arms of a pair next to each other, so
+        that a run which is stopped leaves whole pairs. A probe whose unit is the group has one job
+        for Dense and all other arms that fit the backbone, which are its `others`.
 
-        `only` holds `key=value`; values of one key are alternatives. Raises UsageError.
+        `only` selects jobs by `key=value` texts; values of one key are alternatives. Raises
+        UsageError for a key or value that the recipe does not have.
         """
         wanted = _wanted(self, only)
         arms = [arm for arm in self.arms if arm.name in wanted.get("arm", [arm.name])]
@@ -195,7 +202,7 @@ class Recipe:
 
 
 def _together(arms: Sequence[Arm]) -> Arm:
-    """What stands in a trial's place for an arm where one job measures all of them."""
+    """The arm of a job that measures several arms: Dense, named after all of them."""
     name, label = (
         "+".join(names) for names in zip(*((a.name, a.label) for a in arms), strict=True)
     )
@@ -215,10 +222,10 @@ def _wanted(recipe: Recipe, only: Sequence[str]) -> dict[str, list[str]]:
 def values_asked(
     only: Sequence[str], known: Mapping[str, Sequence[str]], *, whose: str
 ) -> dict[str, list[str]]:
-    """The values by key that `key=value` texts ask for; values of one key are alternatives.
+    """The values that `key=value` texts ask for, by key; values of one key are alternatives.
 
-    `known` has the values of each key in `whose`, such as "the recipe". Raises UsageError for
-    others.
+    `known` has the values of each key, and `whose`, such as "the recipe", says in messages to what
+    they belong. Raises UsageError for another key or value.
     """
     wanted: dict[str, list[str]] = {}
     for item in only:

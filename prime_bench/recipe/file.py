@@ -1,4 +1,5 @@
-"""Recipe files: what they may say, every fault with its file, line and key, and loading them."""
+"""Recipe files: their keys, checking them with every fault at its file, line and key, and
+loading."""
 
 import re
 import tomllib
@@ -22,13 +23,13 @@ from prime_bench.settings.training import TrainSpec
 
 
 class TrainingTable(TrainSpec):
-    """`[training]`: the protocol, and the embedding width that holds for every backbone."""
+    """`[training]`: the training protocol, and the embedding width of all backbones."""
 
     embedding_dim: int = pydantic.Field(10, ge=1)
     """Width of a field's embedding; a backbone's own table may set another."""
 
     def spec(self) -> TrainSpec:
-        """The protocol alone."""
+        """The training protocol, without the embedding width."""
         return TrainSpec(**self.model_dump(exclude={"embedding_dim"}))
 
 
@@ -64,7 +65,7 @@ class RecipeTable(Frozen):
 def given(
     table: Mapping[str, Any], changed: Sequence[tuple[str, ...]]
 ) -> dict[tuple[str, ...], Origin]:
-    """Every key that a recipe's raw table sets, by its path; `changed` are those of `--set`."""
+    """The path of every key that a recipe's raw table sets; `changed` has the paths of `--set`."""
     found: dict[tuple[str, ...], Origin] = {}
     for key, value in table.items():
         below = [path[1:] for path in changed if path[0] == key]
@@ -76,11 +77,10 @@ def given(
 
 
 def origins(recipe: Recipe, trial: Trial) -> dict[str, Origin]:
-    """Where the trial's settings come from, by dotted key: `training.batch_size`,
+    """What has set each of the trial's settings, by dotted key: `training.batch_size`,
     `backbone.net_dropout`, `arm.rank`, `data.min_count`, `probe.blocks`, `seed`.
 
-    A key that is not there has its default: the backbone's, the arm's, the protocol's, or what the
-    data set's card says.
+    A key that is missing has its default, which for data settings is that of the card.
     """
     backbone = ("backbone", trial.backbone)
     found = {
@@ -96,7 +96,7 @@ def origins(recipe: Recipe, trial: Trial) -> dict[str, Origin]:
         **_below("data", _keys_in(recipe, trial.dataset), recipe, [("dataset", trial.dataset)]),
         **_below("probe", trial.probe.plain() if trial.probe else {}, recipe, [("probe",)]),
     }
-    # The one setting of backbones that the training table holds for all of them.
+    # The `training` table sets this key of all backbones.
     width = ("training", "embedding_dim")
     if found.get("backbone.embedding_dim") is None:
         found["backbone.embedding_dim"] = _first(recipe, [width])
@@ -109,14 +109,14 @@ def _below(
     recipe: Recipe,
     tables: Sequence[tuple[str, ...]],
 ) -> dict[str, Origin | None]:
-    """The origin of each setting, which the first of `tables` that has it says."""
+    """What has set each setting, by the first of `tables` that has it."""
     return {
         f"{name}.{key}": _first(recipe, [(*table, key) for table in tables]) for key in settings
     }
 
 
 def _first(recipe: Recipe, paths: Sequence[tuple[str, ...]]) -> Origin | None:
-    """Of the first path that the recipe sets, itself or by something below it."""
+    """What has set the first of the paths that the recipe sets, or a key below it."""
     for path in paths:
         for key, origin in recipe.given.items():
             if key[: len(path)] == path:
@@ -132,11 +132,11 @@ BackboneTables = dict[str, dict[str, BackboneSettings]]
 """Backbone -> data set -> settings."""
 
 
-def read_recipe(table: Mapping[str, Any], *, name: str) -> tuple[Recipe | None, list[Fault]]:
-    """Check a recipe's table as a whole: the recipe, or None and all its faults."""
+def read_recipe(table: Mapping[str, object], *, name: str) -> tuple[Recipe | None, list[Fault]]:
+    """Check a recipe's raw table. Returns the recipe, or None and all faults."""
     parsed, file_faults = RecipeTable.check(table)
     if parsed is None:
-        # The rest of the file is checked all the same, so that one message names every fault.
+        # The rest of the file is checked too, so that one message names every fault.
         parsed, _ = RecipeTable.check(_mended(table, file_faults))
     if parsed is None:
         return None, file_faults
@@ -169,8 +169,8 @@ def read_recipe(table: Mapping[str, Any], *, name: str) -> tuple[Recipe | None, 
     return recipe, []
 
 
-def _mended(table: Mapping[str, Any], faults: list[Fault]) -> dict[str, Any]:
-    """A copy with something sound in place of what is at fault, which causes no further faults."""
+def _mended(table: Mapping[str, object], faults: list[Fault]) -> dict[str, object]:
+    """A copy in which faulty values are replaced by valid ones, which cause no further faults."""
     mended = deepcopy(dict(table))
     for fault in faults:
         section, *rest = fault.path
@@ -191,15 +191,16 @@ def _mended(table: Mapping[str, Any], faults: list[Fault]) -> dict[str, Any]:
 
 
 def _arms_meant(arms: object, *, arm: object) -> list[str]:
-    """Names that a faulty `arms` holds, and those of all arm tables."""
+    """The names in a faulty `arms`, and those of all arm tables."""
     named = [name for name in arms if isinstance(name, str)] if isinstance(arms, list) else []
     return list(dict.fromkeys([*named, *(arm if isinstance(arm, dict) else ())]))
 
 
-def _datasets_meant(backbones: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """The data sets of all `on` tables."""
-    on = [table["on"] for table in backbones.values() if isinstance(table.get("on"), dict)]
-    return {name: {} for names in on for name in names}
+def _datasets_meant(backbones: object) -> dict[str, JsonTable]:
+    """The data sets of all `on` tables, without keys."""
+    tables = backbones.values() if isinstance(backbones, dict) else ()
+    on = [table["on"] for table in tables if isinstance(table, dict) and "on" in table]
+    return {name: {} for names in on if isinstance(names, dict) for name in names}
 
 
 def _repeats(parsed: RecipeTable) -> Iterator[Fault]:
@@ -219,9 +220,9 @@ def _family_faults(parsed: RecipeTable) -> Iterator[Fault]:
 
 
 def _probe(kind: Kind, table: Mapping[str, Any]) -> tuple[ProbeSettings | None, list[Fault]]:
-    """The settings of a kind that measures; None for training, which has none."""
+    """The settings of a probe; None for training."""
     if kind == "train":
-        stray = [Fault(("probe",), "only a recipe of a `kind` that measures has such a table")]
+        stray = [Fault(("probe",), "only a recipe whose `kind` is a probe has this table")]
         return None, stray if table else []
     settings, faults = PROBES[kind].check(table)
     return settings, [fault.below("probe") for fault in faults]
@@ -230,8 +231,8 @@ def _probe(kind: Kind, table: Mapping[str, Any]) -> tuple[ProbeSettings | None, 
 def _misfits(
     arms: list[Arm], backbones: BackboneTables, probe: ProbeSettings | None
 ) -> Iterator[Fault]:
-    """Arms that cannot stand on a backbone, or cannot be measured there: better said now than by
-    each of their jobs. A job of all arms leaves out those that do not fit its backbone.
+    """Faults of arms that do not fit a backbone, or cannot be measured on it, so that their jobs
+    need not fail one by one. A job of several arms leaves out those that do not fit.
     """
     for arm in arms:
         faults, n_places = [], 0
@@ -265,7 +266,7 @@ def _arms(parsed: RecipeTable) -> tuple[list[Arm], list[Fault]]:
 
 
 def _unknown_arm(name: str, tables: list[str]) -> str | None:
-    """Why an arm without a table of its own is no plug-in's name."""
+    """The reason for which an arm without a table of its own is no plug-in, or None if it is one."""
     try:
         find_plugin(name)
     except UsageError as error:
@@ -286,7 +287,7 @@ def _arm(name: str, table: Mapping[str, Any]) -> tuple[Arm | None, list[Fault]]:
         return None, [Fault(("plugin",), error.message)]
     label = keys.pop("label", entry.label if name == plugin else name)
     if not isinstance(label, str):
-        return None, [Fault(("label",), "a text is wanted")]
+        return None, [Fault(("label",), "must be a text")]
     settings, faults = entry.settings.check(keys)
     if settings is None:
         return None, faults
@@ -327,7 +328,7 @@ def _on_tables(
         if isinstance(own, dict)
     }
     if not isinstance(on, dict) or len(tables) < len(on):
-        return {}, [Fault(("on",), "tables are wanted, one for each data set")]
+        return {}, [Fault(("on",), "must hold tables, one for each data set")]
     return tables, [
         Fault(("on", name), f"the recipe has no such data set{did_you_mean(name, datasets)}")
         for name in tables
@@ -338,7 +339,7 @@ def _on_tables(
 def _backbone(
     name: str, everywhere: JsonTable, *, own: JsonTable, on: str
 ) -> tuple[BackboneSettings | None, list[Fault]]:
-    """The settings on one data set; a fault's path leads to the table that set the key."""
+    """The settings on one data set, or faults whose paths lead to the table that set the key."""
     settings, faults = find_backbone(name).settings.check({**everywhere, **own})
     if settings is not None:
         return settings, []
@@ -347,7 +348,7 @@ def _backbone(
     ]
 
 
-# No commas: a line of a nested array is no header.
+# Without commas, because a line of a nested array is no header.
 _HEADER = re.compile(r"\s*\[\[?\s*([^\[\],]+?)\s*\]\]?\s*(#.*)?$")
 _KEY = re.compile(r"\s*([A-Za-z0-9_.\"'-]+)\s*=")
 
@@ -355,11 +356,12 @@ _KEY = re.compile(r"\s*([A-Za-z0-9_.\"'-]+)\s*=")
 def load_recipe(argument: str | Path, *, changes: Sequence[str] = ()) -> Recipe:
     """Read the recipe at a path, or the bundled one of that name, with `--set` changes applied.
 
-    `changes` are `key.key=value`, the value in TOML (a bare word is a text). Raises UsageError.
+    `changes` are `key.key=value` texts with the value in TOML; a bare word is a text. Raises
+    UsageError.
     """
     path = find_recipe(argument)
     try:
-        text = path.read_text(encoding="utf-8-sig")  # editors on Windows put a mark in front
+        text = path.read_text(encoding="utf-8-sig")  # editors on Windows write a byte order mark
         table = tomllib.loads(text)
     except OSError as error:
         raise UsageError(f"{path}: cannot read the recipe: {error.strerror}") from error
@@ -385,7 +387,9 @@ def load_recipe(argument: str | Path, *, changes: Sequence[str] = ()) -> Recipe:
 
 
 def find_recipe(argument: str | Path) -> Path:
-    """A recipe's file: the path itself, else a bundled recipe `NAME` or `recipes/NAME.toml`."""
+    """The recipe's file: that path, or the bundled recipe of the name `NAME` or
+    `recipes/NAME.toml`.
+    """
     path = Path(argument)
     if path.is_file():
         return path
@@ -425,8 +429,8 @@ def recipe_files() -> list[tuple[str, str, str, Path]]:
     return found
 
 
-def _apply(table: dict[str, Any], change: str) -> tuple[str, ...]:
-    """Set one `key.key=value` in the raw table and return the key's path."""
+def _apply(table: dict[str, object], change: str) -> tuple[str, ...]:
+    """Set one `key.key=value` in the raw table. Returns the key's path."""
     try:
         change.encode()
     except UnicodeEncodeError:
@@ -435,18 +439,19 @@ def _apply(table: dict[str, Any], change: str) -> tuple[str, ...]:
     path = tuple(part.strip() for part in dotted.split("."))
     if not equals or not all(path):
         raise UsageError(f"--set {change}: expected KEY=VALUE, such as training.max_epochs=1")
-    _refuse_newcomer(table, path, change=change)
+    _refuse_new_names(table, path, change=change)
     here = table
     for part in path[:-1]:
-        here = here.setdefault(part, {})
-        if not isinstance(here, dict):
+        inner = here.setdefault(part, {})
+        if not isinstance(inner, dict):
             raise UsageError(f"--set {change}: `{part}` is a value, not a table")
+        here = inner
     here[path[-1]] = _toml_value(value.strip())
     return path
 
 
-def _refuse_newcomer(table: dict[str, Any], path: tuple[str, ...], *, change: str) -> None:
-    """Raise UsageError where a change of one key would add a data set or backbone to the grid."""
+def _refuse_new_names(table: Mapping[str, object], path: tuple[str, ...], *, change: str) -> None:
+    """Raise UsageError if a change of one key would add a data set or backbone to the grid."""
     names = {"dataset": "data set", "backbone": "backbone"}
     there = table.get(path[0])
     if path[0] in names and len(path) > 2 and isinstance(there, dict) and path[1] not in there:
@@ -469,12 +474,14 @@ def _place(fault: Fault, *, path: Path, text: str, changed: Sequence[tuple[str, 
         return f"--set {fault}"
     line = line_of(text, fault.path)
     if line is None and any(change[: len(fault.path)] == fault.path for change in changed):
-        return f"--set {fault}"  # the change has made the table that is at fault
+        return f"--set {fault}"  # the change has made the faulty table
     return f"{path}:{line}: {fault}" if line else f"{path}: {fault}"
 
 
 def line_of(text: str, path: Sequence[str]) -> int | None:
-    """The line (from 1) that sets the key at `path`, else that opens its nearest table; or None."""
+    """The line, from 1, that sets the key at `path`, else the header of its nearest table; None if
+    there is neither.
+    """
     table: tuple[str, ...] = ()
     best: tuple[int, int] = (0, 0)
     for number, line in enumerate(text.splitlines(), start=1):

@@ -117,7 +117,7 @@ def test_arms_refine_plugins(write, sound):
     ("table", "said"),
     [
         ("[arm.mine]\nrank = 2\n", "arm.mine: `plugin` is missing"),
-        ('[arm.mine]\nplugin = "prime"\nlabel = 3\n', "arm.mine.label: a text is wanted"),
+        ('[arm.mine]\nplugin = "prime"\nlabel = 3\n', "arm.mine.label: must be a text"),
         ('[arm.mine]\nplugin = "dense"\nrank = 3\n', "arm.mine.rank: unknown key"),
     ],
 )

@@ -51,7 +51,7 @@ def test_one_trial_of_the_cost_kind_has_all_arms_of_its_group(write, measured):
 def test_only_kinds_that_measure_have_a_probe_table(write, sound, measured):
     path = write(sound + "[probe]\nblocks = 4\n")
     assert _message(path) == (
-        f"{path}:18: probe: only a recipe of a `kind` that measures has such a table"
+        f"{path}:18: probe: only a recipe whose `kind` is a probe has this table"
     )
     assert "probe.block: unknown key; did you mean `blocks`?" in _message(
         write(measured("gradients", "block = 1"))
