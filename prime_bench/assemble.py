@@ -1,5 +1,6 @@
 """Building models: a job and a schema -> a backbone with its plug-in, each initialised from a
-random stream of its own."""
+random stream of its own.
+"""
 
 import hashlib
 from collections.abc import Iterator, Mapping

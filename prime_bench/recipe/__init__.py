@@ -1,2 +1,3 @@
 """Recipes: the TOML file, its grid of jobs, the identity and the typed settings of each job, and
-the events that a worker reports while it does one."""
+the events that a worker reports while it does one.
+"""

@@ -1,5 +1,6 @@
 """A checked recipe and its grid of jobs: data sets x backbones x seeds x arms, with typed
-settings."""
+settings.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace

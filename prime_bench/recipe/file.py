@@ -1,5 +1,6 @@
 """Recipe files: their keys, checking them with every fault at its file, line and key, and
-loading."""
+loading.
+"""
 
 import re
 import tomllib

@@ -1,5 +1,6 @@
 """Settings of PRIME, its controls and the plug-ins that it is compared with: keys, defaults, and
-the formulas of the parameters and multiply-accumulates that they add."""
+the formulas of the parameters and multiply-accumulates that they add.
+"""
 
 import itertools
 import math
