@@ -267,7 +267,7 @@ def _arms(parsed: RecipeTable) -> tuple[list[Arm], list[Fault]]:
 
 
 def _unknown_arm(name: str, tables: list[str]) -> str | None:
-    """The reason for which an arm without a table of its own is no plug-in, or None if it is one."""
+    """The reason for which an arm without a table is no plug-in, or None if it is one."""
     try:
         find_plugin(name)
     except UsageError as error:

@@ -64,7 +64,7 @@ class GradientsSettings(ProbeSettings):
     """Learning rate of that fine-tuning."""
 
     def misfit(self, backbone: BackboneSettings, arm: ArmSettings) -> str | None:
-        """The backbone must have a Top-NN, and each row's gradient must depend on that row alone."""
+        """The backbone needs a Top-NN, and a row's gradient must depend on that row alone."""
         if not backbone.top_nn:
             return "it has no Top-NN, so there are no shared weights whose gradients could compete"
         if isinstance(arm, PrimeConfig) and arm.routing == "permuted":

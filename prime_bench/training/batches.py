@@ -106,7 +106,7 @@ def row_order_digest(order: Tensor) -> str:
 
 
 def batch_bounds(n_rows: int, batch_size: int) -> list[tuple[int, int]]:
-    """Start and end of each batch. A single row left over joins the batch before it (fidelity 39)."""
+    """Start and end of each batch. A single row left over joins the last batch (fidelity 39)."""
     if n_rows == 0:
         return []
     starts = list(range(0, n_rows, batch_size))

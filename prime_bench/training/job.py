@@ -54,7 +54,7 @@ from prime_bench.training.optimizer import Penalty
 
 
 class JobInterrupted(Exception):
-    """The job was asked to stop. The next process that gets it continues from its last validation."""
+    """The job was asked to stop; the next process continues from its last validation."""
 
 
 @dataclass(frozen=True, kw_only=True)

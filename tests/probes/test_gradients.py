@@ -75,7 +75,7 @@ def test_without_its_training_a_measurement_says_what_to_do(make_job, request_fo
     with pytest.raises(DataError, match="run that trains this arm has no record") as caught:
         run_job(request_for(probing), lambda _: None)
 
-    assert caught.value.hint == "run the recipe again: it trains what it measures"
+    assert caught.value.hint == "run the recipe again: it trains the arms that it measures"
 
 
 def test_the_loss_of_sharing_is_counted_by_group(make_job, measure):
