@@ -30,6 +30,7 @@ from typing import Any
 import avazu_shape
 import torch
 import torch.nn.functional as F
+from prime_bench.training.loss import batch_loss
 from tabulate import tabulate
 from torch import Tensor, nn
 
@@ -41,7 +42,6 @@ from prime_bench.settings.backbones import DNNSettings
 from prime_bench.settings.training import TrainSpec
 from prime_bench.training.batches import Batch, Rows
 from prime_bench.training.device import compiled, fix_arithmetic
-from prime_bench.training.loss import batch_loss
 from prime_bench.training.optimizer import Optimizer, Penalty
 
 BATCH = 4096

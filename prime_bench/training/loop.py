@@ -19,6 +19,7 @@ from prime_bench.base.streams import derive
 from prime_bench.data.table import Split
 from prime_bench.findings import Routing, Validation
 from prime_bench.plugins.attach import ArmModel
+from prime_bench.plugins.interface import StreamValue
 from prime_bench.recipe.events import EpochProgress
 from prime_bench.settings.training import TrainSpec
 from prime_bench.training.batches import Batch, Rows, row_order, row_order_digest
@@ -65,7 +66,7 @@ class StreamState(TypedDict, total=False):
     cpu: Tensor
     cuda: Tensor
     """Only on a CUDA device."""
-    plugin: Mapping[str, object]
+    plugin: Mapping[str, StreamValue]
 
 
 class TrainingState(TypedDict):
