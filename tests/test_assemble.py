@@ -311,7 +311,7 @@ def test_the_top_nn_can_be_found_and_replaced(case):
         replace(backbone, path, layer)
         assert backbone.top_parameters == top_parameters
         assert torch.equal(backbone(*batch), before)
-    with pytest.raises(KeyError, match="no hidden layer"):
+    with pytest.raises(KeyError, match="neither a hidden layer"):
         replace(backbone, "embedding", nn.Identity())
 
 
