@@ -22,6 +22,7 @@ class CardColumn(Frozen):
     """A column of a raw file."""
 
     name: str
+    """As in the header of the file."""
     role: Literal["label", "categorical", "numeric", "hour", "dropped"]
     """`hour` holds YYMMDDHH and becomes a categorical field, the hour of day, placed last."""
     semantic: str | None = None
@@ -36,7 +37,9 @@ class CardFile(Frozen):
     md5: str = pydantic.Field(pattern="^[0-9a-f]{32}$")
     """MD5 of the uncompressed csv."""
     rows: int
+    """Rows of the file, without the header."""
     positives: int
+    """Rows with the label 1."""
 
 
 class CardArchive(Frozen):
@@ -45,6 +48,7 @@ class CardArchive(Frozen):
     repository: str | None = None
     """A data set repository of the Hugging Face hub."""
     url: str | None = None
+    """Any other address."""
     file: str
     """File name in the repository, and on disk after the download."""
     size: int
@@ -61,12 +65,16 @@ class DatasetCard(Frozen):
     """The description of a data set: one TOML file in `datasets/`."""
 
     name: str
+    """What commands and recipes call the data set."""
     title: str
+    """What reports call it."""
     kind: Literal["splits", "log", "generated"]
     """`splits`: train, valid and test csv as published; `log`: one csv, which `prepare` splits;
     `generated`: a synthetic log without files."""
     licence: str
+    """Under which terms the data may be used."""
     homepage: str
+    """Where the data set is described or published."""
     archives: list[CardArchive] = []
     """Where the files can be downloaded, tried in this order; empty where one has to print in."""
     raw_form: Literal["libsvm", "kaggle"] | None = None

@@ -76,6 +76,7 @@ class Manifest(Frozen):
     """What a prepared table was made from, and what it contains."""
 
     manifest_schema: Literal[1] = MANIFEST_SCHEMA
+    """Version of the manifest's keys."""
     dataset: str
     """Name of the card."""
     settings: dict[str, Any]
@@ -89,11 +90,15 @@ class Manifest(Frozen):
     notes: list[str]
     """Sentences that every report on this table has to print."""
     rows: SplitCounts
+    """Rows of each split."""
     positives: SplitCounts
+    """Rows with the label 1 of each split."""
     n_fields: int
+    """Categorical and numeric fields together."""
     vocabulary_total: int
     """Ids of all categorical fields together, PAD and out-of-vocabulary included."""
     inputs: list[InputFile]
+    """The raw files; empty for a synthetic table."""
     outputs: dict[str, str]
     """SHA-256 of each file of the table except the manifest."""
     versions: dict[str, str]
