@@ -57,7 +57,7 @@ from prime_bench.schedule.run import (
 )
 from prime_bench.schedule.status import Status, status_of_folder, status_of_plan
 from prime_bench.store.record import DeviceKind, ProbeRecord, RunRecord
-from prime_bench.store.runs import PREDICTIONS, Runs
+from prime_bench.store.runs import LISTING_HINT, PREDICTIONS, Runs
 
 if TYPE_CHECKING:
     import polars as pl
@@ -68,6 +68,7 @@ if TYPE_CHECKING:
     from prime_bench.recipe.events import WorkerEvent
     from prime_bench.report.quantities.matches import MatchRow
     from prime_bench.report.view import ReportView
+    from prime_bench.schedule.details import JobDetails
     from prime_bench.store.verification import Discrepancy
 
 StrPath = str | os.PathLike[str]
@@ -90,6 +91,7 @@ __all__ = [
     "cost_plan",
     "diff",
     "histories",
+    "job",
     "jobs",
     "load_recipe",
     "open_engine",
@@ -608,6 +610,38 @@ def status(
     return status_of_plan(made, runs)
 
 
+def job(job: str, *, data_dir: StrPath = "data", runs_dir: StrPath = "runs") -> JobDetails:
+    """Read everything that the folder of a job says of it.
+
+    Args:
+        job: The id of a job, or its first digits, four at least. It may have finished, failed, or
+            run at this moment.
+        data_dir: Folder of the prepared tables.
+        runs_dir: Folder of the records.
+
+    Returns:
+        Its settings and where they are from, record, history, environment, failure, end of the log.
+
+    Raises:
+        UsageError: No job's id, or more than one, begins so.
+        DataError: The record is broken.
+    """
+    from prime_bench.schedule.details import job_details
+
+    runs = Runs(Path(runs_dir))
+    return job_details(_job_id(job, runs), runs, data_dir=Path(data_dir))
+
+
+def _job_id(job: str, runs: Runs) -> str:
+    """The whole id. Raises UsageError and DataError."""
+    job_id = runs.find_job(job)
+    if job_id is None:
+        raise UsageError(
+            f"{job}: no job in {runs.folder} has an id that begins so", hint=LISTING_HINT
+        )
+    return job_id
+
+
 def jobs(of: Plan | Status) -> pl.DataFrame:
     """Make a frame of a plan or a status, a row a job, in the order in which jobs run.
 
@@ -725,10 +759,7 @@ def predictions(job: str, *, runs_dir: StrPath = "runs") -> pl.DataFrame:
     from prime_bench.store.frames import predictions_frame
 
     runs = Runs(Path(runs_dir))
-    job_id = runs.find_job(job)
-    if job_id is None:
-        raise UsageError(f"{job}: no job in {runs.folder} has an id that begins so")
-    return predictions_frame(runs.path(job_id))
+    return predictions_frame(runs.path(_job_id(job, runs)))
 
 
 # --- Reports --------------------------------------------------------------------------------------

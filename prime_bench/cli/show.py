@@ -172,23 +172,15 @@ def job(job: str, data_dir: Path, runs_dir: Path, as_json: bool) -> None:
     Of each setting it says whether the recipe, `--set` or a default has it. JOB is the id of a job,
     or its first digits, four at least. The job may have finished, failed, or run at this moment.
     """
-    from prime_bench.base.errors import UsageError
+    from prime_bench import api
     from prime_bench.cli import show_job
     from prime_bench.cli.output import print_json
-    from prime_bench.store.runs import LISTING_HINT, Runs
 
-    runs = Runs(runs_dir)
-    job_id = runs.find_job(job)
-    if job_id is None:
-        raise UsageError(
-            f"{job}: no job in {runs_dir} has an id that begins so",
-            hint=LISTING_HINT,
-        )
-    facts = show_job.facts(job_id, runs, data_dir=data_dir)
+    details = api.job(job, data_dir=data_dir, runs_dir=runs_dir)
     if as_json:
-        print_json(SHOW_SCHEMA, facts)
+        print_json(SHOW_SCHEMA, details.plain())
     else:
-        click.echo(show_job.text(facts))
+        click.echo(show_job.text(details))
 
 
 def _keys(settings: "Frozen") -> list[dict[str, Any]]:
