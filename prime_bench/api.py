@@ -611,7 +611,7 @@ def status(
 
 
 def job(job: str, *, data_dir: StrPath = "data", runs_dir: StrPath = "runs") -> JobDetails:
-    """Read everything that the folder of a job says of it.
+    """Read everything that the folder of a job has.
 
     Args:
         job: The id of a job, or its first digits, four at least. It may have finished, failed, or

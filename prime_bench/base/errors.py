@@ -1,10 +1,17 @@
-"""Errors that the user can correct, each with the exit code of the command line.
+"""Errors that the user can correct, and the exit codes of the command line.
 
 Any other exception is a bug in prime-bench: shown with its traceback, exit code 70.
 """
 
 import difflib
 from collections.abc import Iterable
+
+EXIT_FAILED = 1
+"""Some jobs failed, or something that was checked does not hold."""
+EXIT_BUG = 70
+"""Any exception but a UserError."""
+EXIT_INTERRUPTED = 130
+"""Ctrl-C or SIGTERM."""
 
 
 class UserError(Exception):

@@ -1,4 +1,4 @@
-"""`prime-bench clean`: list, then remove, what no record needs."""
+"""`prime-bench clean`: list, then delete, what no record needs."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Measured costs as a terminal shows them, and as JSON."""
+"""Measured costs of arms, as a terminal shows them and as JSON."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,33 +15,33 @@ _MEMORY = {
     "resident growth": "memory: by how much the resident memory of a process of its own grew at "
     "most, pages of libraries included",
     "not measured": "memory: not measured on a CPU with a compiler at work, or on a system that "
-    "does not tell",
+    "does not report it",
 }
-"""What the numbers of a findings' `memory` are."""
+"""`memory` of the findings -> what its numbers are."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Measured:
-    """A record of costs, and what it found."""
+    """The record of a `cost` job and its findings."""
 
     record: ProbeRecord
     findings: CostFindings
 
     @classmethod
     def of(cls, record: RunRecord | ProbeRecord) -> "Measured":
-        """Raises TypeError for a record of another kind."""
+        """Wrap a record. Raises TypeError for one of another kind."""
         if isinstance(record, RunRecord) or not isinstance(record.findings, CostFindings):
             raise TypeError(f"{record.job_id}: a record of the kind {record.job.kind}")
         return cls(record=record, findings=record.findings)
 
     @property
     def place(self) -> list[object]:
-        """Data set and backbone: a row's head."""
+        """Data set and backbone, the first cells of a row."""
         return [self.record.dataset, self.record.job.backbone]
 
 
 def tables(measured: Sequence[Measured], recipe: Recipe) -> str:
-    """What the recipe's jobs found: the protocol's figures, then inference by batch size."""
+    """Tables of the protocol's figures, then of inference by batch size."""
     parts = [_protocol(measured, recipe)]
     if any(_others(item) for item in measured):
         parts.append("inference, ms a batch and ratio to Dense, by rows of a batch:")
@@ -51,7 +51,7 @@ def tables(measured: Sequence[Measured], recipe: Recipe) -> str:
 
 
 def plain(measured: Sequence[Measured], recipe: Recipe) -> list[dict[str, Any]]:
-    """The same as JSON values."""
+    """The same numbers as JSON values, a dictionary a job."""
     return [
         {
             "job_id": item.record.job_id,
@@ -134,7 +134,7 @@ def _words(item: Measured) -> list[str]:
 
 
 def arm_name(arm: ArmCost, recipe: Recipe) -> str:
-    """The arm's name in the recipe; Dense is measured even where it is none of its arms."""
+    """The arm's name in the recipe; the plug-in's for Dense where the recipe does not list it."""
     for own in recipe.arms:
         if (own.plugin, own.settings.plain()) == (arm.plugin, arm.settings):
             return own.name

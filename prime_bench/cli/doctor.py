@@ -1,4 +1,4 @@
-"""`prime-bench doctor`: can this machine do the work."""
+"""`prime-bench doctor`: check whether this machine can run jobs."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The entry point: commands are imported when called, errors become a message and a code."""
+"""The entry point: imports a command when it is called, turns errors into messages and codes."""
 
 import contextlib
 import importlib
@@ -11,9 +11,8 @@ from typing import Any
 import click
 
 from prime_bench import __version__
-from prime_bench.base.errors import UsageError, UserError, did_you_mean
+from prime_bench.base.errors import EXIT_BUG, EXIT_INTERRUPTED, UsageError, UserError, did_you_mean
 from prime_bench.base.files import environment_fault
-from prime_bench.cli import codes
 
 COMMANDS = {
     "prepare": "prime_bench.cli.prepare:prepare",
@@ -38,7 +37,7 @@ ADVICE = "`prime-bench --debug ...` prints the traceback, which says where it ha
 
 
 class _LazyGroup(click.Group):
-    """Imports a command's module when the command is asked for."""
+    """A group that imports the module of a command when the command is needed."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
         return list(COMMANDS)
@@ -51,15 +50,15 @@ class _LazyGroup(click.Group):
         module, _, attribute = COMMANDS[name].partition(":")
         command = getattr(importlib.import_module(module), attribute)
         if not isinstance(command, click.Command):
-            raise TypeError(f"{COMMANDS[name]} is no command")
+            raise TypeError(f"{COMMANDS[name]} is not a command")
         return command
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
         except BrokenPipeError:
-            # The reader (`| head`) has enough. Without this, click exits with 1, which is taken for
-            # failed jobs, and Python complains again when it flushes at its end.
+            # The reader (`| head`) has ended. click would exit with 1, which means failed jobs, and
+            # Python would print another error when it flushes stdout at exit.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             ctx.exit(0)
 
@@ -82,7 +81,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def exit_code(arguments: list[str]) -> int:
-    """Run the command line: 0 ok, 1 some jobs failed, else as `base.errors`, 70 bug, 130 Ctrl-C."""
+    """Run the command line and return its exit code; `base.errors` has the codes."""
     debug = "--debug" in arguments
     try:
         result = cli.main(arguments, prog_name="prime-bench", standalone_mode=False)
@@ -91,18 +90,18 @@ def exit_code(arguments: list[str]) -> int:
             error.show()
         return UsageError.exit_code
     except (KeyboardInterrupt, click.Abort):
-        _say("interrupted; the same command continues this run", debug=debug)
-        return codes.INTERRUPTED
+        _print_error("interrupted; run the same command again to continue", debug=debug)
+        return EXIT_INTERRUPTED
     except UserError as error:
-        _say(f"error: {error}", debug=debug)
+        _print_error(f"error: {error}", debug=debug)
         return error.exit_code
     except OSError as error:
         fault = environment_fault(error)
-        _say(f"error: {fault or _bug(error)}", debug=debug)
-        return fault.exit_code if fault else codes.BUG
-    except Exception as error:  # noqa: BLE001  # the last net: a bug of ours has an exit code too
-        _say(f"error: {_bug(error)}", debug=debug)
-        return codes.BUG
+        _print_error(f"error: {fault or _bug(error)}", debug=debug)
+        return fault.exit_code if fault else EXIT_BUG
+    except Exception as error:  # noqa: BLE001  # a bug has an exit code too
+        _print_error(f"error: {_bug(error)}", debug=debug)
+        return EXIT_BUG
     return result if isinstance(result, int) else 0
 
 
@@ -110,8 +109,8 @@ def _bug(error: Exception) -> str:
     return f"a bug of prime-bench: {type(error).__name__}: {error}\n\nhint: {ADVICE}"
 
 
-def _say(message: str, *, debug: bool) -> None:
-    # The code stays what it is where stderr cannot be written.
+def _print_error(message: str, *, debug: bool) -> None:
+    # Where stderr cannot be written, the exit code still tells.
     with contextlib.suppress(OSError):
         if debug and sys.exc_info()[0] is not None:
             traceback.print_exc()

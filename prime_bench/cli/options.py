@@ -11,20 +11,20 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 class Finite(click.FloatRange):
-    """A range that NaN is not in either."""
+    """A range of numbers that excludes NaN."""
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> float:
-        """The number, or an error of usage."""
+        """Parse a finite number; fails with a usage error for anything else."""
         number: float = super().convert(value, param, ctx)
         if not math.isfinite(number):
-            self.fail(f"{value} is no finite number", param, ctx)
+            self.fail(f"{value} is not a finite number", param, ctx)
         return number
 
 
 def _folder(name: str, *, variable: str, about: str) -> Callable[[Command], Command]:
-    """`--<name>-dir`: a folder below the working folder unless the option or variable says else."""
+    """The option `--<name>-dir`; the default is the folder `<name>` in the working folder."""
     return click.option(
         f"--{name}-dir",
         type=click.Path(path_type=Path, file_okay=False),
@@ -78,5 +78,5 @@ retrain = click.option(
 
 
 def with_compile(changes: tuple[str, ...], compiled: bool) -> tuple[str, ...]:
-    """The recipe's changes, and what `--compile` is short for."""
+    """The `--set` changes, with the one for which `--compile` is short."""
     return (*changes, "training.compile=true") if compiled else changes

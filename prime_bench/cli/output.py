@@ -1,4 +1,4 @@
-"""What commands print alike: JSON, tables, and amounts for people."""
+"""JSON, tables and amounts as every command prints them."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -8,15 +8,20 @@ import click
 
 
 def print_json(schema: int, content: Mapping[str, Any]) -> None:
-    """One object. Keys of one `schema` keep their meaning; a new one may come without another."""
+    """Print one JSON object.
+
+    The keys of a `schema` keep their meaning; keys may be added without a new schema.
+    """
     click.echo(json.dumps({"schema": schema, **content}, indent=2, ensure_ascii=False))
 
 
 def table_text(
     rows: Sequence[Sequence[object]], *, header: Sequence[str], n_words: int | None = None
 ) -> str:
-    """Columns for a terminal. The first `n_words` are set to the left and the others to the right;
-    None: each by what it holds.
+    """Lay rows out in columns for a terminal.
+
+    The first `n_words` columns are aligned to the left and the others to the right; with None the
+    content of each column decides.
     """
     from tabulate import tabulate
 
@@ -27,17 +32,17 @@ def table_text(
 
 
 def counted(number: int, noun: str) -> str:
-    """`1 epoch`, `2 epochs`."""
+    """A number with its noun: `1 epoch`, `2 epochs`."""
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
 def duration(seconds: float) -> str:
-    """In the unit that suits: `8 s`, `12 min`, `3.5 h`."""
+    """Seconds as a text in seconds, minutes or hours: `8 s`, `12 min`, `3.5 h`."""
     if seconds < 90:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
 def size(n_bytes: float) -> str:
-    """In MB or GB."""
+    """Bytes as a text in MB or GB."""
     return f"{n_bytes / 1e6:.0f} MB" if n_bytes < 1e9 else f"{n_bytes / 1e9:.1f} GB"

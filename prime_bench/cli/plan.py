@@ -84,7 +84,7 @@ def print_plan(
     runs_dir: Path,
     as_json: bool = False,
 ) -> None:
-    """The plan as a table, or as one JSON object with the jobs under "jobs"."""
+    """Print the plan as a table, or as one JSON object with the jobs under `jobs`."""
     from prime_bench.cli.output import print_json
     from prime_bench.schedule.estimate import added_budgets, total_of
     from prime_bench.settings.interface import added_text
@@ -155,7 +155,7 @@ def _print_table(made: "Plan", estimates: "Mapping[str, Estimate]") -> None:
 
 
 def _outlook(total: "Total") -> Iterator[str]:
-    """Lines on time, memory and disk; none where nothing is to run."""
+    """Lines on time, memory and disk of the jobs that would run."""
     from prime_bench.cli.output import duration, size
     from prime_bench.schedule.estimate import MEMORY_NOTE
 
@@ -180,7 +180,7 @@ def _outlook(total: "Total") -> Iterator[str]:
 
 
 def summary(made: "Plan") -> str:
-    """One line of counts, by kind where there are several, then what to prepare."""
+    """A line with the number of jobs in each state, then what is stale, broken or to prepare."""
     from dataclasses import replace
 
     kinds = dict.fromkeys(planned.trial.kind for planned in made.jobs)

@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING, Self
 
 import click
 
-from prime_bench.cli import codes, complete, options
+from prime_bench.base.errors import EXIT_FAILED
+from prime_bench.cli import complete, options
 
 if TYPE_CHECKING:
     from rich.progress import TaskID
@@ -52,7 +53,7 @@ def predict(
             on_progress=bars.move,
             on_prediction=_print,
         )
-    ctx.exit(0 if all(prediction.written for prediction in made) else codes.FAILED)
+    ctx.exit(0 if all(prediction.written for prediction in made) else EXIT_FAILED)
 
 
 def _print(prediction: "Prediction") -> None:

@@ -80,7 +80,7 @@ def _setting(flag: str, *, metavar: str, help: str, type: Any = None) -> Callabl
 @click.option(
     "--allow-unverified",
     is_flag=True,
-    help="Take files that are not the published ones; records and reports say so.",
+    help="Accept files that are not the published ones; records and reports say so.",
 )
 @click.option(
     "--keep-download", is_flag=True, help="Keep what was downloaded when the table is verified."

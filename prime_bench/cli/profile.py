@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from prime_bench.cli import codes, complete, options
+from prime_bench.base.errors import EXIT_FAILED, EXIT_INTERRUPTED
+from prime_bench.cli import complete, options
 
 if TYPE_CHECKING:
     from prime_bench.schedule.plan import Plan
@@ -82,8 +83,8 @@ def profile(
     if made.prepare_commands or made.broken:
         click.echo(summary(made), err=True)
     if done.stopped:
-        ctx.exit(codes.INTERRUPTED)
-    ctx.exit(0 if done.ok else codes.FAILED)
+        ctx.exit(EXIT_INTERRUPTED)
+    ctx.exit(0 if done.ok else EXIT_FAILED)
 
 
 def _print(made: "Plan", *, runs_dir: Path, as_json: bool) -> None:

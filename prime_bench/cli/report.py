@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
-from prime_bench.cli import codes, complete, options
+from prime_bench.base.errors import EXIT_FAILED
+from prime_bench.cli import complete, options
 
 if TYPE_CHECKING:
     from prime_bench.report.formats.render import Format
@@ -110,7 +111,7 @@ def report(
         for path in made.write(output, format=format or "markdown", figures=figures):
             click.echo(f"wrote {path}", err=True)
     if not made.agrees:
-        ctx.exit(codes.FAILED)
+        ctx.exit(EXIT_FAILED)
 
 
 def _text(made: "ReportView") -> str:

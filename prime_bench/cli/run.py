@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
-from prime_bench.cli import codes, complete, options
+from prime_bench.base.errors import EXIT_FAILED, EXIT_INTERRUPTED
+from prime_bench.cli import complete, options
 
 if TYPE_CHECKING:
     from prime_bench.schedule.run import RunSummary
@@ -144,8 +145,8 @@ def run(
     click.echo(f"{recipe}: {summary}")
     print_failures(summary, runs_dir=runs_dir)
     if summary.stopped:
-        ctx.exit(codes.INTERRUPTED)
-    ctx.exit(0 if summary.ok else codes.FAILED)
+        ctx.exit(EXIT_INTERRUPTED)
+    ctx.exit(0 if summary.ok else EXIT_FAILED)
 
 
 def print_failures(summary: "RunSummary", *, runs_dir: Path) -> None:

@@ -18,7 +18,7 @@ _FIELD_HEADER = [
 
 
 def facts(folder: Path) -> dict[str, Any]:
-    """Everything about the table in `folder`, as JSON values."""
+    """Describe the table in `folder`, as JSON values."""
     from prime_bench.catalog import BACKBONES
     from prime_bench.data.describe import describe
     from prime_bench.data.table import PreparedTable
@@ -44,7 +44,7 @@ def facts(folder: Path) -> dict[str, Any]:
 
 
 def text(table: Mapping[str, Any]) -> str:
-    """For people."""
+    """The description as text, a table for splits, fields and backbones each."""
     from prime_bench.cli.output import table_text
 
     splits = [
@@ -89,7 +89,7 @@ def text(table: Mapping[str, Any]) -> str:
 
 
 def page(tables: Sequence[Mapping[str, Any]]) -> str:
-    """One HTML page that needs no other file."""
+    """The descriptions as one HTML page that needs no other file."""
     from prime_bench.report.formats.templates import html_templates
 
     environment = html_templates()
@@ -99,19 +99,19 @@ def page(tables: Sequence[Mapping[str, Any]]) -> str:
 
 
 def percent(value: float) -> str:
-    """`0.175` as `17.50 %`."""
+    """A share as a text: `17.50 %` for 0.175."""
     return f"{100 * value:.2f} %"
 
 
 def drift(split: Mapping[str, Any]) -> str:
-    """The difference from training in percentage points and in standard errors."""
+    """How far a split's click rate is from that of training: in points and standard errors."""
     points = f"{100 * split['difference']:+.2f} points"
     error = split["standard_error"]
     return f"{points} ({split['difference'] / error:+.1f} standard errors)" if error else points
 
 
 def share(shares: Mapping[str, float] | None, split: str) -> str:
-    """One split's share, empty where there is none."""
+    """The share of one split as a text; empty where it is unknown."""
     return "" if shares is None else percent(shares[split])
 
 

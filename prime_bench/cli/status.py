@@ -1,4 +1,4 @@
-"""`prime-bench status`: how far the jobs are."""
+"""`prime-bench status`: how far jobs are."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 STATUS_SCHEMA = 1
 _REFRESH_S = 2.0
-# What a look is for: jobs at work first, then those that need somebody's attention.
+# Running jobs first, then those that need attention.
 _SHOWN = ("running", "broken", "failed", "interrupted", "stale")
 _LINES_AROUND = 5  # header, rule, summary and what a terminal needs below
 
@@ -78,7 +78,7 @@ def status(
 
 
 def summary(found: "Status") -> str:
-    """One line: jobs a state, and the time until the last running job ends."""
+    """A line with the number of jobs in each state, and when the running ones will have ended."""
     from prime_bench.cli.output import duration
 
     counts = ", ".join(f"{number} {state}" for state, number in found.counts.items())
@@ -88,7 +88,7 @@ def summary(found: "Status") -> str:
 
 
 def table_of(found: "Status", *, n_lines: int) -> "Table":
-    """The first `n_lines` jobs that are worth a look, one a line."""
+    """A table of jobs that run or need attention, at most `n_lines` of them."""
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False, expand=True)
@@ -125,7 +125,7 @@ def _cells(job: "JobStatus") -> tuple[str, ...]:
 
 
 def _watch(look: "Callable[[], Status]", *, console_lines: int) -> None:
-    """Draw the table anew every few seconds, until Ctrl-C, which is no fault here."""
+    """Redraw the table every few seconds until Ctrl-C, which ends the command normally."""
     import time
 
     from rich.console import Group

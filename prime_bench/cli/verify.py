@@ -1,10 +1,11 @@
-"""`prime-bench verify`: do records still say what is beside them."""
+"""`prime-bench verify`: check records against the files beside them."""
 
 from pathlib import Path
 
 import click
 
-from prime_bench.cli import codes, complete, options
+from prime_bench.base.errors import EXIT_FAILED
+from prime_bench.cli import complete, options
 
 VERIFY_SCHEMA = 1
 
@@ -73,4 +74,4 @@ def verify(
         for finding in findings:
             click.echo(f"{finding.topic}: {finding.where}: {finding.what}")
         click.echo(f"{counted(n_records, 'record')}, {counted(len(findings), 'finding')}")
-    ctx.exit(codes.FAILED if findings else 0)
+    ctx.exit(EXIT_FAILED if findings else 0)

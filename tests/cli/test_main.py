@@ -149,7 +149,7 @@ def test_an_unknown_target_is_our_bug(monkeypatch, capsys):
     monkeypatch.setitem(COMMANDS, "plan", "prime_bench.cli.main:COMMANDS")
 
     assert exit_code(["plan"]) == 70
-    assert "is no command" in capsys.readouterr().err
+    assert "is not a command" in capsys.readouterr().err
 
 
 def test_completion_is_not_disturbed_by_a_word_that_is_no_command():
