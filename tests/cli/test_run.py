@@ -209,7 +209,9 @@ def test_the_second_signal_interrupts(engine, monkeypatch, capsys):
 
     assert exit_code(["run", *SMALL]) == 130
     assert given["stopped"]
-    assert capsys.readouterr().err.startswith("\ninterrupted; the same command continues this run")
+    assert capsys.readouterr().err.startswith(
+        "\ninterrupted; run the same command again to continue"
+    )
 
 
 @pytest.mark.usefixtures("prepared")
@@ -231,7 +233,9 @@ def test_an_interrupt_is_130(engine, capsys):
     engine(None, "interrupt")
 
     assert exit_code(["run", *SMALL]) == 130
-    assert capsys.readouterr().err.startswith("\ninterrupted; the same command continues this run")
+    assert capsys.readouterr().err.startswith(
+        "\ninterrupted; run the same command again to continue"
+    )
 
 
 def test_without_data_it_is_3_and_the_command_is_given(tmp_path, capsys):
@@ -301,8 +305,8 @@ def test_a_folder_of_the_kernel_cannot_be_written_even_by_root(engine, capsys, f
         (["quick", "--only", "sead=1"], 2, "--only sead=1: expected KEY=VALUE"),
         (["quick", "--device", "gpu"], 2, "error: no device `gpu`\n\nhint: devices: auto, "),
         (["quick", "--device", "cuda:x"], 2, "error: no device `cuda:x`"),
-        (["quick", "--max-hours", "nan"], 2, "nan is no finite number"),
-        (["quick", "--job-timeout", "inf"], 2, "inf is no finite number"),
+        (["quick", "--max-hours", "nan"], 2, "nan is not a finite number"),
+        (["quick", "--job-timeout", "inf"], 2, "inf is not a finite number"),
     ],
     ids=lambda part: " ".join(part) if isinstance(part, list) else None,
 )
