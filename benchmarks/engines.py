@@ -278,7 +278,7 @@ def of_plan(work: Path, *, jobs: int, what: str) -> dict[str, Any]:
     template, ids = work / "template.json", work / "ids.json"
     template.write_text(json.dumps(scheduler._table(plan)))
     ids.write_text(
-        json.dumps({f"{p.trial.seed} {p.trial.arm.plugin}": p.job_id for p in plan.jobs})
+        json.dumps({f"{p.job_spec.seed} {p.job_spec.arm.plugin}": p.job_id for p in plan.jobs})
     )
     command = (sys.executable, "-c", WORKER, str(template), str(ids), what)
     ends: list[Any] = []

@@ -30,7 +30,7 @@ from prime_bench.probes.arms import batch_of
 from prime_bench.probes.gradients import mean_cosine, parameter_sets, regrouped
 from prime_bench.probes.groups import block_groupings
 from prime_bench.probes.inner_products import example_grams
-from prime_bench.recipe.expand import Trial
+from prime_bench.recipe.expand import JobSpec
 from prime_bench.recipe.file import load_recipe
 
 GROUPS = {"site_category": 24, "app_category": 31, "device_type": 4, "hour": 24}
@@ -51,11 +51,11 @@ def seconds(work: Callable[[], object], *, repeat: int) -> float:
     return statistics.median(times)
 
 
-def measure_arm(trial: Trial, schema: Schema, options: argparse.Namespace) -> dict[str, float]:
+def measure_arm(job_spec: JobSpec, schema: Schema, options: argparse.Namespace) -> dict[str, float]:
     """Seconds of one block's gradient, of the products of 192 blocks and of a grouping of rows, by
     the row; parameters.
     """
-    arm = build_arm(trial.bind("").trained.resolve(), schema).arm.eval().requires_grad_(False)
+    arm = build_arm(job_spec.bind("").trained.resolve(), schema).arm.eval().requires_grad_(False)
     sets = list(parameter_sets(arm, include_head=False).values())
     split = avazu_shape.rows(schema, options.blocks * BLOCK_ROWS, seed=1)
     rows = np.arange(len(split)).reshape(options.blocks, BLOCK_ROWS)
@@ -64,7 +64,7 @@ def measure_arm(trial: Trial, schema: Schema, options: argparse.Namespace) -> di
     def gradients() -> None:
         with mock.patch.object(inner_products, "_add_products"):
             inner_products.block_grams(
-                arm, lambda: iter(batches), sets, n_blocks=options.blocks, spec=trial.training
+                arm, lambda: iter(batches), sets, n_blocks=options.blocks, spec=job_spec.training
             )
 
     n_parameters = sum(parameter.numel() for parameter in sets[0])
@@ -75,7 +75,7 @@ def measure_arm(trial: Trial, schema: Schema, options: argparse.Namespace) -> di
 
     def regroup_rows(n: int) -> None:
         groupings = np.stack([rows.reshape(8, -1)] * n)
-        example_grams(arm, lambda: iter(batches), sets, groupings, spec=trial.training)
+        example_grams(arm, lambda: iter(batches), sets, groupings, spec=job_spec.training)
 
     times = [seconds(lambda n=n: regroup_rows(n), repeat=1) for n in (1, 21)]
     return {
@@ -107,8 +107,8 @@ def main() -> None:
     schema = avazu_shape.schema(IDS)
     regroup = {name: regroup_s(k, repeat=options.repeat) for name, k in GROUPS.items()}
     table, whole = [], {"gradients": 0.0, "products": 0.0, "groupings": 0.0}
-    for trial in load_recipe("gradients").trials(only=["seed=2021"]):
-        found = measure_arm(trial, schema, options)
+    for job_spec in load_recipe("gradients").job_specs(only=["seed=2021"]):
+        found = measure_arm(job_spec, schema, options)
         parts = dict.fromkeys(whole, 0.0)
         for name, k in GROUPS.items():
             n = k * BLOCKS
@@ -120,8 +120,8 @@ def main() -> None:
             whole[name] += CHECKPOINTS * value
         table.append(
             [
-                trial.backbone,
-                trial.arm.name,
+                job_spec.backbone,
+                job_spec.arm.name,
                 f"{int(found['parameters']):,}",
                 f"{1000 * found['block_s']:.1f}",
                 f"{found['products_s']:.2f}",

@@ -75,7 +75,7 @@ def _jobs(work: Path, n_jobs: int) -> list[bool]:
     plan, plan_s = _timed(look)
     template, ids = work / "template.json", work / "ids.json"
     template.write_text(json.dumps(_table(plan)))
-    keys = {f"{p.trial.seed} {p.trial.arm.plugin}": p.job_id for p in plan.jobs}
+    keys = {f"{p.job_spec.seed} {p.job_spec.arm.plugin}": p.job_id for p in plan.jobs}
     ids.write_text(json.dumps(keys))
     backend = LocalBackend(slots=2, command=(sys.executable, "-c", WORKER, str(template), str(ids)))
     tally, run_s = _timed(

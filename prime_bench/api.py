@@ -1000,7 +1000,9 @@ def diff(left: StrPath | Recipe, right: StrPath | Recipe) -> RecipeDiff:
         }
         tables.append(resolved(recipe, datasets))
         # Jobs of one table differ as those of its settings do, whether it is prepared or not.
-        ids.append({trial.bind(specs[trial.dataset].digest).id for trial in recipe.trials()})
+        ids.append(
+            {job_spec.bind(specs[job_spec.dataset].digest).id for job_spec in recipe.job_specs()}
+        )
     return RecipeDiff(
         keys=differing_keys(*tables),
         n_left=len(ids[0] - ids[1]),

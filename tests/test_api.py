@@ -68,15 +68,15 @@ def runs(tmp_path: Path, recipe: Path, plain_record: MakeRecord) -> Path:
     folder = Runs(tmp_path / "runs")
     variant = resolve("synthetic", {}).digest
     for changes, only in (([], []), (["training.max_epochs=1"], ["seed=1", "arm=dense"])):
-        for trial in load_recipe(recipe, changes=changes).trials(only=only):
+        for job_spec in load_recipe(recipe, changes=changes).job_specs(only=only):
             folder.put(
                 plain_record(
-                    trial.bind("f" * 64),
+                    job_spec.bind("f" * 64),
                     dataset="synthetic",
-                    arm=trial.arm.name,
+                    arm=job_spec.arm.name,
                     data_variant=variant,
                     history=[validation(epoch) for epoch in (1, 2)],
-                    result={"test": {"auc": 0.7 + 0.01 * trial.seed, "logloss": 0.4}},
+                    result={"test": {"auc": 0.7 + 0.01 * job_spec.seed, "logloss": 0.4}},
                 )
             )
     return folder.folder
@@ -235,7 +235,7 @@ def test_a_loaded_recipe_takes_no_changes(tmp_path: Path) -> None:
     loaded = api.load_recipe("quick", changes={"seeds": [5], "training.max_epochs": 2})
     assert (loaded.seeds, loaded.training.max_epochs) == ([5], 2)
     made = api.plan(loaded, device="cpu", data_dir=tmp_path, runs_dir=tmp_path)
-    assert {planned.trial.seed for planned in made.jobs} == {5}
+    assert {planned.job_spec.seed for planned in made.jobs} == {5}
     with pytest.raises(UsageError, match="already read"):
         api.plan(loaded, changes={"seeds": [6]}, device="cpu")
 

@@ -69,7 +69,7 @@ def plan(
             made,
             device=here,
             threads=cores(),
-            on_start=lambda planned: click.echo(f"measuring {planned.trial}", err=True),
+            on_start=lambda planned: click.echo(f"measuring {planned.job_spec}", err=True),
         )
         for fault in faults:
             click.echo(fault, err=True)
@@ -131,7 +131,7 @@ def _print_table(made: "Plan", estimates: "Mapping[str, Estimate]") -> None:
     from prime_bench.cli.output import duration, size, table_text
     from prime_bench.schedule.estimate import Estimate
 
-    several = len({planned.trial.kind for planned in made.jobs}) > 1
+    several = len({planned.job_spec.kind for planned in made.jobs}) > 1
     header = ["job", *(["kind"] if several else []), "dataset", "backbone", "arm", "seed", "state"]
     header += ["time", "memory", "why"]
     rows = []
@@ -140,11 +140,11 @@ def _print_table(made: "Plan", estimates: "Mapping[str, Estimate]") -> None:
         rows.append(
             [
                 planned.job_id or "-",
-                *([planned.trial.kind] if several else []),
-                planned.trial.dataset,
-                planned.trial.backbone,
-                planned.trial.arm.name,
-                planned.trial.seed,
+                *([planned.job_spec.kind] if several else []),
+                planned.job_spec.dataset,
+                planned.job_spec.backbone,
+                planned.job_spec.arm.name,
+                planned.job_spec.seed,
                 planned.state,
                 "-" if estimate.wall_s is None else duration(estimate.wall_s),
                 "-" if estimate.memory_bytes is None else size(estimate.memory_bytes),
@@ -183,10 +183,12 @@ def summary(made: "Plan") -> str:
     """A line with the number of jobs in each state, then what is stale, broken or to prepare."""
     from dataclasses import replace
 
-    kinds = dict.fromkeys(planned.trial.kind for planned in made.jobs)
+    kinds = dict.fromkeys(planned.job_spec.kind for planned in made.jobs)
     parts = []
     for kind in kinds:
-        own = replace(made, jobs=[planned for planned in made.jobs if planned.trial.kind == kind])
+        own = replace(
+            made, jobs=[planned for planned in made.jobs if planned.job_spec.kind == kind]
+        )
         counts = ", ".join(f"{number} {state}" for state, number in own.counts.items())
         parts.append(counts if len(kinds) == 1 else f"{len(own.jobs)} {kind} ({counts})")
     lines = [f"{len(made.jobs)} jobs: {', '.join(parts)}"]

@@ -33,7 +33,9 @@ class RunProgress:
             expand=True,
             disable=not console.is_terminal,
         )
-        self._names = {planned.job.id: str(planned.trial) for planned in plan.jobs if planned.job}
+        self._names = {
+            planned.job.id: str(planned.job_spec) for planned in plan.jobs if planned.job
+        }
         self._n_jobs, self._n_ended = len(plan.to_run), 0
         self._all = self._bars.add_task("jobs", total=self._n_jobs, note=f"0/{self._n_jobs}")
         self._at_work: dict[str, TaskID] = {}

@@ -70,7 +70,7 @@ class Arm:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Trial:
+class JobSpec:
     """A job of a recipe whose data set is known by name only. `bind` makes the job, once the data
     are prepared.
     """
@@ -111,8 +111,8 @@ class Trial:
         return {**self.probe.plain(), "arms": [arm.plain() for arm in others]}
 
     @property
-    def trained(self) -> "Trial | None":
-        """The training run whose record and weights this trial reads, which must be done before it;
+    def trained(self) -> "JobSpec | None":
+        """The training run whose record and weights this job reads, which must be done before it;
         None if it reads none.
         """
         if self.probe is None or not self.probe.reads_checkpoint:
@@ -155,7 +155,7 @@ class Recipe:
     given: dict[tuple[str, ...], Origin] = field(default_factory=dict)
     """Path of every key that the file or a `--set` sets; all other keys have their defaults."""
 
-    def trials(self, *, only: Sequence[str] = ()) -> list[Trial]:
+    def job_specs(self, *, only: Sequence[str] = ()) -> list[JobSpec]:
         """The jobs of the grid, seed by seed and with the arms of a pair next to each other, so
         that a run which is stopped leaves whole pairs. A probe whose unit is the group has one job
         for Dense and all other arms that fit the backbone, which are its `others`.
@@ -166,7 +166,7 @@ class Recipe:
         wanted = _wanted(self, only)
         arms = [arm for arm in self.arms if arm.name in wanted.get("arm", [arm.name])]
         return [
-            Trial(
+            JobSpec(
                 dataset=dataset,
                 backbone=backbone,
                 backbone_settings=per_dataset[dataset],

@@ -17,7 +17,7 @@ from prime_bench.base.errors import UsageError, did_you_mean
 from prime_bench.base.files import bundled_folder
 from prime_bench.base.frozen import Fault, Frozen, JsonTable
 from prime_bench.catalog import BACKBONES, PLUGINS, find_backbone, find_plugin, is_foreign
-from prime_bench.recipe.expand import Arm, Origin, Recipe, ReportTable, Trial
+from prime_bench.recipe.expand import Arm, JobSpec, Origin, Recipe, ReportTable
 from prime_bench.settings.interface import BackboneSettings
 from prime_bench.settings.probes import PROBES, Kind, ProbeSettings
 from prime_bench.settings.training import TrainSpec
@@ -77,25 +77,27 @@ def given(
     return found
 
 
-def origins(recipe: Recipe, trial: Trial) -> dict[str, Origin]:
-    """What has set each of the trial's settings, by dotted key: `training.batch_size`,
+def origins(recipe: Recipe, job_spec: JobSpec) -> dict[str, Origin]:
+    """What has set each of the job's settings, by dotted key: `training.batch_size`,
     `backbone.net_dropout`, `arm.rank`, `data.min_count`, `probe.blocks`, `seed`.
 
     A key that is missing has its default, which for data settings is that of the card.
     """
-    backbone = ("backbone", trial.backbone)
+    backbone = ("backbone", job_spec.backbone)
     found = {
         "seed": _first(recipe, [("seeds",)]),
-        **_below("training", trial.training.plain(), recipe, [("training",)]),
+        **_below("training", job_spec.training.plain(), recipe, [("training",)]),
         **_below(
             "backbone",
-            trial.backbone_settings.plain(),
+            job_spec.backbone_settings.plain(),
             recipe,
-            [(*backbone, "on", trial.dataset), backbone],
+            [(*backbone, "on", job_spec.dataset), backbone],
         ),
-        **_below("arm", trial.arm.settings.plain(), recipe, [("arm", trial.arm.name)]),
-        **_below("data", _keys_in(recipe, trial.dataset), recipe, [("dataset", trial.dataset)]),
-        **_below("probe", trial.probe.plain() if trial.probe else {}, recipe, [("probe",)]),
+        **_below("arm", job_spec.arm.settings.plain(), recipe, [("arm", job_spec.arm.name)]),
+        **_below(
+            "data", _keys_in(recipe, job_spec.dataset), recipe, [("dataset", job_spec.dataset)]
+        ),
+        **_below("probe", job_spec.probe.plain() if job_spec.probe else {}, recipe, [("probe",)]),
     }
     # The `training` table sets this key of all backbones.
     width = ("training", "embedding_dim")

@@ -230,7 +230,7 @@ def recipe_jobs(
     return loaded, RecipeJobs(
         name=" ".join([name, *(f"--set {change}" for change in own)]),
         title=loaded.title,
-        trials=loaded.trials(only=only),
+        job_specs=loaded.job_specs(only=only),
         variants=variants,
         notes=loaded.report.notes,
         family=loaded.report.family,

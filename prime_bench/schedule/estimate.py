@@ -23,8 +23,8 @@ Added = dict[str, dict[str, dict[str, Budget]]]
 
 def budget_key(planned: Planned) -> BudgetKey:
     """Return the key of a job's budget."""
-    trial = planned.trial
-    return trial.dataset, trial.arm.name, trial.backbone
+    job_spec = planned.job_spec
+    return job_spec.dataset, job_spec.arm.name, job_spec.backbone
 
 
 def budgets_of(plan: Plan) -> dict[BudgetKey, Budget]:
@@ -32,21 +32,21 @@ def budgets_of(plan: Plan) -> dict[BudgetKey, Budget]:
     shapes: dict[str, TableShape] = {}
     budgets: dict[BudgetKey, Budget] = {}
     for planned in plan.jobs:
-        key, trial = budget_key(planned), planned.trial
+        key, job_spec = budget_key(planned), planned.job_spec
         file = planned.table_spec.folder(plan.data_dir) / SCHEMA_NAME
         if planned.job is None or key in budgets or not file.exists():
             continue
-        if trial.dataset not in shapes:
-            shapes[trial.dataset] = Schema.read(file).shape
+        if job_spec.dataset not in shapes:
+            shapes[job_spec.dataset] = Schema.read(file).shape
         budgets[key] = budget_of(
-            trial.backbone_settings, trial.arm.settings, shape=shapes[trial.dataset]
+            job_spec.backbone_settings, job_spec.arm.settings, shape=shapes[job_spec.dataset]
         )
     return budgets
 
 
 def added_budgets(plan: Plan) -> Added:
     """Return data set -> arm -> backbone -> budget; without `dense`, which adds nothing."""
-    plugins = {planned.trial.arm.name: planned.trial.arm.plugin for planned in plan.jobs}
+    plugins = {planned.job_spec.arm.name: planned.job_spec.arm.plugin for planned in plan.jobs}
     added: Added = {}
     for (dataset, arm, backbone), budget in budgets_of(plan).items():
         if plugins[arm] != "dense":
@@ -166,7 +166,7 @@ def estimates_of(
     for planned in plan.to_run:
         if planned.job is None or planned.job_id is None:
             continue
-        if planned.trial.kind == "train":
+        if planned.job_spec.kind == "train":
             found[planned.job_id] = _of_training(planned.job, budgets[budget_key(planned)], paces)
         else:
             found[planned.job_id] = _of_probe(planned.job, probes)

@@ -70,7 +70,7 @@ def measure(
     budgets, found, faults = budgets_of(plan), {}, []
     seen = set()
     for planned in plan.to_run:
-        job, pair = planned.job, (planned.trial.dataset, planned.trial.backbone)
+        job, pair = planned.job, (planned.job_spec.dataset, planned.job_spec.backbone)
         if job is None or job.kind != "train" or pair in seen:
             continue
         seen.add(pair)
@@ -79,7 +79,7 @@ def measure(
             planned, plan, device=device, threads=threads, seconds=seconds, command=command
         )
         if epoch_s is None:
-            faults.append(f"{planned.trial}: not measured: {why}")
+            faults.append(f"{planned.job_spec}: not measured: {why}")
             continue
         budget = budgets[budget_key(planned)]
         found[similarity_key(job)] = Pace(
@@ -109,8 +109,8 @@ def _epoch_s(
         outcome = child.do(
             JobRequest(
                 job=planned.job,
-                dataset=planned.trial.dataset,
-                arm=planned.trial.arm.name,
+                dataset=planned.job_spec.dataset,
+                arm=planned.job_spec.arm.name,
                 table=str(planned.table_spec.folder(plan.data_dir)),
                 runs=folder,
                 device=device.name,

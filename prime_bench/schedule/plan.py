@@ -9,7 +9,7 @@ from typing import Literal
 
 from prime_bench.base.errors import DataError, UsageError
 from prime_bench.data.manifest import Manifest, TableSpec, resolve
-from prime_bench.recipe.expand import Recipe, Trial
+from prime_bench.recipe.expand import JobSpec, Recipe
 from prime_bench.recipe.job import Job
 from prime_bench.settings.probes import CostOnDevice, CostSettings
 from prime_bench.store.record import DeviceKind, Record, RunRecord
@@ -74,7 +74,7 @@ TO_RUN: tuple[State, ...] = ("failed", "interrupted", "pending")
 class Planned:
     """A job of the plan."""
 
-    trial: Trial
+    job_spec: JobSpec
     state: State
     why: str
     table_spec: TableSpec
@@ -94,11 +94,11 @@ class Planned:
         """Return the fields as JSON values."""
         return {
             "job_id": self.job_id,
-            "kind": self.trial.kind,
-            "dataset": self.trial.dataset,
-            "backbone": self.trial.backbone,
-            "arm": self.trial.arm.name,
-            "seed": self.trial.seed,
+            "kind": self.job_spec.kind,
+            "dataset": self.job_spec.dataset,
+            "backbone": self.job_spec.backbone,
+            "arm": self.job_spec.arm.name,
+            "seed": self.job_spec.seed,
             "state": self.state,
             "why": self.why,
             "needs": list(self.needs),
@@ -173,11 +173,11 @@ def make_plan(
     specs = table_specs_of(recipe)
     manifests = {name: spec.manifest(data_dir) for name, spec in specs.items()}
     jobs: dict[object, Planned] = {}
-    for trial in _with_needed(recipe.trials(only=only)):
-        spec, manifest = specs[trial.dataset], manifests[trial.dataset]
-        planned = _planned(trial, spec, manifest=manifest, runs=runs)
+    for job_spec in _with_needed(recipe.job_specs(only=only)):
+        spec, manifest = specs[job_spec.dataset], manifests[job_spec.dataset]
+        planned = _planned(job_spec, spec, manifest=manifest, runs=runs)
         # A job without a table has no id; its text stands in for it.
-        jobs.setdefault(planned.job_id or str(trial), planned)
+        jobs.setdefault(planned.job_id or str(job_spec), planned)
     return Plan(
         recipe=recipe,
         jobs=_waiting_for_needs(_with_stale(list(jobs.values()), runs=runs, here=device_kind)),
@@ -209,23 +209,31 @@ def _placed(fault: str, dataset: str, recipe: Recipe) -> str:
     return f"{recipe.places.get(dataset, recipe.name)}: {fault}"
 
 
-def _with_needed(trials: Iterable[Trial]) -> Iterator[Trial]:
-    """Yield each trial, and before it the one that it needs."""
-    for trial in trials:
-        if trial.trained is not None:
-            yield trial.trained
-        yield trial
+def _with_needed(job_specs: Iterable[JobSpec]) -> Iterator[JobSpec]:
+    """Yield each job, and before it the one that it needs."""
+    for job_spec in job_specs:
+        if job_spec.trained is not None:
+            yield job_spec.trained
+        yield job_spec
 
 
-def _planned(trial: Trial, spec: TableSpec, *, manifest: Manifest | None, runs: Runs) -> Planned:
+def _planned(
+    job_spec: JobSpec, spec: TableSpec, *, manifest: Manifest | None, runs: Runs
+) -> Planned:
     if manifest is None:
         why = spec.prepare_command()
-        return Planned(trial=trial, state="needs data", why=why, table_spec=spec, job=None)
-    job = trial.bind(manifest.fingerprint)
+        return Planned(job_spec=job_spec, state="needs data", why=why, table_spec=spec, job=None)
+    job = job_spec.bind(manifest.fingerprint)
     state, why, record = job_state(job, runs)
-    needs = () if trial.trained is None else (job.trained.id,)
+    needs = () if job_spec.trained is None else (job.trained.id,)
     return Planned(
-        trial=trial, state=state, why=why, table_spec=spec, job=job, needs=needs, record=record
+        job_spec=job_spec,
+        state=state,
+        why=why,
+        table_spec=spec,
+        job=job,
+        needs=needs,
+        record=record,
     )
 
 

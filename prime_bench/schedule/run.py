@@ -229,14 +229,14 @@ def _works(plan: Plan, *, runs: Runs, threads: int, keep_predictions: bool) -> I
         if planned.job is not None:
             request = JobRequest(
                 job=planned.job,
-                dataset=planned.trial.dataset,
-                arm=planned.trial.arm.name,
+                dataset=planned.job_spec.dataset,
+                arm=planned.job_spec.arm.name,
                 table=str(planned.table_spec.folder(plan.data_dir)),
                 runs=str(runs.folder),
                 threads=threads,
                 keep_predictions=keep_predictions,
                 recipe=plan.recipe.name,
-                origins=dict(origins(plan.recipe, planned.trial)),
+                origins=dict(origins(plan.recipe, planned.job_spec)),
             )
             yield Work(request=request, needs=planned.needs, replaces=planned.record is not None)
 

@@ -67,7 +67,12 @@ def status_of_plan(plan: Plan, runs: Runs) -> Status:
     return Status(
         jobs=[
             _status(
-                planned.job, str(planned.trial), planned.state, planned.why, runs=runs, usual=usual
+                planned.job,
+                str(planned.job_spec),
+                planned.state,
+                planned.why,
+                runs=runs,
+                usual=usual,
             )
             for planned in plan.jobs
         ]

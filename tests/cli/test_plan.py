@@ -37,10 +37,10 @@ def test_the_table_has_a_line_a_job_and_ends_with_what_to_do(capsys):
         "memory",
         "why",
     ]
-    trials = load_recipe("quick").trials()
-    assert len(trials) == 18
-    for line, trial in zip(lines[1:19], trials, strict=True):
-        expected = ["-", trial.dataset, trial.backbone, trial.arm.name, str(trial.seed)]
+    job_specs = load_recipe("quick").job_specs()
+    assert len(job_specs) == 18
+    for line, job_spec in zip(lines[1:19], job_specs, strict=True):
+        expected = ["-", job_spec.dataset, job_spec.backbone, job_spec.arm.name, str(job_spec.seed)]
         assert line.split()[:5] == expected
         assert line.split(maxsplit=9)[5:] == ["needs", "data", "-", "-", COMMAND]
     assert lines[19:] == [
@@ -58,9 +58,9 @@ def test_jobs_of_two_kinds_are_told_apart(capsys):
     assert header.split()[:3] == ["job", "kind", "dataset"]
     assert (first.split()[1], second.split()[1]) == ("train", "subgroups")
     assert first.split()[2:6] == second.split()[2:6]
-    trials = len(load_recipe("subgroups").trials())
-    kinds = [f"{trials} {kind} ({trials} needs data)" for kind in ("train", "subgroups")]
-    assert f"{2 * trials} jobs: {', '.join(kinds)}" in rest
+    job_specs = len(load_recipe("subgroups").job_specs())
+    kinds = [f"{job_specs} {kind} ({job_specs} needs data)" for kind in ("train", "subgroups")]
+    assert f"{2 * job_specs} jobs: {', '.join(kinds)}" in rest
 
 
 def test_json_is_one_object_with_the_jobs(quick_and_criteo, capsys):

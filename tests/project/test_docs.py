@@ -63,7 +63,7 @@ def test_a_recipe_in_a_document_is_one(text: str, tmp_path: Path) -> None:
     path = tmp_path / "recipe.toml"
     path.write_text(text.replace('plugin = "my_gate:Gate"', 'plugin = "prime"'), encoding="utf-8")
 
-    assert load_recipe(path).trials
+    assert load_recipe(path).job_specs
 
 
 def test_every_key_is_explained() -> None:

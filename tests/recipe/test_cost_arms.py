@@ -18,8 +18,8 @@ parallel_dnn_hidden_units = [8]
 """
 
 
-def arms_of(trial):
-    return [arm.plugin for arm in trial.others]
+def arms_of(job_spec):
+    return [arm.plugin for arm in job_spec.others]
 
 
 @pytest.fixture
@@ -33,18 +33,20 @@ def load(tmp_path):
 
 
 def test_an_arm_is_left_out_where_it_does_not_fit(load):
-    trials = load(RECIPE).trials()
+    job_specs = load(RECIPE).job_specs()
 
-    assert [(trial.backbone, trial.arm.name, arms_of(trial)) for trial in trials] == [
+    assert [
+        (job_spec.backbone, job_spec.arm.name, arms_of(job_spec)) for job_spec in job_specs
+    ] == [
         ("DNN", "dense+prime", ["prime"]),
         ("DCNv2", "dense+apg+prime", ["apg", "prime"]),
     ]
 
 
 def test_a_backbone_that_none_of_the_wanted_arms_fits_is_not_measured(load):
-    trials = load(RECIPE).trials(only=["arm=apg"])
+    job_specs = load(RECIPE).job_specs(only=["arm=apg"])
 
-    assert [(trial.backbone, trial.arm.name) for trial in trials] == [("DCNv2", "apg")]
+    assert [(job_spec.backbone, job_spec.arm.name) for job_spec in job_specs] == [("DCNv2", "apg")]
 
 
 def test_an_arm_that_fits_no_backbone_is_refused(load):

@@ -30,15 +30,17 @@ def test_jobs_come_seed_by_seed_and_the_arms_of_a_pair_side_by_side(grid):
         for arm in ("dense", "prime")
     ]
 
-    assert [str(trial) for trial in grid.trials()] == expected
+    assert [str(job_spec) for job_spec in grid.job_specs()] == expected
 
 
 def test_a_cut_anywhere_leaves_at_most_one_half_pair(grid):
-    trials = grid.trials()
-    for length in range(len(trials)):
+    job_specs = grid.job_specs()
+    for length in range(len(job_specs)):
         pairs = {}
-        for trial in trials[:length]:
-            pairs.setdefault((trial.dataset, trial.backbone, trial.seed), set()).add(trial.arm.name)
+        for job_spec in job_specs[:length]:
+            pairs.setdefault((job_spec.dataset, job_spec.backbone, job_spec.seed), set()).add(
+                job_spec.arm.name
+            )
         assert sum(len(arms) == 1 for arms in pairs.values()) <= 1
 
 
@@ -54,13 +56,16 @@ def test_a_cut_anywhere_leaves_at_most_one_half_pair(grid):
     ],
 )
 def test_only_narrows(grid, only, number):
-    trials = grid.trials(only=only)
+    job_specs = grid.job_specs(only=only)
 
-    assert len(trials) == number
+    assert len(job_specs) == number
     for item in only:
         key, value = item.split("=")
         values = {other.split("=")[1] for other in only if other.startswith(f"{key}=")}
-        seen = {str(trial.arm.name if key == "arm" else getattr(trial, key)) for trial in trials}
+        seen = {
+            str(job_spec.arm.name if key == "arm" else getattr(job_spec, key))
+            for job_spec in job_specs
+        }
         assert seen == values
         assert value in seen
 
@@ -78,7 +83,7 @@ def test_only_narrows(grid, only, number):
 )
 def test_only_refuses_what_the_recipe_has_not(grid, only, said):
     with pytest.raises(UsageError) as caught:
-        grid.trials(only=[only])
+        grid.job_specs(only=[only])
 
     assert caught.value.message.startswith(said)
 
@@ -139,4 +144,4 @@ def test_an_arm_that_does_not_fit_a_backbone_is_a_fault_of_the_recipe(write, sou
     )
     assert len(caught.value.message.splitlines()) == 1
     text = path.read_text().replace("[backbone.DNN]\nhidden_units = [8]\n", "")
-    assert len(load_recipe(write(text)).trials()) == 4
+    assert len(load_recipe(write(text)).job_specs()) == 4

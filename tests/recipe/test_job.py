@@ -188,7 +188,7 @@ def test_labels_folders_and_the_device_do_not_count(dataset, arm, table, runs, d
 
 
 def _ids(recipe):
-    return {trial.bind("f").id for trial in recipe.trials()}
+    return {job_spec.bind("f").id for job_spec in recipe.job_specs()}
 
 
 def test_the_same_job_in_two_recipes_is_one(write, sound):

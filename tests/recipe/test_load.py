@@ -167,7 +167,7 @@ def test_the_mark_of_a_windows_editor_is_read_over(tmp_path, sound):
     path = tmp_path / "marked.toml"
     path.write_bytes(b"\xef\xbb\xbf" + sound.replace("\n", "\r\n").encode())
 
-    assert len(load_recipe(path).trials()) == 8
+    assert len(load_recipe(path).job_specs()) == 8
 
 
 # ---- finding

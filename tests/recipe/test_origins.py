@@ -39,7 +39,7 @@ def recipe(tmp_path: Path) -> str:
 
 def of(recipe: str, *changes: str) -> dict[str, str]:
     loaded = load_recipe(recipe, changes=changes)
-    return dict(origins(loaded, loaded.trials()[0]))
+    return dict(origins(loaded, loaded.job_specs()[0]))
 
 
 def test_what_the_file_sets_and_nothing_else(recipe: str) -> None:

@@ -1,4 +1,4 @@
-"""Recipes that measure: their table, their trials, and what they refuse."""
+"""Recipes that measure: their table, their jobs, and what they refuse."""
 
 import pytest
 
@@ -24,28 +24,28 @@ def _message(path):
 
 
 def test_trials_carry_kind_and_resolved_settings_and_need_their_training(write, sound, measured):
-    training = load_recipe(write(sound)).trials()
-    trials = load_recipe(write(measured("gradients", "blocks = 4\n"), "g.toml")).trials()
+    training = load_recipe(write(sound)).job_specs()
+    job_specs = load_recipe(write(measured("gradients", "blocks = 4\n"), "g.toml")).job_specs()
 
-    assert [trial.trained for trial in trials] == training
-    assert {trial.kind for trial in trials} == {"gradients"}
-    assert trials[0].probe == GradientsSettings(blocks=4)
-    assert str(trials[0]) == f"{training[0]} gradients"
-    jobs = [trial.bind("f") for trial in trials]
-    assert [job.trained.id for job in jobs] == [trial.bind("f").id for trial in training]
-    assert len({job.id for job in jobs}) == len(trials)
-    assert {trial.trained for trial in training} == {None}
+    assert [job_spec.trained for job_spec in job_specs] == training
+    assert {job_spec.kind for job_spec in job_specs} == {"gradients"}
+    assert job_specs[0].probe == GradientsSettings(blocks=4)
+    assert str(job_specs[0]) == f"{training[0]} gradients"
+    jobs = [job_spec.bind("f") for job_spec in job_specs]
+    assert [job.trained.id for job in jobs] == [job_spec.bind("f").id for job_spec in training]
+    assert len({job.id for job in jobs}) == len(job_specs)
+    assert {job_spec.trained for job_spec in training} == {None}
 
 
 def test_one_trial_of_the_cost_kind_has_all_arms_of_its_group(write, measured):
     recipe = load_recipe(write(measured("cost")))
 
-    trials = recipe.trials()
-    assert len(trials) == 4
-    assert {trial.arm.name for trial in trials} == {"dense+prime"}
-    assert {tuple(arm.plugin for arm in t.others) for t in trials} == {("prime",)}
-    assert {trial.trained for trial in trials} == {None}
-    assert recipe.trials(only=["arm=dense", "seed=7"])[0].others == ()
+    job_specs = recipe.job_specs()
+    assert len(job_specs) == 4
+    assert {job_spec.arm.name for job_spec in job_specs} == {"dense+prime"}
+    assert {tuple(arm.plugin for arm in t.others) for t in job_specs} == {("prime",)}
+    assert {job_spec.trained for job_spec in job_specs} == {None}
+    assert recipe.job_specs(only=["arm=dense", "seed=7"])[0].others == ()
 
 
 def test_only_kinds_that_measure_have_a_probe_table(write, sound, measured):

@@ -40,9 +40,9 @@ def test_all_recipes_were_found():
 def test_a_recipe_loads_and_has_its_jobs(path):
     recipe = load_recipe(path)
 
-    trials = recipe.trials()
-    assert len(trials) == JOBS[path.stem]
-    assert len({str(trial) for trial in trials}) == len(trials)
+    job_specs = recipe.job_specs()
+    assert len(job_specs) == JOBS[path.stem]
+    assert len({str(job_spec) for job_spec in job_specs}) == len(job_specs)
     assert recipe.report.family or recipe.kind != "train"
 
 
@@ -227,7 +227,9 @@ def _ids(name):
     """Job ids, each bound to the digest of its data set's settings."""
     recipe = load_recipe(name)
     variants = {data: resolve(data, keys).digest for data, keys in recipe.datasets.items()}
-    return {trial.bind(variants[trial.dataset]).id: trial for trial in recipe.trials()}
+    return {
+        job_spec.bind(variants[job_spec.dataset]).id: job_spec for job_spec in recipe.job_specs()
+    }
 
 
 @pytest.mark.parametrize(
@@ -263,8 +265,8 @@ def test_seeds_and_protocol_are_the_papers(name):
 def test_costs_are_measured_by_the_papers_protocol_on_main13s_backbones():
     recipe = _recipe("cost")
     arms = {
-        (trial.dataset, trial.backbone): tuple(arm.plugin for arm in trial.others)
-        for trial in load_recipe("cost").trials()
+        (job_spec.dataset, job_spec.backbone): tuple(arm.plugin for arm in job_spec.others)
+        for job_spec in load_recipe("cost").job_specs()
     }
 
     assert {key: recipe[key] for key in ("dataset", "training", "backbone")} == {
@@ -292,7 +294,7 @@ def test_what_is_measured_is_what_another_recipe_trains(name, trained_by):
     recipe, known = load_recipe(name), _ids(trained_by)
     variants = {data: resolve(data, keys).digest for data, keys in recipe.datasets.items()}
 
-    needed = {t.bind(variants[t.dataset]).trained.id for t in recipe.trials()}
+    needed = {t.bind(variants[t.dataset]).trained.id for t in recipe.job_specs()}
 
     assert len(needed) == JOBS[name]
     assert needed <= set(known)

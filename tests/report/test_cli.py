@@ -44,16 +44,16 @@ def runs(tmp_path: Path, recipe: Path, make_record: MakeRecord) -> Path:
     folder = Runs(tmp_path / "runs")
     variant = resolve("synthetic", {}).digest
     for changes in ([], ["training.max_epochs=1"]):
-        for trial in load_recipe(recipe, changes=changes).trials(only=["seed=1"]):
+        for job_spec in load_recipe(recipe, changes=changes).job_specs(only=["seed=1"]):
             folder.put(
                 make_record(
                     dataset="synthetic",
                     variant=variant,
-                    arm=trial.arm.name,
+                    arm=job_spec.arm.name,
                     seed=1,
-                    backbone_settings=trial.backbone_settings.plain(),
-                    plugin_settings=trial.arm.settings.plain(),
-                    training=trial.training,
+                    backbone_settings=job_spec.backbone_settings.plain(),
+                    plugin_settings=job_spec.arm.settings.plain(),
+                    training=job_spec.training,
                 )
             )
     folder.put(make_record(dataset="avazu", seed=9))
@@ -116,13 +116,13 @@ def test_main13_says_which_backbones_were_chosen_by_test_rows(
     tmp_path: Path, make_record: MakeRecord, capsys: pytest.CaptureFixture[str], format: str
 ) -> None:
     recipe = load_recipe("main13")
-    trial = recipe.trials(only=["dataset=avazu", "backbone=DNN", "arm=dense"])[0]
+    job_spec = recipe.job_specs(only=["dataset=avazu", "backbone=DNN", "arm=dense"])[0]
     Runs(tmp_path).put(
         make_record(
             variant=resolve("avazu", recipe.datasets["avazu"]).digest,
-            seed=trial.seed,
-            backbone_settings=trial.backbone_settings.plain(),
-            training=trial.training,
+            seed=job_spec.seed,
+            backbone_settings=job_spec.backbone_settings.plain(),
+            training=job_spec.training,
         )
     )
     (note,) = recipe.report.notes
@@ -402,16 +402,16 @@ def test_against_the_paper_takes_each_table_from_its_own_recipe(
     tmp_path: Path, make_record: MakeRecord, capsys: pytest.CaptureFixture[str]
 ) -> None:
     recipe = load_recipe("main13")
-    for trial in recipe.trials(only=["dataset=avazu", "backbone=DNN", "seed=2021"]):
+    for job_spec in recipe.job_specs(only=["dataset=avazu", "backbone=DNN", "seed=2021"]):
         put(
             tmp_path,
             make_record(
                 variant=resolve("avazu", recipe.datasets["avazu"]).digest,
-                seed=trial.seed,
-                arm=trial.arm.name,
-                plugin_settings=trial.arm.settings.plain(),
-                backbone_settings=trial.backbone_settings.plain(),
-                training=trial.training,
+                seed=job_spec.seed,
+                arm=job_spec.arm.name,
+                plugin_settings=job_spec.arm.settings.plain(),
+                backbone_settings=job_spec.backbone_settings.plain(),
+                training=job_spec.training,
                 verified=False,
                 notes=("vocabulary over all splits: test-only ids own rows",),
             ),
@@ -605,18 +605,18 @@ def test_260_jobs_in_every_format_within_ten_seconds_and_without_torch(
     tmp_path: Path, make_record: MakeRecord
 ) -> None:
     recipe = load_recipe("main13")
-    for trial in recipe.trials():
+    for job_spec in recipe.job_specs():
         put(
             tmp_path / "runs",
             make_record(
-                dataset=trial.dataset,
-                variant=resolve(trial.dataset, recipe.datasets[trial.dataset]).digest,
-                backbone=trial.backbone,
-                backbone_settings=trial.backbone_settings.plain(),
-                arm=trial.arm.name,
-                plugin_settings=trial.arm.settings.plain(),
-                training=trial.training,
-                seed=trial.seed,
+                dataset=job_spec.dataset,
+                variant=resolve(job_spec.dataset, recipe.datasets[job_spec.dataset]).digest,
+                backbone=job_spec.backbone,
+                backbone_settings=job_spec.backbone_settings.plain(),
+                arm=job_spec.arm.name,
+                plugin_settings=job_spec.arm.settings.plain(),
+                training=job_spec.training,
+                seed=job_spec.seed,
             ),
         )
     done = subprocess.run(

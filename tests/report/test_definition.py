@@ -61,7 +61,7 @@ def test_an_unknown_table_is_a_mistake_with_a_suggestion() -> None:
 def test_a_table_of_the_paper_names_a_bundled_recipe(name: str) -> None:
     recipe = load_definition(name).recipe
 
-    assert recipe is None or load_recipe(recipe).trials()
+    assert recipe is None or load_recipe(recipe).job_specs()
 
 
 def test_numbers_to_compare_with_name_tables_that_there_are() -> None:

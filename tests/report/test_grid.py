@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from prime_bench.recipe.expand import Arm, Trial
+from prime_bench.recipe.expand import Arm, JobSpec
 from prime_bench.report.quantities.grid import Grid, GridBlock
 from prime_bench.report.quantities.records import RecipeJobs, gather, narrowed
 from prime_bench.settings.backbones import AFMSettings, DNNSettings
@@ -157,9 +157,9 @@ def test_settings_tell_arms_and_backbones_of_one_name_apart(make_record: MakeRec
     ]
 
 
-def trials(arms: Sequence[Arm], *, seeds: Sequence[int] = (1, 2)) -> list[Trial]:
+def job_specs(arms: Sequence[Arm], *, seeds: Sequence[int] = (1, 2)) -> list[JobSpec]:
     return [
-        Trial(
+        JobSpec(
             dataset="avazu",
             backbone=backbone,
             backbone_settings=settings,
@@ -188,7 +188,9 @@ def test_a_recipe_shows_exactly_its_cells(make_record: MakeRecord) -> None:
         make_record(variant="v", seed=2, backbone="DCNv2"),
         make_record(variant="v", seed=2, arm="prime", plugin_settings={"rank": 8}),
     ]
-    jobs = RecipeJobs(title="A recipe", trials=trials([DENSE, PRIME]), variants={"avazu": "v"})
+    jobs = RecipeJobs(
+        title="A recipe", job_specs=job_specs([DENSE, PRIME]), variants={"avazu": "v"}
+    )
     grid = grid_of(records, recipe=jobs)
     (block,) = grid.blocks
 
@@ -204,7 +206,7 @@ def test_a_recipe_shows_exactly_its_cells(make_record: MakeRecord) -> None:
 
 
 def test_a_recipe_without_records_is_all_missing(make_record: MakeRecord) -> None:
-    jobs = RecipeJobs(title="", trials=trials([DENSE, PRIME]), variants={"avazu": "v"})
+    jobs = RecipeJobs(title="", job_specs=job_specs([DENSE, PRIME]), variants={"avazu": "v"})
     grid = grid_of([make_record(variant="another")], recipe=jobs)
     (block,) = grid.blocks
 

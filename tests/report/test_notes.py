@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from prime_bench.recipe.expand import Arm, Trial
+from prime_bench.recipe.expand import Arm, JobSpec
 from prime_bench.report.document import make_report
 from prime_bench.report.formats.cells import note_text
 from prime_bench.report.quantities.records import RecipeJobs, gather
@@ -102,8 +102,8 @@ def test_a_backbone_without_any_record_is_said_once(make_record: MakeRecord) -> 
         Arm(name=name, label=name, plugin=name, settings=DenseSettings())
         for name in ("dense", "prime")
     ]
-    trials = [
-        Trial(
+    job_specs = [
+        JobSpec(
             dataset="avazu",
             backbone=backbone,
             backbone_settings=DNNSettings(),
@@ -124,7 +124,7 @@ def test_a_backbone_without_any_record_is_said_once(make_record: MakeRecord) -> 
         )
         for arm in ("dense", "prime")
     ]
-    jobs = RecipeJobs(title="", trials=trials, variants={"avazu": "v"})
+    jobs = RecipeJobs(title="", job_specs=job_specs, variants={"avazu": "v"})
     notes = notes_of(records, recipe=jobs)
 
     found = [note for note in notes.splitlines() if "no record" in note]
@@ -139,8 +139,8 @@ def test_the_recipes_own_notes_stand_between_the_data_and_the_chance(
         for name in ("dense", "prime")
     ]
     dnn = DNNSettings()
-    trials = [
-        Trial(
+    job_specs = [
+        JobSpec(
             dataset="avazu",
             backbone="DNN",
             backbone_settings=dnn,
@@ -158,7 +158,9 @@ def test_the_recipes_own_notes_stand_between_the_data_and_the_chance(
         notes=("of the data",),
         seed=1,
     )
-    jobs = RecipeJobs(title="", trials=trials, variants={"avazu": "v"}, notes=["First", "Next"])
+    jobs = RecipeJobs(
+        title="", job_specs=job_specs, variants={"avazu": "v"}, notes=["First", "Next"]
+    )
     notes = notes_of(records, recipe=jobs)
 
     assert notes.splitlines()[1:4] == ["Avazu: of the data", "First", "Next"]

@@ -7,7 +7,7 @@ import pytest
 
 from prime_bench.base.identity import digest
 from prime_bench.findings import Routing
-from prime_bench.recipe.expand import TableName, Trial
+from prime_bench.recipe.expand import JobSpec, TableName
 from prime_bench.recipe.file import load_recipe
 from prime_bench.report.document import BUILDERS, make_report
 from prime_bench.report.formats.cells import note_text, printed
@@ -17,7 +17,7 @@ from prime_bench.report.tables.model import Cell, Table
 from prime_bench.store.record import RunRecord
 
 MakeRecord = Callable[..., RunRecord]
-Scores = Callable[[Trial], tuple[float, float]]
+Scores = Callable[[JobSpec], tuple[float, float]]
 GAINS = {
     "dense": 0,
     "prime": 8,
@@ -33,9 +33,9 @@ GAINS = {
 STEP = 2**-13
 
 
-def flat(trial: Trial) -> tuple[float, float]:
+def flat(job_spec: JobSpec) -> tuple[float, float]:
     """Every backbone and seed alike; what an arm gains in AUC it gains in LogLoss."""
-    gain = GAINS.get(trial.arm.name, 4)
+    gain = GAINS.get(job_spec.arm.name, 4)
     return STEP * (6144 + gain), STEP * (3072 - gain)
 
 
@@ -45,28 +45,28 @@ def table_of(make_record: MakeRecord) -> Callable[..., Table]:
         name: str,
         *,
         scores: Scores = flat,
-        leave_out: Callable[[Trial], bool] = lambda _: False,
+        leave_out: Callable[[JobSpec], bool] = lambda _: False,
         only: Sequence[str] = (),
     ) -> Table:
         definition = load_definition(name)
         recipe = load_recipe(definition.recipe or "main13")
         variants = {dataset: digest(dataset) for dataset in recipe.datasets}
-        trials = recipe.trials(only=only)
+        job_specs = recipe.job_specs(only=only)
         records = []
-        for trial in trials:
-            if leave_out(trial):
+        for job_spec in job_specs:
+            if leave_out(job_spec):
                 continue
-            auc, logloss = scores(trial)
+            auc, logloss = scores(job_spec)
             record = make_record(
-                dataset=trial.dataset,
-                variant=variants[trial.dataset],
-                backbone=trial.backbone,
-                backbone_settings=trial.backbone_settings.plain(),
-                arm=trial.arm.name,
-                plugin=trial.arm.plugin,
-                plugin_settings=trial.arm.settings.plain(),
-                training=trial.training,
-                seed=trial.seed,
+                dataset=job_spec.dataset,
+                variant=variants[job_spec.dataset],
+                backbone=job_spec.backbone,
+                backbone_settings=job_spec.backbone_settings.plain(),
+                arm=job_spec.arm.name,
+                plugin=job_spec.arm.plugin,
+                plugin_settings=job_spec.arm.settings.plain(),
+                training=job_spec.training,
+                seed=job_spec.seed,
                 auc=auc,
                 logloss=logloss,
             )
@@ -74,7 +74,7 @@ def table_of(make_record: MakeRecord) -> Callable[..., Table]:
         jobs = RecipeJobs(
             name=recipe.name,
             title=recipe.title,
-            trials=trials,
+            job_specs=job_specs,
             variants=variants,
             family=recipe.report.family,
         )
@@ -157,9 +157,9 @@ def test_an_arm_that_these_jobs_do_not_have_is_named(table_of: Callable[..., Tab
 
 
 def test_dense_weight_has_one_seed_and_all_on_validation(table_of: Callable[..., Table]) -> None:
-    def scores(trial: Trial) -> tuple[float, float]:
-        auc, logloss = flat(trial)
-        return auc + STEP * 16 * (trial.seed == 190034), logloss
+    def scores(job_spec: JobSpec) -> tuple[float, float]:
+        auc, logloss = flat(job_spec)
+        return auc + STEP * 16 * (job_spec.seed == 190034), logloss
 
     cells = cells_of(table_of("dense_weight", scores=scores))
 
@@ -195,9 +195,9 @@ def test_gdcn_seeds_are_rows(table_of: Callable[..., Table]) -> None:
 
 
 def test_a_structural_win_needs_both_metrics(table_of: Callable[..., Table]) -> None:
-    def scores(trial: Trial) -> tuple[float, float]:
-        auc, logloss = flat(trial)
-        worse = trial.arm.name == "prime" and trial.backbone == "DNN"
+    def scores(job_spec: JobSpec) -> tuple[float, float]:
+        auc, logloss = flat(job_spec)
+        worse = job_spec.arm.name == "prime" and job_spec.backbone == "DNN"
         return auc, logloss + STEP * 20 * worse
 
     cells = cells_of(table_of("structural", scores=scores))
@@ -212,9 +212,11 @@ def test_a_structural_win_needs_both_metrics(table_of: Callable[..., Table]) -> 
 
 
 def test_criteo_numerics_are_mean_rows_below_each_other(table_of: Callable[..., Table]) -> None:
-    def scores(trial: Trial) -> tuple[float, float]:
-        auc, logloss = flat(trial)
-        return auc - STEP * 100 * (trial.dataset == "criteo" and trial.arm.name == "dense"), logloss
+    def scores(job_spec: JobSpec) -> tuple[float, float]:
+        auc, logloss = flat(job_spec)
+        return auc - STEP * 100 * (
+            job_spec.dataset == "criteo" and job_spec.arm.name == "dense"
+        ), logloss
 
     cells = cells_of(table_of("criteo_numeric", scores=scores))
 

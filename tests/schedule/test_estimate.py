@@ -133,7 +133,7 @@ def test_jobs_that_measure_have_no_checkpoint(runs, recipe_file, data_dir):
     made = make_plan(load_recipe(recipe_file), data_dir=data_dir, runs=runs)
     found = estimates_of(made, runs=runs, device_kind="cpu")
 
-    measured = [p for p in made.jobs if p.trial.kind == "subgroups"]
+    measured = [p for p in made.jobs if p.job_spec.kind == "subgroups"]
     assert len(measured) == 4
     assert all(found[planned.job_id].wall_s is None for planned in measured)
     assert all(found[planned.job_id].disk_bytes == 0 for planned in measured)

@@ -46,7 +46,7 @@ def measured(recipe, data_dir, runs, prepare, schema, monkeypatch, tmp_path):
             command=(sys.executable, "-c", code),
             on_start=started.append,
         )
-        assert [str(planned.trial) for planned in started] == ["synthetic DNN dense seed 7"]
+        assert [str(planned.job_spec) for planned in started] == ["synthetic DNN dense seed 7"]
         assert list(scratch.iterdir()) == []
         assert not runs.folder.exists()
         return found

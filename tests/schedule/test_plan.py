@@ -43,8 +43,10 @@ def test_with_data_every_job_is_pending_and_in_the_recipes_order(plan, recipe, p
     made = plan()
 
     assert _states(made) == ["pending"] * 4
-    assert [planned.trial for planned in made.jobs] == recipe.trials()
-    assert [planned.job for planned in made.jobs] == [t.bind(fingerprint) for t in recipe.trials()]
+    assert [planned.job_spec for planned in made.jobs] == recipe.job_specs()
+    assert [planned.job for planned in made.jobs] == [
+        t.bind(fingerprint) for t in recipe.job_specs()
+    ]
     assert made.to_run == made.jobs
     assert made.prepare_commands == []
 
@@ -137,7 +139,7 @@ def test_only_narrows_the_plan(plan, prepare):
     prepare("synthetic", KEYS)
 
     made = plan(only=["seed=3", "arm=prime"])
-    assert [str(planned.trial) for planned in made.jobs] == ["synthetic DNN prime seed 3"]
+    assert [str(planned.job_spec) for planned in made.jobs] == ["synthetic DNN prime seed 3"]
 
 
 def test_jobs_that_wait_for_data_are_left_out_and_keep_none_from_running(
@@ -148,7 +150,7 @@ def test_jobs_that_wait_for_data_are_left_out_and_keep_none_from_running(
     made = make_plan(load_recipe(recipe_file), data_dir=data_dir, runs=runs)
 
     assert made.counts == {"pending": 4, "needs data": 4}
-    assert {planned.trial.dataset for planned in made.to_run} == {"synthetic"}
+    assert {planned.job_spec.dataset for planned in made.to_run} == {"synthetic"}
     check_runnable(made)
 
 
@@ -160,7 +162,7 @@ def test_a_job_that_two_arms_share_stands_once(recipe_file, prepare, data_dir, r
     made = make_plan(load_recipe(recipe_file), data_dir=data_dir, runs=runs)
 
     ids = [planned.job.id for planned in made.jobs]
-    assert len(load_recipe(recipe_file).trials()) == 6
+    assert len(load_recipe(recipe_file).job_specs()) == 6
     assert len(ids) == len(set(ids)) == 4
 
 
@@ -239,7 +241,7 @@ def test_before_a_job_that_measures_stands_the_one_it_needs(plan, measuring, pre
 def test_what_a_job_without_data_needs_is_listed_too(measuring):
     made = measuring()
 
-    assert [planned.trial.kind for planned in made.jobs] == ["train", "subgroups"] * 4
+    assert [planned.job_spec.kind for planned in made.jobs] == ["train", "subgroups"] * 4
     assert _states(made) == ["needs data"] * 8
 
 

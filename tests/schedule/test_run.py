@@ -64,7 +64,7 @@ def test_a_request_holds_the_job_its_labels_and_folders(run, recipe, prepare, da
     run(engine)
 
     assert [request.job for request in engine.requests] == [
-        trial.bind(fingerprint) for trial in recipe.trials()
+        job_spec.bind(fingerprint) for job_spec in recipe.job_specs()
     ]
     assert [request.arm for request in engine.requests] == ["dense", "prime"] * 2
     for request in engine.requests:
@@ -76,7 +76,7 @@ def test_a_request_holds_the_job_its_labels_and_folders(run, recipe, prepare, da
 
 def test_finished_jobs_are_not_handed_out_again(run, recipe, prepare, finish):
     fingerprint = prepare("synthetic", KEYS)
-    first, *others = [trial.bind(fingerprint) for trial in recipe.trials()]
+    first, *others = [job_spec.bind(fingerprint) for job_spec in recipe.job_specs()]
     finish(first)
     engine = _Engine(None, None, None)
     run(engine)

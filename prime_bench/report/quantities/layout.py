@@ -8,7 +8,7 @@ from typing import Any
 
 from prime_bench.base.files import bundled_folder
 from prime_bench.catalog import BACKBONES, PLUGINS
-from prime_bench.recipe.expand import Trial
+from prime_bench.recipe.expand import JobSpec
 from prime_bench.settings.training import TrainSpec
 from prime_bench.store.pairing import ArmKey, ComparisonKey, GroupedRuns, settings_text
 
@@ -58,7 +58,7 @@ class GridLayout:
 
 
 def layout_from_trials(
-    trials: Sequence[Trial],
+    job_specs: Sequence[JobSpec],
     grouped: GroupedRuns,
     *,
     variants: Mapping[str, str],
@@ -70,31 +70,31 @@ def layout_from_trials(
     of its data that has records: versions are never mixed.
     """
     arms = {
-        trial.arm.name: ArmColumn(
-            name=trial.arm.name,
-            label=trial.arm.label,
+        job_spec.arm.name: ArmColumn(
+            name=job_spec.arm.name,
+            label=job_spec.arm.label,
             key=ArmKey(
-                plugin=trial.arm.plugin,
-                settings=settings_text(trial.arm.settings.plain()),
-                code=trial.code.get(trial.arm.plugin, ""),
+                plugin=job_spec.arm.plugin,
+                settings=settings_text(job_spec.arm.settings.plain()),
+                code=job_spec.code.get(job_spec.arm.plugin, ""),
             ),
         )
-        for trial in trials
+        for job_spec in job_specs
     }
     blocks = []
-    for dataset in dict.fromkeys(trial.dataset for trial in trials):
-        own = [trial for trial in trials if trial.dataset == dataset]
+    for dataset in dict.fromkeys(job_spec.dataset for job_spec in job_specs):
+        own = [job_spec for job_spec in job_specs if job_spec.dataset == dataset]
         for fingerprint in _fingerprints(own, grouped, variant=variants[dataset], arms=arms):
             rows = {
-                trial.backbone: BackboneRow(
-                    label=backbone_label(trial.backbone),
-                    key=trial.backbone,
-                    backbone=trial.backbone,
+                job_spec.backbone: BackboneRow(
+                    label=backbone_label(job_spec.backbone),
+                    key=job_spec.backbone,
+                    backbone=job_spec.backbone,
                     comparison=_comparison_key(
-                        trial, variant=variants[dataset], fingerprint=fingerprint
+                        job_spec, variant=variants[dataset], fingerprint=fingerprint
                     ),
                 )
-                for trial in own
+                for job_spec in own
             }
             blocks.append(
                 BlockLayout(
@@ -103,7 +103,7 @@ def layout_from_trials(
                     variant=variants[dataset],
                     fingerprint=fingerprint,
                     training=own[0].training,
-                    seeds=tuple(dict.fromkeys(trial.seed for trial in own)),
+                    seeds=tuple(dict.fromkeys(job_spec.seed for job_spec in own)),
                     rows=tuple(rows.values()),
                 )
             )
@@ -178,27 +178,33 @@ def changes_of_arm(key: ArmKey) -> str:
     return changed_keys(json.loads(key.settings), entry.settings().plain() if entry else {})
 
 
-def _comparison_key(trial: Trial, *, variant: str, fingerprint: str | None) -> ComparisonKey | None:
+def _comparison_key(
+    job_spec: JobSpec, *, variant: str, fingerprint: str | None
+) -> ComparisonKey | None:
     if fingerprint is None:
         return None
     return ComparisonKey(
-        dataset=trial.dataset,
+        dataset=job_spec.dataset,
         variant=variant,
         fingerprint=fingerprint,
-        training=settings_text(trial.training.plain()),
-        backbone=trial.backbone,
-        backbone_settings=settings_text(trial.backbone_settings.plain()),
-        backbone_code=trial.code.get(trial.backbone, ""),
+        training=settings_text(job_spec.training.plain()),
+        backbone=job_spec.backbone,
+        backbone_settings=settings_text(job_spec.backbone_settings.plain()),
+        backbone_code=job_spec.code.get(job_spec.backbone, ""),
     )
 
 
 def _fingerprints(
-    trials: Sequence[Trial], grouped: GroupedRuns, *, variant: str, arms: Mapping[str, ArmColumn]
+    job_specs: Sequence[JobSpec],
+    grouped: GroupedRuns,
+    *,
+    variant: str,
+    arms: Mapping[str, ArmColumn],
 ) -> Sequence[str | None]:
-    """The versions of the data on which a trial has a record; (None,) where there is none."""
+    """The versions of the data on which a job has a record; (None,) where there is none."""
     wanted = {
-        (_comparison_key(trial, variant=variant, fingerprint=""), arms[trial.arm.name].key)
-        for trial in trials
+        (_comparison_key(job_spec, variant=variant, fingerprint=""), arms[job_spec.arm.name].key)
+        for job_spec in job_specs
     }
     found = {
         key.fingerprint

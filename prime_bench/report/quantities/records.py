@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from prime_bench.base.identity import canonical_json
 from prime_bench.findings import RoutingFindings
-from prime_bench.recipe.expand import ONLY_KEYS, Trial, values_asked
+from prime_bench.recipe.expand import ONLY_KEYS, JobSpec, values_asked
 from prime_bench.report.quantities.grid import Grid, build_grid, without_degenerate
 from prime_bench.report.quantities.layout import (
     ArmColumn,
@@ -30,7 +30,7 @@ class RecipeJobs:
 
     name: str = ""
     """The recipe as it was asked for, with the keys that `--set` changed."""
-    trials: Sequence[Trial]
+    job_specs: Sequence[JobSpec]
     variants: Mapping[str, str]
     """Data set -> digest of its data settings."""
     title: str
@@ -86,10 +86,14 @@ class ReportRecords:
     def probes_of(self, kind: Kind) -> list[ProbeRecord]:
         """Records of probes of a kind: those of the recipe's jobs where it has such, else all."""
         every = [record for record in self.probes if record.job.kind == kind]
-        if self.recipe is None or all(trial.kind != kind for trial in self.recipe.trials):
+        if self.recipe is None or all(job_spec.kind != kind for job_spec in self.recipe.job_specs):
             return every
-        asked = [(trial, self.recipe.variants[trial.dataset]) for trial in self.recipe.trials]
-        return [r for r in every if any(_answers(r, trial, variant) for trial, variant in asked)]
+        asked = [
+            (job_spec, self.recipe.variants[job_spec.dataset]) for job_spec in self.recipe.job_specs
+        ]
+        return [
+            r for r in every if any(_answers(r, job_spec, variant) for job_spec, variant in asked)
+        ]
 
     @functools.cached_property
     def _routing(self) -> dict[str, RoutingFindings]:
@@ -121,7 +125,7 @@ class ReportRecords:
             for row in block.rows
             if row.comparison
         }
-        asked = {trial.kind for trial in (self.recipe.trials if self.recipe else ())}
+        asked = {job_spec.kind for job_spec in (self.recipe.job_specs if self.recipe else ())}
         probes = [
             record
             for kind in PROBES
@@ -151,7 +155,7 @@ def gather(
         layout = layout_from_records(grouped, baseline=_BASELINE, dataset_labels=labels)
     else:
         layout = layout_from_trials(
-            recipe.trials, grouped, variants=recipe.variants, dataset_labels=labels
+            recipe.job_specs, grouped, variants=recipe.variants, dataset_labels=labels
         )
     return ReportRecords(
         grouped=grouped,
@@ -192,18 +196,18 @@ def _backbone_key(record: ProbeRecord) -> tuple[str, str, str]:
     return record.data_variant, record.job.backbone, settings
 
 
-def _answers(record: ProbeRecord, trial: Trial, variant: str) -> bool:
-    """Whether a record is of the probe that a trial asks for, on whatever device."""
-    job, asked = record.job, trial.probe.plain() if trial.probe else {}
+def _answers(record: ProbeRecord, job_spec: JobSpec, variant: str) -> bool:
+    """Whether a record is of the probe that a recipe asks for, on any device."""
+    job, asked = record.job, job_spec.probe.plain() if job_spec.probe else {}
     arm = PROBES[job.kind].unit == "group" or (
-        (job.plugin, job.plugin_settings) == (trial.arm.plugin, trial.arm.settings.plain())
+        (job.plugin, job.plugin_settings) == (job_spec.arm.plugin, job_spec.arm.settings.plain())
     )
     return (
         arm
         and record.data_variant == variant
         and (job.backbone, job.backbone_settings)
-        == (trial.backbone, trial.backbone_settings.plain())
-        and (job.seed, job.training) == (trial.seed, trial.training)
+        == (job_spec.backbone, job_spec.backbone_settings.plain())
+        and (job.seed, job.training) == (job_spec.seed, job_spec.training)
         and all(job.probe.get(k) == v for k, v in asked.items())
     )
 
