@@ -264,7 +264,7 @@ def of_plan(work: Path, *, jobs: int, what: str) -> dict[str, Any]:
     import scheduler
 
     from prime_bench.recipe.file import load_recipe
-    from prime_bench.schedule.local import LocalBackend
+    from prime_bench.schedule.local import LocalEngine
     from prime_bench.schedule.plan import make_plan
     from prime_bench.schedule.run import run_plan
     from prime_bench.store.runs import Runs
@@ -288,8 +288,8 @@ def of_plan(work: Path, *, jobs: int, what: str) -> dict[str, Any]:
         ends.append(outcome)
         times.append(time.perf_counter())
 
-    backend = LocalBackend(slots=2, command=command)
-    run_plan(plan, backend, runs=runs, threads=1, on_event=lambda _: None, on_outcome=note)
+    engine = LocalEngine(slots=2, command=command)
+    run_plan(plan, engine, runs=runs, on_event=lambda _: None, on_outcome=note)
     return {"ends": ends, "times": times}
 
 

@@ -17,7 +17,7 @@ from typing import TypeVar
 
 from prime_bench.data.manifest import Manifest, SplitCounts, resolve
 from prime_bench.recipe.file import load_recipe
-from prime_bench.schedule.local import LocalBackend
+from prime_bench.schedule.local import LocalEngine
 from prime_bench.schedule.plan import Plan, make_plan
 from prime_bench.schedule.run import run_plan
 from prime_bench.store.record import RunRecord
@@ -77,9 +77,9 @@ def _jobs(work: Path, n_jobs: int) -> list[bool]:
     template.write_text(json.dumps(_table(plan)))
     keys = {f"{p.job_spec.seed} {p.job_spec.arm.plugin}": p.job_id for p in plan.jobs}
     ids.write_text(json.dumps(keys))
-    backend = LocalBackend(slots=2, command=(sys.executable, "-c", WORKER, str(template), str(ids)))
+    engine = LocalEngine(slots=2, command=(sys.executable, "-c", WORKER, str(template), str(ids)))
     tally, run_s = _timed(
-        lambda: run_plan(plan, backend, runs=runs, threads=1, on_event=_ignore, on_outcome=_ignore)
+        lambda: run_plan(plan, engine, runs=runs, on_event=_ignore, on_outcome=_ignore)
     )
     if tally.done != len(plan.jobs):
         raise RuntimeError(f"{tally.done} of {len(plan.jobs)} jobs done")

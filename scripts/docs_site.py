@@ -4,7 +4,7 @@ Four things are made while the site is built, so that no page is written twice a
 leaves the site:
 
 - pages from README.md (the home page), CHANGELOG.md and CONTRIBUTING.md;
-- a page of the Python reference for `prime_bench.api` and for each package;
+- a page of the Python reference for each package, `prime_bench.api` first;
 - a page that shows a file, for each file of the repository that a page links to;
 - formulas as MathML, which browsers show without a script.
 """
@@ -27,7 +27,7 @@ ROOT_PAGES = {
     "CHANGELOG.md": "changelog.md",
     "CONTRIBUTING.md": "contributing.md",
 }
-# The module that users call comes first in the reference, then the packages by name.
+# The package that users call comes first in the reference, then the others by name.
 FIRST = "prime_bench.api"
 LEXERS = {".toml": "toml", ".py": "python", ".sh": "bash", ".yml": "yaml", ".md": "markdown"}
 
@@ -90,7 +90,7 @@ def _reference() -> list[tuple[str, str, str]]:
         if parts[-1].startswith("_") and parts[-1] != "__init__":
             continue
         module = ".".join(parts).removesuffix(".__init__")
-        own_page = path.name == "__init__.py" or module == FIRST
+        own_page = path.name == "__init__.py"
         packages.setdefault(module if own_page else ".".join(parts[:-1]), []).append(module)
     return [
         (

@@ -1,5 +1,6 @@
 """Open a prepared table by its path. Arrays are memory-mapped; nothing but numpy is needed."""
 
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -7,7 +8,14 @@ import numpy as np
 
 from prime_bench.base.errors import DataError, UserError
 from prime_bench.base.files import sha256_of
-from prime_bench.data.manifest import SCHEMA_NAME, SPLIT_NAMES, VOCABULARY_FOLDER, Manifest, resolve
+from prime_bench.data.manifest import (
+    SCHEMA_NAME,
+    SPLIT_NAMES,
+    VOCABULARY_FOLDER,
+    Manifest,
+    resolve,
+    table_with,
+)
 from prime_bench.data.schema import Field, Schema
 
 
@@ -119,6 +127,26 @@ class PreparedTable:
                 hint=_how_to_prepare(self.path),
             )
         return array
+
+
+def check_tables(
+    fingerprints: Iterable[str], *, data_dir: Path, log: Callable[[str], None]
+) -> Iterator[tuple[Path, str]]:
+    """Read the prepared tables with these fingerprints, and yield the folder and fault of each
+    whose contents are not those of its manifest.
+
+    A record may outlive its data: `log` is called with a line for each table that is not there.
+    """
+    for fingerprint in sorted(fingerprints):
+        try:
+            folder = table_with(fingerprint, data_dir=data_dir)
+        except DataError:
+            log(f"not checked: no table {fingerprint[:8]} in {data_dir}")
+            continue
+        try:
+            PreparedTable.open(folder).check_contents()
+        except DataError as error:
+            yield folder, error.message
 
 
 def _how_to_prepare(folder: Path) -> str:

@@ -126,7 +126,7 @@ class ReportRequest:
 
     def _check_no_changes(self) -> None:
         if self.changes:
-            raise UsageError("--set changes a recipe: name one, or leave --set out")
+            raise UsageError("changes (--set) go with a recipe: name one, or leave them out")
 
     def _select(self, source: RecordSource) -> tuple[ReportRecords, list[str]]:
         """The selected records, and the names of the tables to make."""

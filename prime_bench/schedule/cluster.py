@@ -68,7 +68,7 @@ class _Running:
     claim: contextlib.ExitStack
 
 
-class RayBackend:
+class RayEngine:
     """Runs jobs on the nodes of a Ray cluster. This machine must be one of its nodes."""
 
     def __init__(
@@ -108,7 +108,7 @@ class RayBackend:
             )
         self.device_kind: DeviceKind = "cuda" if has_gpu and device != "cpu" else "cpu"
         self._slots = slots
-        self._threads = threads
+        self.threads = threads
         self._job_timeout_s = job_timeout_s
         self._stopping = False
 
@@ -167,7 +167,7 @@ class RayBackend:
                 )
         if not checks:
             raise EnvironmentFault(
-                f"no node of the Ray cluster can take a job: each wants {self._threads} CPUs"
+                f"no node of the Ray cluster can take a job: each wants {self.threads} CPUs"
                 + (f" and 1/{self._slots} of a GPU" if self.device_kind == "cuda" else "")
             )
         faults = []
@@ -191,7 +191,7 @@ class RayBackend:
 
     def _slots_of(self, node: _Node) -> int:
         """Number of jobs that a node can run at once."""
-        by_cpu = int(node.cpus // self._threads)
+        by_cpu = int(node.cpus // self.threads)
         return by_cpu if self.device_kind == "cpu" else min(by_cpu, int(node.gpus * self._slots))
 
     def _claimed(self, request: JobRequest) -> _Running | None:
@@ -210,7 +210,7 @@ class RayBackend:
         device = "cpu" if self.device_kind == "cpu" else "cuda:0"
         there = {"device": device, "table": _absolute_table(task.request)}
         return _job.options(
-            num_cpus=self._threads,
+            num_cpus=self.threads,
             num_gpus=0 if self.device_kind == "cpu" else 1 / self._slots,
         ).remote(
             json.dumps(task.request.model_copy(update=there).plain()),

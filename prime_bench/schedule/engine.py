@@ -10,6 +10,7 @@ from typing import Literal, Protocol
 
 from prime_bench.recipe.events import WorkerEvent
 from prime_bench.recipe.job import JobRequest
+from prime_bench.store.record import DeviceKind
 from prime_bench.store.runs import Runs
 
 End = Literal["done", "skipped", "failed", "interrupted", "not run"]
@@ -28,8 +29,16 @@ class Outcome:
     """One line; empty for a job that is done."""
 
 
-class Backend(Protocol):
-    """An engine: gives jobs to workers. Code that uses one does not depend on which one it is."""
+class Engine(Protocol):
+    """Gives jobs to workers. Code that uses an engine does not depend on which one it is."""
+
+    @property
+    def device_kind(self) -> DeviceKind:
+        """Kind of the devices on which its jobs run."""
+
+    @property
+    def threads(self) -> int:
+        """CPU threads of each job."""
 
     def run(self, queue: "Queue", *, on_event: Callable[[WorkerEvent], None]) -> Iterator[Outcome]:
         """Run the jobs of the queue, and yield the final outcome of each when it ends.

@@ -120,7 +120,7 @@ class Slot(threading.Thread):
         self.join()
 
 
-class LocalBackend:
+class LocalEngine:
     """Runs jobs in worker processes on this machine.
 
     A worker does many jobs, so that imports and the opening of tables are paid for once.
@@ -131,17 +131,21 @@ class LocalBackend:
         *,
         devices: Sequence[Device] = (CPU,),
         slots: int = 1,
+        threads: int = 1,
         job_timeout_s: float | None = None,
         command: tuple[str, ...] = COMMAND,
     ) -> None:
         """Make an engine; no process is started yet.
 
         Args:
-            devices: Devices to use.
+            devices: Devices to use, all of one kind.
             slots: Jobs at once on each device.
+            threads: CPU threads of each job.
             job_timeout_s: Seconds after which a job is killed; it has then failed.
             command: The command that starts a worker.
         """
+        self.device_kind = devices[0].kind
+        self.threads = threads
         # In this order, so that few jobs are spread over all devices.
         self._slots = [device for _ in range(slots) for device in devices]
         self._job_timeout_s = job_timeout_s

@@ -9,6 +9,7 @@ from typing import Literal
 
 from prime_bench.base.errors import DataError, UsageError
 from prime_bench.data.manifest import Manifest, TableSpec, resolve
+from prime_bench.recipe.differences import KeyDifference, differing_keys, resolved
 from prime_bench.recipe.expand import JobSpec, Recipe
 from prime_bench.recipe.job import Job
 from prime_bench.settings.probes import CostOnDevice, CostSettings
@@ -324,3 +325,40 @@ def measured_again(plan: Plan) -> Plan:
         for planned in plan.jobs
     ]
     return replace(plan, jobs=jobs, retrain_stale=True)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecipeDiff:
+    """Where two recipes differ."""
+
+    keys: list[KeyDifference]
+    """Keys with different values, all defaults filled in."""
+    n_left: int
+    """Jobs of the left recipe alone."""
+    n_right: int
+    """Jobs of the right recipe alone."""
+    n_both: int
+    """Jobs that both have; they are done once."""
+
+
+def recipe_diff(left: Recipe, right: Recipe) -> RecipeDiff:
+    """Find the settings in which two recipes differ, and how many jobs they share.
+
+    Jobs on the same data settings count as the same, whether the table is prepared or not.
+    """
+    tables, ids = [], []
+    for recipe in (left, right):
+        specs = table_specs_of(recipe)
+        datasets = {
+            name: {"card": spec.name, **spec.settings.plain()} for name, spec in specs.items()
+        }
+        tables.append(resolved(recipe, datasets))
+        ids.append(
+            {job_spec.bind(specs[job_spec.dataset].digest).id for job_spec in recipe.job_specs()}
+        )
+    return RecipeDiff(
+        keys=differing_keys(*tables),
+        n_left=len(ids[0] - ids[1]),
+        n_right=len(ids[1] - ids[0]),
+        n_both=len(ids[0] & ids[1]),
+    )

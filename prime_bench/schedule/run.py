@@ -4,8 +4,9 @@ import contextlib
 import signal
 import tempfile
 import threading
+from collections import defaultdict
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from types import FrameType
 from typing import Literal
 
@@ -14,21 +15,9 @@ from prime_bench.recipe.events import WorkerEvent
 from prime_bench.recipe.file import origins
 from prime_bench.recipe.job import JobRequest
 from prime_bench.schedule import devices, local
-from prime_bench.schedule.engine import Backend, Limits, Outcome, Queue, Work
+from prime_bench.schedule.engine import End, Engine, Limits, Outcome, Queue, Work
 from prime_bench.schedule.plan import Plan, check_runnable
-from prime_bench.store.record import DeviceKind
 from prime_bench.store.runs import Runs
-
-
-@dataclass(frozen=True, kw_only=True)
-class Engine:
-    """An engine that is ready to run jobs."""
-
-    backend: Backend
-    device_kind: DeviceKind
-    """Kind of the devices on which its jobs run."""
-    threads: int
-    """CPU threads of one operation in each job."""
 
 
 def open_engine(
@@ -56,56 +45,26 @@ def open_engine(
         EnvironmentFault: The device or the cluster is not there.
     """
     if name == "ray":
-        from prime_bench.schedule.cluster import RayBackend
+        from prime_bench.schedule.cluster import RayEngine
 
-        cluster = RayBackend(
+        return RayEngine(
             address=address,
             device=device,
             slots=slots,
             threads=threads or 1,
             job_timeout_s=job_timeout_s,
         )
-        return Engine(backend=cluster, device_kind=cluster.device_kind, threads=threads or 1)
     found = devices.find_devices(device)
-    backend = local.LocalBackend(devices=found, slots=slots, job_timeout_s=job_timeout_s)
     share = max(1, devices.cores() // (slots * len(found)))
-    return Engine(backend=backend, device_kind=found[0].kind, threads=threads or share)
+    return local.LocalEngine(
+        devices=found, slots=slots, threads=threads or share, job_timeout_s=job_timeout_s
+    )
 
 
 def measuring_engine(device: str) -> Engine:
     """Return an engine that runs one job at a time on the first device, with every core."""
     here = devices.find_devices(device)[0]
-    return Engine(
-        backend=local.LocalBackend(devices=[here]), device_kind=here.kind, threads=devices.cores()
-    )
-
-
-@dataclass
-class JobCounts:
-    """How many jobs of a run ended in which way."""
-
-    done: int = 0
-    skipped: int = 0
-    interrupted: int = 0
-    failed: list[Outcome] = field(default_factory=list)
-    not_run: list[Outcome] = field(default_factory=list)
-    """Jobs that need a job without a record."""
-    left: int = 0
-    """Number of jobs that were not started."""
-
-    def add(self, outcome: Outcome) -> None:
-        """Count one outcome."""
-        match outcome.state:
-            case "done":
-                self.done += 1
-            case "skipped":
-                self.skipped += 1
-            case "interrupted":
-                self.interrupted += 1
-            case "failed":
-                self.failed.append(outcome)
-            case "not run":
-                self.not_run.append(outcome)
+    return local.LocalEngine(devices=[here], threads=devices.cores())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -156,43 +115,30 @@ class RunSummary:
     def __repr__(self) -> str:
         return f"RunSummary({self.plan.recipe.name}: {self})"
 
-    @classmethod
-    def of(cls, plan: Plan, counts: JobCounts, *, stopped: bool) -> "RunSummary":
-        """Summarise the counts of a run of the plan."""
-        return cls(
-            plan=plan,
-            done=counts.done,
-            failed=tuple(counts.failed),
-            not_run=tuple(counts.not_run),
-            skipped=counts.skipped,
-            interrupted=counts.interrupted,
-            not_started=counts.left,
-            stopped=stopped,
-        )
-
 
 def run_plan(
     plan: Plan,
-    backend: Backend,
+    engine: Engine,
     *,
     runs: Runs,
-    threads: int,
     limits: Limits | None = None,
     keep_predictions: bool = False,
     on_event: Callable[[WorkerEvent], None],
     on_outcome: Callable[[Outcome], None],
-) -> JobCounts:
+) -> RunSummary:
     """Run every job of the plan that has no record. A failed job does not stop the others.
 
     Args:
         plan: The plan.
-        backend: The engine.
+        engine: The engine.
         runs: Where the records are.
-        threads: CPU threads of each job.
         limits: Retries and time limit.
         keep_predictions: Whether each job writes its predictions to its folder.
         on_event: Called with each event of a worker.
         on_outcome: Called with the final outcome of each job.
+
+    Returns:
+        What was done. `stopped` is False: the caller knows who stopped the engine.
 
     Raises:
         DataError: If no data set of the plan is prepared.
@@ -203,25 +149,35 @@ def run_plan(
         runs.folder.mkdir(parents=True, exist_ok=True)
         # Fails now, with one message, and not later in each job.
         tempfile.TemporaryFile(dir=runs.folder).close()
-    counts = JobCounts()
-    works = _works(plan, runs=runs, threads=threads, keep_predictions=keep_predictions)
+    ended: dict[End, list[Outcome]] = defaultdict(list)
+    works = _works(plan, runs=runs, threads=engine.threads, keep_predictions=keep_predictions)
     queue = Queue(works, runs=runs, limits=limits)
 
     def take(outcome: Outcome) -> None:
-        counts.add(outcome)
+        ended[outcome.state].append(outcome)
         on_outcome(outcome)
 
-    for outcome in backend.run(queue, on_event=on_event):
+    for outcome in engine.run(queue, on_event=on_event):
         take(outcome)
+    n_left = 0
     if queue.stopped:
-        counts.left = len(queue.left)
+        n_left = len(queue.left)
     else:
         for work in queue.left:
             why = f"needs the job {work.needs[0]}, which has no record"
             take(Outcome(request=work.request, state="not run", why=why))
     sound = (planned for planned in plan.jobs if planned.state != "broken")
     runs.sweep(planned.job_id for planned in sound if planned.job_id)
-    return counts
+    return RunSummary(
+        plan=plan,
+        done=len(ended["done"]),
+        failed=tuple(ended["failed"]),
+        not_run=tuple(ended["not run"]),
+        skipped=len(ended["skipped"]),
+        interrupted=len(ended["interrupted"]),
+        not_started=n_left,
+        stopped=False,
+    )
 
 
 def _works(plan: Plan, *, runs: Runs, threads: int, keep_predictions: bool) -> Iterator[Work]:
@@ -243,16 +199,16 @@ def _works(plan: Plan, *, runs: Runs, threads: int, keep_predictions: bool) -> I
 
 @contextlib.contextmanager
 def stopping_gently(
-    backend: Backend | None, on_stop: Callable[[], object] | None
+    engine: Engine | None, on_stop: Callable[[], object] | None
 ) -> Iterator[list[int]]:
     """Turn the first SIGINT or SIGTERM into a request to stop, a second one into an interrupt.
 
-    Without a `backend` the first one is an interrupt, as always in Python.
+    Without an `engine` the first one is an interrupt, as always in Python.
     Yields the numbers of the signals that came: a list that is empty until then.
     """
     received: list[int] = []
     # Python handles signals in the main thread alone.
-    if backend is None or threading.current_thread() is not threading.main_thread():
+    if engine is None or threading.current_thread() is not threading.main_thread():
         yield received
         return
 
@@ -262,7 +218,7 @@ def stopping_gently(
         received.append(number)
         if on_stop is not None:
             on_stop()
-        backend.stop()
+        engine.stop()
 
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     for number in before:

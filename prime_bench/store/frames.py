@@ -164,8 +164,8 @@ def _differing_settings(runs: Sequence[RunRecord]) -> dict[str, list[object]]:
         for scope, name, settings in (
             ("data", run.dataset, {"variant": run.data_variant}),
             ("training", "", job.training.plain()),
-            ("backbone", job.backbone, _plain(job.backbone_settings)),
-            ("arm", job.plugin, _plain(job.plugin_settings)),
+            ("backbone", job.backbone, job.backbone_settings),
+            ("arm", job.plugin, job.plugin_settings),
         ):
             scopes.setdefault((scope, name), []).append(i)
             table |= {f"{scope}.{key}": value for key, value in dotted(settings).items()}
@@ -180,12 +180,6 @@ def _differing_settings(runs: Sequence[RunRecord]) -> dict[str, list[object]]:
     if "data.variant" in columns:
         columns["data_variant"] = columns.pop("data.variant")
     return {key: _column(values) for key, values in columns.items()}
-
-
-def _plain(settings: Any) -> Mapping[str, Any]:
-    """Settings as JSON values."""
-    plain = settings if isinstance(settings, Mapping) else settings.plain()
-    return cast("Mapping[str, Any]", plain)
 
 
 def _column(values: Sequence[object]) -> list[object]:

@@ -64,6 +64,11 @@ class Result(Frozen):
     notes: list[str] = []
     """Remarks, such as that a last batch of one row was added to the batch before it."""
 
+    @property
+    def scores(self) -> dict[str, Score]:
+        """Scores by the name of the split."""
+        return {"valid": self.valid, "test": self.test}
+
 
 class Pairing(Frozen):
     """Digests that two runs of a pair must have in common."""

@@ -28,6 +28,18 @@ class Discrepancy:
         return {"topic": self.topic, "where": self.where, "what": self.what}
 
 
+def check_records(records: Iterable[Record], runs: Runs) -> Iterator[Discrepancy]:
+    """Check records against the files beside them, and whether their data were those of the card.
+
+    Yields what does not hold.
+    """
+    found = list(records)
+    for record in found:
+        if isinstance(record, RunRecord):
+            yield from check_files(record, runs)
+    yield from check_data(found)
+
+
 def check_files(record: RunRecord, runs: Runs) -> Iterator[Discrepancy]:
     """Compare the files in a job's folder with its record, and yield what differs."""
     folder = runs.path(record.job_id)

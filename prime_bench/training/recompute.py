@@ -1,7 +1,7 @@
 """Predicting again with the weights of a finished job, and comparing the scores with its record."""
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
@@ -10,14 +10,17 @@ from torch import Tensor
 from prime_bench.assemble import Assembled, build_arm
 from prime_bench.base.errors import DataError, EnvironmentFault, UsageError
 from prime_bench.base.identity import NUMERICS
+from prime_bench.data.manifest import table_with
 from prime_bench.data.table import PreparedTable
+from prime_bench.store.predictions import Prediction, PredictionProgress
 from prime_bench.store.record import RunRecord
-from prime_bench.store.runs import CHECKPOINT
+from prime_bench.store.runs import CHECKPOINT, PREDICTIONS, Runs
+from prime_bench.store.verification import Discrepancy
 from prime_bench.training.batches import Rows, row_order, row_order_digest
 from prime_bench.training.checkpoint import load_weights
-from prime_bench.training.device import fix_arithmetic, is_out_of_memory
+from prime_bench.training.device import fix_arithmetic, is_out_of_memory, resolve_device
 from prime_bench.training.environment import conditions, environment, unlike
-from prime_bench.training.evaluation import SCORED_SPLITS, predict, score
+from prime_bench.training.evaluation import SCORED_SPLITS, predict, save_predictions, score
 
 TOLERANCE = 1e-5
 """Largest allowed difference between a metric and the recorded one, relative to the larger of it
@@ -63,7 +66,10 @@ def recompute(
     changed = unlike(conditions(record.environment), conditions(environment(device)))
     assembled = build_arm(record.job.resolve(), table.schema)
     _load(assembled, folder / CHECKPOINT)
-    probabilities, differences = {}, list(_origins(record, assembled, table, same=not changed))
+    probabilities, differences = (
+        {},
+        list(_initial_differences(record, assembled, table, same=not changed)),
+    )
     try:
         assembled.arm.to(device)
         for name in SCORED_SPLITS:
@@ -71,9 +77,11 @@ def recompute(
             probabilities[name] = predict(
                 assembled.arm, rows, batch_size=record.job.training.batch_size, on_rows=on_rows
             )
-            now, then = score(rows.labels, probabilities[name]), getattr(record.result, name)
-            for metric in ("auc", "logloss"):
-                found, recorded = getattr(now, metric), getattr(then, metric)
+            now, then = score(rows.labels, probabilities[name]), record.result.scores[name]
+            for metric, found, recorded in (
+                ("auc", now.auc, then.auc),
+                ("logloss", now.logloss, then.logloss),
+            ):
                 if not _agree(found, recorded, tolerance=TOLERANCE if changed else 0.0):
                     differences.append(f"{name} {metric}: {recorded} in the record, {found} now")
     except (MemoryError, RuntimeError) as error:
@@ -84,6 +92,93 @@ def recompute(
             hint="use another device (--device cpu)",
         ) from error
     return Recomputed(probabilities=probabilities, differences=differences, conditions=changed)
+
+
+def write_predictions(
+    records: Sequence[RunRecord],
+    runs: Runs,
+    *,
+    data_dir: Path,
+    device: str,
+    on_progress: Callable[[PredictionProgress], None] | None = None,
+) -> Iterator[Prediction]:
+    """Predict with the weights of each job, and write predictions.npz into its folder.
+
+    The file is not written where the predictions do not give the recorded metrics.
+
+    Args:
+        records: The records of the jobs.
+        runs: The folder of the records.
+        data_dir: Folder of the prepared tables.
+        device: `cpu`, `cuda`, `cuda:INDEX` or `auto`.
+        on_progress: Called as rows are predicted.
+
+    Yields:
+        A result a job.
+
+    Raises:
+        UsageError: The code is not that of a job.
+        DataError: The table or the weights of a job are not there.
+        EnvironmentFault: The device is not there, or its memory is too small.
+    """
+    chosen = resolve_device(device)
+    for number, record in enumerate(records, start=1):
+        folder = runs.path(record.job_id)
+        table = PreparedTable.open(table_with(record.job.fingerprint, data_dir=data_dir))
+        labels = {name: table.split(name).labels for name in SCORED_SPLITS}
+        start = PredictionProgress(
+            record=record,
+            number=number,
+            n_jobs=len(records),
+            rows=0,
+            n_rows=sum(map(len, labels.values())),
+        )
+        on_rows = _counting(start, on_progress)
+        weights = recompute(record, folder, table, device=chosen, on_rows=on_rows)
+        path = folder / PREDICTIONS
+        if not weights.differences:
+            save_predictions(path, weights.probabilities, labels)
+        yield Prediction(
+            record=record,
+            path=path,
+            differences=weights.differences,
+            conditions=weights.conditions,
+        )
+
+
+def check_metrics(
+    records: Iterable[RunRecord], runs: Runs, *, data_dir: Path, device: str
+) -> Iterator[Discrepancy]:
+    """Predict with the weights of each training run, and yield how its metrics differ.
+
+    Raises UsageError for the name of a device, and EnvironmentFault if it is not there.
+    """
+    chosen = resolve_device(device)
+    for record in records:
+        folder = runs.path(record.job_id)
+        try:
+            table = PreparedTable.open(table_with(record.job.fingerprint, data_dir=data_dir))
+            weights = recompute(record, folder, table, device=chosen)
+        except (DataError, UsageError) as error:
+            yield Discrepancy(topic="metrics", where=str(folder), what=error.message)
+            continue
+        for difference in weights.differences:
+            yield Discrepancy(topic="metrics", where=str(folder), what=difference)
+
+
+def _counting(
+    start: PredictionProgress, on_progress: Callable[[PredictionProgress], None] | None
+) -> Callable[[int], None]:
+    """A callback that takes the number of further rows."""
+    rows = 0
+
+    def count(more: int) -> None:
+        nonlocal rows
+        rows += more
+        if on_progress is not None:
+            on_progress(replace(start, rows=rows))
+
+    return count
 
 
 def _check_fit(record: RunRecord, table: PreparedTable) -> None:
@@ -110,7 +205,7 @@ def _load(assembled: Assembled, path: Path) -> None:
         raise DataError(f"{path}: not the weights of this job: {error}".splitlines()[0]) from error
 
 
-def _origins(
+def _initial_differences(
     record: RunRecord, assembled: Assembled, table: PreparedTable, *, same: bool
 ) -> Iterator[str]:
     """Differences in the row order and the initial weights."""

@@ -61,7 +61,7 @@ def test_weights_that_do_not_give_the_record_are_refused(jobs, capsys):
         (["qiuck"], 2, "did you mean `quick`?"),
         (["quick", "--device", "gpu"], 2, "no device `gpu`"),
         (["DENSE", "--data-dir", "nowhere"], 3, "no table in nowhere has the fingerprint"),
-        (["DENSE", "--only", "seed=2021"], 2, "--only and --set go with a recipe"),
+        (["DENSE", "--only", "seed=2021"], 2, "go with a recipe"),
         (["DENSE", "--runs-dir", "nowhere"], 3, "in nowhere\n\nhint: name its folder"),
         (["abcd"], 2, "abcd: no such recipe"),
     ],

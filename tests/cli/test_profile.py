@@ -117,8 +117,11 @@ def engine(monkeypatch):
 
     def engine(*, fails=()):
         class Engine:
-            def __init__(self, *, devices):
+            device_kind = "cpu"
+
+            def __init__(self, *, devices, threads):
                 assert devices == [CPU]
+                self.threads = threads
 
             def run(self, queue, *, on_event):
                 while (request := queue.take(wait=False)) is not None:
@@ -132,7 +135,7 @@ def engine(monkeypatch):
                         outcome = Outcome(request=request)
                     yield from queue.settle(outcome)
 
-        monkeypatch.setattr("prime_bench.schedule.local.LocalBackend", Engine)
+        monkeypatch.setattr("prime_bench.schedule.local.LocalEngine", Engine)
         return requests
 
     return engine

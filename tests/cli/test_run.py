@@ -60,6 +60,7 @@ def engine(monkeypatch):
         class Engine:
             def __init__(self, **options):
                 given.update(options)
+                self.device_kind, self.threads = options["devices"][0].kind, options["threads"]
 
             def stop(self):
                 given["stopped"] = True
@@ -84,7 +85,7 @@ def engine(monkeypatch):
                     yield from queue.settle(Outcome(request=request, state=state, why=error or ""))
                 assert queue.take(wait=False) is None
 
-        monkeypatch.setattr("prime_bench.schedule.local.LocalBackend", Engine)
+        monkeypatch.setattr("prime_bench.schedule.local.LocalEngine", Engine)
         return given
 
     return engine

@@ -194,7 +194,7 @@ def test_the_folder_comes_from_the_environment(runs: Path, monkeypatch: pytest.M
         ([], 3, "no records here"),
         (["RECIPE"], 3, "prime-bench run "),
         (["no-such-recipe"], 2, "no such recipe"),
-        (["--set", "training.max_epochs=1"], 2, "--set changes a recipe"),
+        (["--set", "training.max_epochs=1"], 2, "changes (--set) go with a recipe"),
         (["--format", "pdf"], 2, "pdf"),
     ],
 )

@@ -39,15 +39,15 @@ PARENT = """
 import json, sys
 from pathlib import Path
 from prime_bench.recipe.job import JobRequest
-from prime_bench.schedule.local import LocalBackend
+from prime_bench.schedule.local import LocalEngine
 from prime_bench.schedule.engine import Queue, Work
 from prime_bench.store.runs import Runs
 
 requests = [JobRequest.parse(json.loads(line), where="") for line in open("requests")]
 runs = Runs(Path(requests[0].runs))
 works = [Work(request=r) for r in requests if not runs.done(r.job.id)]
-backend = LocalBackend(slots=2, command=(sys.executable, "worker.py"))
-list(backend.run(Queue(works, runs=runs), on_event=print))
+engine = LocalEngine(slots=2, command=(sys.executable, "worker.py"))
+list(engine.run(Queue(works, runs=runs), on_event=print))
 runs.sweep(request.job.id for request in requests)
 """
 N_JOBS = 40

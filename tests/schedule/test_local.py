@@ -13,7 +13,7 @@ import pytest
 from prime_bench.base.errors import EnvironmentFault
 from prime_bench.recipe.events import RestartedEvent, RetryEvent
 from prime_bench.schedule.devices import Device
-from prime_bench.schedule.local import LocalBackend
+from prime_bench.schedule.local import LocalEngine
 
 
 def _ignore(_event):
@@ -61,7 +61,7 @@ def play(worker, request_of, queue_of):
         pids = []
         requests = [request_of(number) for number in range(1, len(parts) + 1)]
         outcomes = list(
-            LocalBackend(command=command).run(
+            LocalEngine(command=command).run(
                 queue_of(*requests),
                 on_event=_note_pid(pids),
             )
@@ -142,9 +142,9 @@ def test_a_long_line_of_garbage_is_cut(play):
 
 
 def test_a_worker_that_does_not_start_fails_each_job(worker, request_of, queue_of):
-    backend = LocalBackend(command=worker(start="exit"))
+    engine = LocalEngine(command=worker(start="exit"))
 
-    outcomes = list(backend.run(queue_of(request_of(1), request_of(2)), on_event=print))
+    outcomes = list(engine.run(queue_of(request_of(1), request_of(2)), on_event=print))
 
     expected = "the worker ended with exit code 1: no such library"
     assert [outcome.why for outcome in outcomes] == [expected] * 2
@@ -152,9 +152,9 @@ def test_a_worker_that_does_not_start_fails_each_job(worker, request_of, queue_o
 
 def test_a_worker_that_closes_its_output_is_ended(worker, request_of, monkeypatch, queue_of):
     monkeypatch.setattr("prime_bench.schedule.child._PATIENCE_S", 0.2)
-    backend = LocalBackend(command=worker(start="close"))
+    engine = LocalEngine(command=worker(start="close"))
 
-    (outcome,) = backend.run(queue_of(request_of(1)), on_event=print)
+    (outcome,) = engine.run(queue_of(request_of(1)), on_event=print)
 
     assert "closed its output" in outcome.why
 
@@ -165,7 +165,7 @@ def test_many_deaths_do_not_use_up_the_descriptors(worker, request_of, queue_of)
     counts = []
 
     list(
-        LocalBackend(command=command).run(
+        LocalEngine(command=command).run(
             queue_of(*(request_of(number) for number in numbers)),
             on_event=lambda _event: counts.append(len(list(Path("/proc/self/fd").iterdir()))),
         )
@@ -177,21 +177,21 @@ def test_many_deaths_do_not_use_up_the_descriptors(worker, request_of, queue_of)
 
 
 def test_no_worker_is_started_for_no_job(queue_of):
-    backend = LocalBackend(command=("/nowhere/no-such-command",))
+    engine = LocalEngine(command=("/nowhere/no-such-command",))
 
-    assert list(backend.run(queue_of(), on_event=print)) == []
+    assert list(engine.run(queue_of(), on_event=print)) == []
 
 
 def _started(worker, request_of, queue_of, pids):
     """An engine in the middle of its second job, whose worker says what it does without end."""
-    backend = LocalBackend(command=worker(**{"1": "done", "2": "endless"}))
+    engine = LocalEngine(command=worker(**{"1": "done", "2": "endless"}))
 
     def note(event):
         _note_pid(pids)(event)
         if len(pids) == 2:
             raise KeyboardInterrupt
 
-    return backend.run(queue_of(request_of(1), request_of(2)), on_event=note)
+    return engine.run(queue_of(request_of(1), request_of(2)), on_event=note)
 
 
 def test_an_interrupt_ends_the_worker(worker, request_of, queue_of):
@@ -217,11 +217,11 @@ def test_an_engine_that_is_closed_between_jobs_ends_its_worker(worker, request_o
 
 def test_slots_share_the_jobs(worker, request_of, queue_of):
     numbers = list(range(1, 9))
-    backend = LocalBackend(slots=2, command=worker(**{str(number): "done" for number in numbers}))
+    engine = LocalEngine(slots=2, command=worker(**{str(number): "done" for number in numbers}))
     pids = []
 
     outcomes = list(
-        backend.run(
+        engine.run(
             queue_of(*(request_of(number) for number in numbers)),
             on_event=_note_pid(pids),
         )
@@ -235,7 +235,7 @@ def test_slots_share_the_jobs(worker, request_of, queue_of):
 
 
 def test_slots_work_at_the_same_time_and_an_interrupt_ends_them_all(worker, request_of, queue_of):
-    backend = LocalBackend(slots=2, command=worker(**{"1": "endless", "2": "endless"}))
+    engine = LocalEngine(slots=2, command=worker(**{"1": "endless", "2": "endless"}))
     pids = []
 
     def note(event):
@@ -245,26 +245,26 @@ def test_slots_work_at_the_same_time_and_an_interrupt_ends_them_all(worker, requ
 
     start = time.monotonic()
     with pytest.raises(KeyboardInterrupt):
-        list(backend.run(queue_of(request_of(1), request_of(2)), on_event=note))
+        list(engine.run(queue_of(request_of(1), request_of(2)), on_event=note))
     assert time.monotonic() - start < 10, "they were waited for and not killed"
     assert all(_gone(pid) for pid in pids)
 
 
 def test_a_worker_that_cannot_be_started_at_all_is_an_error(request_of, queue_of):
-    backend = LocalBackend(slots=2, command=("/nowhere/no-such-command",))
+    engine = LocalEngine(slots=2, command=("/nowhere/no-such-command",))
 
     with pytest.raises(FileNotFoundError):
-        list(backend.run(queue_of(request_of(1)), on_event=print))
+        list(engine.run(queue_of(request_of(1)), on_event=print))
 
 
 def test_a_job_that_hangs_is_ended_and_its_worker_replaced(worker, request_of, queue_of, runs):
-    backend = LocalBackend(
+    engine = LocalEngine(
         job_timeout_s=4, command=worker(**{"1": "done", "2": "endless", "3": "done"})
     )
     pids = []
 
     outcomes = list(
-        backend.run(
+        engine.run(
             queue_of(*(request_of(number) for number in (1, 2, 3))),
             on_event=_note_pid(pids),
         )
@@ -279,23 +279,23 @@ def test_a_job_that_hangs_is_ended_and_its_worker_replaced(worker, request_of, q
 def test_a_timeout_never_hits_the_job_after(worker, request_of, queue_of):
     """Jobs of a second in all, each with a limit that ends just after it."""
     numbers = range(1, 41)
-    backend = LocalBackend(
+    engine = LocalEngine(
         job_timeout_s=5, command=worker(**{str(number): "done" for number in numbers})
     )
 
     outcomes = list(
-        backend.run(queue_of(*(request_of(number) for number in numbers)), on_event=_ignore)
+        engine.run(queue_of(*(request_of(number) for number in numbers)), on_event=_ignore)
     )
     assert {outcome.state for outcome in outcomes} == {"done"}
     assert not [t for t in threading.enumerate() if isinstance(t, threading.Timer)]
 
 
 def test_a_retry_makes_good_what_a_dead_worker_left(worker, request_of, queue_of):
-    backend = LocalBackend(command=worker(**{"1": "killed once", "2": "done"}))
+    engine = LocalEngine(command=worker(**{"1": "killed once", "2": "done"}))
     events = []
 
     outcomes = list(
-        backend.run(queue_of(request_of(1), request_of(2), retries=1), on_event=events.append)
+        engine.run(queue_of(request_of(1), request_of(2), retries=1), on_event=events.append)
     )
 
     assert [outcome.request.job.seed for outcome in outcomes] == [2, 1], "the retry comes last"
@@ -315,15 +315,15 @@ def test_a_failure_that_nobody_else_could_tell_is_written_down(play, runs):
 def test_a_stop_asks_the_workers_and_ends_with_what_they_answer(worker, request_of, queue_of):
     numbers = (1, 2, 3)
     parts = {"1": "gentle", "2": "endless", "3": "done"}
-    backend = LocalBackend(slots=2, command=worker(**parts))
+    engine = LocalEngine(slots=2, command=worker(**parts))
     queue, at_work = queue_of(*(request_of(number) for number in numbers)), set()
 
     def note(event):
         at_work.add(event.job_id)
         if len(at_work) == 2:
-            backend.stop()
+            engine.stop()
 
-    outcomes = sorted(backend.run(queue, on_event=note), key=lambda o: o.request.job.seed)
+    outcomes = sorted(engine.run(queue, on_event=note), key=lambda o: o.request.job.seed)
     assert [(o.request.job.seed, o.state, o.why) for o in outcomes] == [
         (1, "interrupted", "stopped at a checkpoint"),
         (2, "interrupted", "stopped"),
@@ -332,24 +332,24 @@ def test_a_stop_asks_the_workers_and_ends_with_what_they_answer(worker, request_
 
 
 def test_a_stop_before_anything_has_started_starts_nothing(worker, request_of, queue_of):
-    backend = LocalBackend(command=worker(**{"1": "endless"}))
-    backend.stop()
+    engine = LocalEngine(command=worker(**{"1": "endless"}))
+    engine.stop()
 
-    states = [o.state for o in backend.run(queue_of(request_of(1)), on_event=_ignore)]
+    states = [o.state for o in engine.run(queue_of(request_of(1)), on_event=_ignore)]
     assert states in ([], ["interrupted"])
 
 
 def test_a_worker_without_its_device_ends_the_run(worker, request_of, queue_of):
-    backend = LocalBackend(command=worker(**{"1": "fault"}))
+    engine = LocalEngine(command=worker(**{"1": "fault"}))
 
     with pytest.raises(EnvironmentFault, match="no device\n\nhint: buy one"):
-        list(backend.run(queue_of(request_of(1)), on_event=_ignore))
+        list(engine.run(queue_of(request_of(1)), on_event=_ignore))
 
 
 def test_every_device_has_its_slots_and_its_jobs_run_there(worker, request_of, queue_of):
     numbers = range(1, 9)
     devices = [Device(name="cuda:0", variables={"CUDA_VISIBLE_DEVICES": number}) for number in "57"]
-    backend = LocalBackend(
+    engine = LocalEngine(
         devices=devices, slots=2, command=worker(**{str(number): "done" for number in numbers})
     )
     places, pids = set(), set()
@@ -360,7 +360,7 @@ def test_every_device_has_its_slots_and_its_jobs_run_there(worker, request_of, q
             places.add(tuple(place[1:]))
 
     outcomes = list(
-        backend.run(queue_of(*(request_of(number) for number in numbers)), on_event=note)
+        engine.run(queue_of(*(request_of(number) for number in numbers)), on_event=note)
     )
     assert {outcome.state for outcome in outcomes} == {"done"}
     assert places == {("cuda:0", "5"), ("cuda:0", "7")}
@@ -371,9 +371,9 @@ def test_a_job_that_was_done_meanwhile_is_not_handed_to_a_worker(request_of, que
     request = request_of(1)
     runs.path(request.job.id).mkdir(parents=True)
     (runs.path(request.job.id) / "record.json").touch()
-    backend = LocalBackend(command=("/nowhere/no-such-command",))
+    engine = LocalEngine(command=("/nowhere/no-such-command",))
 
-    (outcome,) = backend.run(queue_of(request), on_event=_ignore)
+    (outcome,) = engine.run(queue_of(request), on_event=_ignore)
     assert outcome.state == "skipped"
 
 
@@ -381,7 +381,7 @@ PARENT = """
 import json, sys
 from pathlib import Path
 from prime_bench.recipe.job import JobRequest
-from prime_bench.schedule.local import LocalBackend
+from prime_bench.schedule.local import LocalEngine
 from prime_bench.schedule.engine import Queue, Work
 from prime_bench.store.runs import Runs
 
@@ -391,7 +391,7 @@ def note(event):
     if event.event == "restarted":
         print(event.reason.split()[0], flush=True)
 
-list(LocalBackend(command=json.loads(sys.argv[2])).run(queue, on_event=note))
+list(LocalEngine(command=json.loads(sys.argv[2])).run(queue, on_event=note))
 """
 
 

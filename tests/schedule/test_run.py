@@ -16,6 +16,8 @@ KEYS = {"rows": 1000}
 class _Engine:
     """Ends jobs as it is told to and keeps what it was handed."""
 
+    device_kind, threads = "cpu", 2
+
     def __init__(self, *errors):
         self.errors, self.requests = list(errors), []
 
@@ -39,7 +41,6 @@ def run(recipe, data_dir, runs):
             plan,
             engine,
             runs=runs,
-            threads=2,
             on_event=events.append,
             on_outcome=outcomes.append,
         )

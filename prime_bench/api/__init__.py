@@ -1,0 +1,81 @@
+"""The Python interface: prepare data, plan and run a recipe, read its records, report on them.
+
+The command line calls these functions, so a notebook does all that it does:
+
+    from prime_bench import api
+
+    api.prepare("synthetic", settings={"rows": 20_000})
+    api.run("quick", changes={"training.max_epochs": 2})
+    api.records("quick", changes={"training.max_epochs": 2})   # a polars frame, a row a run
+    api.report("quick", changes={"training.max_epochs": 2})    # tables, shown by a notebook
+
+Arguments that several functions share:
+
+`recipe`
+    The path of a recipe's file or the name of a bundled one (`quick`, `main13`, ...). `plan` and
+    `run` also take a `Recipe` that `load_recipe` has read.
+`only`
+    Which data sets, backbones, arms and seeds of the recipe: `{"backbone": "DNN", "seed": [1, 2]}`,
+    or as the command line has it, `["backbone=DNN", "seed=1", "seed=2"]`.
+`changes`
+    Keys of the recipe to override: `{"training.max_epochs": 1}`, or `["training.max_epochs=1"]` as
+    with `--set`. They make other jobs, so give the same ones to `plan`, `run`, `records`, `report`.
+`data_dir`, `runs_dir`
+    Folders of the prepared tables and of the records; `data` and `runs` below the working folder.
+`log`
+    Called with one-line messages for the user. Nothing is printed unless `log=print`.
+
+Errors that the user can correct are subclasses of `prime_bench.base.errors.UserError`, each with a
+`message` and a `hint`: `UsageError` (wrong arguments, a faulty recipe), `DataError` (missing or
+unfit data or records) and `EnvironmentFault` (disk, permission, device, network). A job that fails
+raises nothing: `RunSummary.failed` has it.
+"""
+
+from prime_bench.api.comparisons import TwoSides, compare, diff
+from prime_bench.api.execution import (
+    cost_plan,
+    job,
+    jobs,
+    plan,
+    run,
+    status,
+)
+from prime_bench.api.finished import Verification, predict, verify
+from prime_bench.api.frames import histories, predictions, records
+from prime_bench.api.recipes import load_recipe
+from prime_bench.api.reports import pack, report
+from prime_bench.api.tables import Preparation, prepare, prepare_recipe
+from prime_bench.schedule.engine import Engine
+from prime_bench.schedule.plan import RecipeDiff
+from prime_bench.schedule.run import RunSummary, open_engine
+from prime_bench.store.predictions import Prediction, PredictionProgress
+
+__all__ = [
+    "Engine",
+    "Prediction",
+    "PredictionProgress",
+    "Preparation",
+    "RecipeDiff",
+    "RunSummary",
+    "TwoSides",
+    "Verification",
+    "compare",
+    "cost_plan",
+    "diff",
+    "histories",
+    "job",
+    "jobs",
+    "load_recipe",
+    "open_engine",
+    "pack",
+    "plan",
+    "predict",
+    "predictions",
+    "prepare",
+    "prepare_recipe",
+    "records",
+    "report",
+    "run",
+    "status",
+    "verify",
+]

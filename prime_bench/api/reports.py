@@ -1,0 +1,114 @@
+"""Reports on records, and bundles of records."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from prime_bench.api.recipes import Changes, Only, StrPath, change_texts, only_texts
+from prime_bench.store.runs import Runs
+
+if TYPE_CHECKING:
+    from prime_bench.report.view import ReportView
+
+
+def report(
+    recipe: StrPath | None = None,
+    *,
+    only: Only = (),
+    changes: Changes = (),
+    tables: Sequence[str] = (),
+    level: Literal["simple", "full"] = "simple",
+    against: Literal["paper"] | None = None,
+    check: StrPath | None = None,
+    mixed: bool = False,
+    runs_dir: StrPath = "runs",
+) -> ReportView:
+    """Make the tables of a recipe's jobs, or of everything that has records.
+
+    Args:
+        recipe: A recipe, or a bundle that `pack` has written. None: everything in `runs_dir`; with
+            `against="paper"` each of the paper's tables from its own bundled recipe.
+        only: Which data sets, backbones, arms and seeds.
+        changes: Keys of the recipe to override, as they were given to `run`.
+        tables: Names of tables to make in place of the recipe's own.
+        level: `full` adds statistics over backbones, of each cell, and every pair.
+        against: `paper` puts a comparison with every printed number and claim of the paper first.
+        check: A TOML file with numbers to compare with; `ReportView.agrees` has the result.
+        mixed: Whether to compare runs that differ in more than the arm; captions say so.
+        runs_dir: Folder of the records.
+
+    Returns:
+        The report. A notebook shows its tables; `.tables` has them as frames, `.figures` as
+        matplotlib figures, `.render(format)` as text, and `.write(folder)` writes files.
+
+    Raises:
+        UsageError: The recipe is faulty, or there is no such table.
+        DataError: There is no record, or the bundle or `check` cannot be read.
+    """
+    from prime_bench.report.selection import ReportRequest, open_source
+    from prime_bench.report.view import ReportView, compared_with
+
+    request = ReportRequest(
+        recipe=None if recipe is None else str(recipe),
+        tables=tables,
+        level=level,
+        only=only_texts(only),
+        changes=change_texts(changes),
+        mixed=mixed,
+    )
+    folder = Path(runs_dir)
+    with open_source(request.recipe, folder) as source:
+        if recipe is None and against:
+            made, records = request.paper_report(source), None
+        else:
+            made, records = request.report(source)
+    made, agrees = compared_with(
+        made, against=against, check=None if check is None else Path(check)
+    )
+    return ReportView(
+        report=made,
+        agrees=agrees,
+        _records=records,
+        _recipe=None if recipe is None else Path(recipe),
+        _runs_dir=folder,
+    )
+
+
+def pack(
+    recipe: StrPath,
+    output: StrPath,
+    *,
+    changes: Changes = (),
+    runs_dir: StrPath = "runs",
+) -> list[str]:
+    """Write the records of a recipe's jobs into a bundle, without weights and data.
+
+    `report` and `records` read it. The same records give the same bytes.
+
+    Args:
+        recipe: A recipe.
+        output: The bundle; its name ends in `.zip`.
+        changes: Keys of the recipe to override, as they were given to `run`.
+        runs_dir: Folder of the records.
+
+    Returns:
+        The ids of the packed jobs.
+
+    Raises:
+        UsageError: The recipe is faulty, or `output` is not named so.
+        DataError: There is no record.
+
+    Warns:
+        UserWarning: A record cannot be read and is left out.
+    """
+    from prime_bench.report import selection
+
+    job_ids, unreadable = selection.pack(
+        str(recipe), Path(output), changes=change_texts(changes), runs=Runs(Path(runs_dir))
+    )
+    for fault in unreadable:
+        warnings.warn(f"left out: {fault}", stacklevel=2)
+    return job_ids
