@@ -174,7 +174,7 @@ def verify(
 def _nothing_to_verify(
     what: str | None, runs: Runs, *, one_job: bool, changes: Changes, others: int
 ) -> DataError:
-    from prime_bench.report.selection import no_record_hint
+    from prime_bench.report.request import no_record_hint
 
     if what is None:
         return DataError(f"{runs.folder}: no record here", hint="make some: prime-bench run quick")

@@ -88,7 +88,7 @@ def histories(
 def _runs_of(
     recipe: StrPath | None, *, only: Only, changes: Changes, runs_dir: StrPath
 ) -> list[RunRecord]:
-    from prime_bench.report.selection import ReportRequest, open_source
+    from prime_bench.report.request import ReportRequest, open_source
 
     request = ReportRequest(
         recipe=None if recipe is None else str(recipe),

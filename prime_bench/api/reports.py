@@ -48,7 +48,7 @@ def report(
         UsageError: The recipe is faulty, or there is no such table.
         DataError: There is no record, or the bundle or `check` cannot be read.
     """
-    from prime_bench.report.selection import ReportRequest, open_source
+    from prime_bench.report.request import ReportRequest, open_source
     from prime_bench.report.view import ReportView, compared_with
 
     request = ReportRequest(
@@ -72,8 +72,6 @@ def report(
         report=made,
         agrees=agrees,
         _records=records,
-        _recipe=None if recipe is None else Path(recipe),
-        _runs_dir=folder,
     )
 
 
@@ -104,9 +102,9 @@ def pack(
     Warns:
         UserWarning: A record cannot be read and is left out.
     """
-    from prime_bench.report import selection
+    from prime_bench.report.request import pack as pack_records
 
-    job_ids, unreadable = selection.pack(
+    job_ids, unreadable = pack_records(
         str(recipe), Path(output), changes=change_texts(changes), runs=Runs(Path(runs_dir))
     )
     for fault in unreadable:

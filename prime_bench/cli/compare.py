@@ -9,8 +9,8 @@ import click
 from prime_bench.cli import complete, options
 
 if TYPE_CHECKING:
+    from prime_bench.report.quantities.formulas import Moments
     from prime_bench.report.quantities.matches import MatchRow
-    from prime_bench.report.quantities.stats import Moments
 
 COMPARE_SCHEMA = 1
 _DECIMALS = 4

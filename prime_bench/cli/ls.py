@@ -199,7 +199,8 @@ def _datasets(data_dir: Path) -> list[Row]:
 
 
 def _tables() -> list[Row]:
-    from prime_bench.report.tables.definition import load_definition, shipped_tables
+    from prime_bench.report.tables.definition import shipped_tables
+    from prime_bench.report.tables.kinds import load_definition
 
     return [{"name": name, "title": load_definition(name).title} for name in shipped_tables()]
 

@@ -40,7 +40,7 @@ _UNREADABLE = (ValueError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.erro
 
 
 class BundleContents(Frozen):
-    """TableBody of bundle.json."""
+    """Content of bundle.json."""
 
     bundle_schema: Literal[1] = pydantic.Field(1, alias="schema")
     recipe: str

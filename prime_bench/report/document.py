@@ -1,38 +1,16 @@
 """Records and definitions become a report: tables with captions, notes and provenance."""
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Mapping
 
 import jinja2
 
 from prime_bench.base.errors import UsageError
 from prime_bench.report.provenance import provenance_of
 from prime_bench.report.quantities.records import ReportRecords
-from prime_bench.report.tables import (
-    cost,
-    family,
-    gradients,
-    methods,
-    pivot,
-    routing,
-    subgroups,
-)
 from prime_bench.report.tables.body import TableBody
 from prime_bench.report.tables.definition import TableDefinition
+from prime_bench.report.tables.kinds import KINDS
 from prime_bench.report.tables.model import Report, Table, note
-
-Builder = Callable[[ReportRecords, Any], TableBody]
-
-BUILDERS: dict[str, Builder] = {
-    "pivot": pivot.build,
-    "methods": methods.build,
-    "cost": cost.build,
-    "routing": routing.build,
-    "gradients": gradients.build,
-    "subgroups": subgroups.build,
-    "family": family.build,
-}
-"""A definition's kind -> what builds the table."""
 
 
 def make_report(records: ReportRecords, *, definitions: Mapping[str, TableDefinition]) -> Report:
@@ -41,7 +19,7 @@ def make_report(records: ReportRecords, *, definitions: Mapping[str, TableDefini
     Raises UsageError for a faulty caption of a definition.
     """
     bodies = {
-        name: BUILDERS[definition.kind](records, definition)
+        name: KINDS[definition.kind].build(records, definition)
         for name, definition in definitions.items()
     }
     first = next(iter(definitions.values()))
@@ -72,6 +50,7 @@ def _table(
         notes=(*unreadable, *body.notes),
         provenance=provenance_of(body.records, recipe=records.recipe_name),
         label=definition.latex_label,
+        compared_by=definition.compared_by,
         side_by_side=definition.columns_side_by_side,
     )
 

@@ -31,16 +31,14 @@ class TableManifest(Frozen):
 
 
 class ReportManifest(Frozen):
-    """TableBody of manifest.json."""
+    """Content of manifest.json."""
 
     manifest_schema: Literal[1] = pydantic.Field(1, alias="schema")
     title: str
     tables: dict[str, TableManifest]
 
 
-def write_manifest(
-    report: Report, folder: Path, *, files: Mapping[str, Sequence[Path]], runs: Runs
-) -> Path:
+def write_manifest(report: Report, folder: Path, *, files: Mapping[str, Sequence[Path]]) -> Path:
     """Write the manifest of a report into the folder of its files; return its path.
 
     `files` has the paths that were written for each table. Raises EnvironmentFault where the folder
@@ -52,7 +50,7 @@ def write_manifest(
         tables={
             table.name: TableManifest(
                 files={path.name: sha256_of(path) for path in files[table.name]},
-                records={job_id: runs.record_digest(job_id) for job_id in table.jobs},
+                records={job_id: report.record_digests[job_id] for job_id in table.jobs},
                 provenance=table.provenance,
             )
             for table in report.tables

@@ -1,15 +1,14 @@
 """A report as a notebook and the command line show it: frames, figures, text, files."""
 
-import io
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from prime_bench.report.formats.csv import cells_frame, table_frames
 from prime_bench.report.formats.html import table_html
 from prime_bench.report.formats.render import Format, render, write_report
 from prime_bench.report.manifest import write_manifest
 from prime_bench.report.quantities.records import ReportRecords
-from prime_bench.report.selection import open_source
 from prime_bench.report.tables.comparison import claims_table, expected_table
 from prime_bench.report.tables.expected import load_bars, load_paper, read_expected
 from prime_bench.report.tables.model import Picture, Report
@@ -30,9 +29,6 @@ class ReportView:
     agrees: bool
     """Whether all numbers of the file `check` agree; True where there was none."""
     _records: ReportRecords | None
-    _recipe: Path | None
-    """What `report` was given: a recipe's file or name, or a bundle."""
-    _runs_dir: Path
     _drawn: "dict[str, NamedFigure]" = field(default_factory=dict)
 
     @property
@@ -43,44 +39,11 @@ class ReportView:
         table: numbers in full precision (of `4/5` the 4), words as text, null where a cell is
         missing.
         """
-        import polars as pl
-
-        frames = {}
-        for (name,), cells in self.cells().group_by("table", maintain_order=True):
-            rows: dict[tuple[str, str], dict[str, object]] = {}
-            texts: set[str] = set()
-            for cell in cells.iter_rows(named=True):
-                key = cell["block"], cell["row"]
-                row = rows.setdefault(key, {"block": key[0], "row": key[1]})
-                missing = cell["text"] == "--"
-                if cell["value"] is None and not missing:
-                    texts.add(cell["column"])
-                row[cell["column"]] = None if missing else (cell["value"], cell["text"])
-            frames[str(name)] = pl.DataFrame(
-                [
-                    {
-                        column: pair[column in texts] if isinstance(pair, tuple) else pair
-                        for column, pair in row.items()
-                    }
-                    for row in rows.values()
-                ],
-                infer_schema_length=None,
-            )
-        return frames
+        return table_frames(self.report)
 
     def cells(self) -> "pl.DataFrame":
         """Every cell of every table, a row each, with the columns of `report --format csv`."""
-        import polars as pl
-
-        text = self.render("csv")
-        return pl.read_csv(
-            io.StringIO(text),
-            schema_overrides={
-                **dict.fromkeys(("table", "block", "row", "column", "text", "jobs"), pl.String),
-                **dict.fromkeys(("value", "sd"), pl.Float64),
-                **dict.fromkeys(("better", "remark", "degenerate"), pl.String),
-            },
-        )
+        return cells_frame(self.report)
 
     @property
     def figures(self) -> "dict[str, Figure]":
@@ -113,9 +76,8 @@ class ReportView:
         from prime_bench.report.figures.save import write_figures
 
         shown = self._with_pictures() if figures or format == "html" else self.report
-        with open_source(self._recipe, self._runs_dir) as source:
-            files = write_report(shown, Path(folder), format=format)
-            manifest = write_manifest(shown, Path(folder), files=files, runs=source.runs)
+        files = write_report(shown, Path(folder), format=format)
+        manifest = write_manifest(shown, Path(folder), files=files)
         paths = [*(path for each in files.values() for path in each), manifest]
         if figures:
             paths += write_figures(list(self._named_figures().values()), Path(folder))

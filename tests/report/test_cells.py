@@ -8,8 +8,8 @@ import pytest
 from prime_bench.report.document import make_report
 from prime_bench.report.formats.cells import note_text, printed
 from prime_bench.report.formats.render import render
+from prime_bench.report.quantities.formulas import SeedInterval, Tally
 from prime_bench.report.quantities.records import gather
-from prime_bench.report.quantities.stats import SeedInterval, Tally
 from prime_bench.report.quantities.values import (
     MISSING,
     Difference,
@@ -20,13 +20,13 @@ from prime_bench.report.quantities.values import (
     count,
 )
 from prime_bench.report.tables.comparison import claims_table, expected_table
-from prime_bench.report.tables.definition import load_definition
 from prime_bench.report.tables.expected import ExpectedNumbers
+from prime_bench.report.tables.kinds import load_definition
 from prime_bench.report.tables.model import Report, note, shown, words
 from prime_bench.store.record import RunRecord
 
 MakeRecord = Callable[..., RunRecord]
-INTERVAL = SeedInterval(n=3, mean=0.002, low=-0.0005, high=0.0045, level=0.95)
+INTERVAL = SeedInterval(n=3, mean=0.002, low=-0.0005, high=0.0045, confidence=0.95)
 INTERVAL_TEXT = "n=3, 95 % interval -0.0005 to +0.0045"
 TALLY = Tally(wins=3, ties=1, losses=1)
 
@@ -53,7 +53,7 @@ TALLY = Tally(wins=3, ties=1, losses=1)
         (count(1000), "1,000", "", ""),
         (count(0, 0), "--", "", ""),
         (Extent(low=-0.001, high=0.002), "-0.0010 to +0.0020", "", ""),
-        (Extent(low=-0.001, high=0.002, level=0.9375), "-0.0010 to +0.0020 (93.8%)", "", ""),
+        (Extent(low=-0.001, high=0.002, confidence=0.9375), "-0.0010 to +0.0020 (93.8%)", "", ""),
         (EquivalenceVerdict(verdict="unclear", margin=0.001), "unclear (0.0010)", "", ""),
     ],
 )

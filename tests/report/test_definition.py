@@ -7,8 +7,9 @@ import pytest
 from prime_bench.base.errors import UsageError
 from prime_bench.base.files import bundled_folder
 from prime_bench.recipe.file import load_recipe
-from prime_bench.report.tables.definition import load_definition, read_definition, shipped_tables
+from prime_bench.report.tables.definition import shipped_tables
 from prime_bench.report.tables.expected import load_bars, load_paper
+from prime_bench.report.tables.kinds import load_definition, read_definition
 
 MAIN = bundled_folder("reports") / "main.toml"
 

@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 
 from prime_bench.report.formats.cells import interval_text
-from prime_bench.report.quantities.stats import t_interval
+from prime_bench.report.quantities.formulas import t_interval
 
 
 @pytest.mark.parametrize("n", [2, 3, 5, 40])

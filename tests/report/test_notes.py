@@ -8,7 +8,7 @@ from prime_bench.recipe.expand import Arm, JobSpec
 from prime_bench.report.document import make_report
 from prime_bench.report.formats.cells import note_text
 from prime_bench.report.quantities.records import RecipeJobs, gather
-from prime_bench.report.tables.definition import load_definition
+from prime_bench.report.tables.kinds import load_definition
 from prime_bench.settings.backbones import DNNSettings
 from prime_bench.settings.interface import DenseSettings
 from prime_bench.settings.plugins import PrimeConfig

@@ -17,8 +17,8 @@ from prime_bench.report.formats.cells import joined, printed
 from prime_bench.report.quantities.records import gather
 from prime_bench.report.quantities.values import Count
 from prime_bench.report.tables.claims import judge_claims
-from prime_bench.report.tables.definition import load_definition
 from prime_bench.report.tables.expected import ExpectedNumbers, judge, load_paper, read_expected
+from prime_bench.report.tables.kinds import load_definition
 from prime_bench.report.tables.model import Report
 from prime_bench.store.record import RunRecord
 
@@ -164,8 +164,8 @@ def test_apg_table_is_the_papers_within_a_unit(apg: Report) -> None:
 def test_all_ten_seeds_favour_prime(apg: Report) -> None:
     claim = next(claim for claim in judge_claims(apg.quantities()) if claim.key == "apg.seeds")
 
-    assert claim.answer == "reproduced"
-    assert joined(claim.evidence) == "10 of 10 seeds, of 10; least +0.0003"
+    assert claim.verdict == "reproduced"
+    assert joined(claim.basis) == "10 of 10 seeds, of 10; least +0.0003"
 
 
 def test_gdcn_means_are_the_papers_within_a_unit(gdcn: Report) -> None:
@@ -176,7 +176,7 @@ def test_gdcn_means_are_the_papers_within_a_unit(gdcn: Report) -> None:
 
 
 def claims_of(report: Report) -> dict[str, str]:
-    return {claim.key: claim.answer for claim in judge_claims(report.quantities())}
+    return {claim.key: claim.verdict for claim in judge_claims(report.quantities())}
 
 
 def test_the_papers_own_numbers_reproduce_its_counts(main: Report) -> None:
@@ -212,7 +212,7 @@ def test_fewer_than_all_runs_are_not_enough(make: MakeRecord, missing: str) -> N
         (-0.0022, "not reproduced", "not reproduced"),
     ],
 )
-def test_a_claim_has_its_answer_from_the_numbers(
+def test_a_claim_has_its_verdict_from_the_numbers(
     make: MakeRecord, gain: float, won: str, median: str
 ) -> None:
     records = [

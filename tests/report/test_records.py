@@ -16,8 +16,8 @@ from prime_bench.report.formats.cells import printed
 from prime_bench.report.formats.html import table_html
 from prime_bench.report.formats.render import SUFFIXES, Format, render
 from prime_bench.report.quantities.records import gather
-from prime_bench.report.selection import ReportRequest, read_source
-from prime_bench.report.tables.definition import load_definition
+from prime_bench.report.request import ReportRequest, read_source
+from prime_bench.report.tables.kinds import load_definition
 from prime_bench.report.tables.model import Cell, Report
 from prime_bench.settings.probes import Kind
 from prime_bench.store.record import ProbeRecord

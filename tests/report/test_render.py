@@ -16,7 +16,7 @@ from prime_bench.report.formats import latex, markdown
 from prime_bench.report.formats.cells import printed
 from prime_bench.report.formats.render import SUFFIXES, Format, render, write_report
 from prime_bench.report.quantities.records import gather
-from prime_bench.report.tables.definition import load_definition
+from prime_bench.report.tables.kinds import load_definition
 from prime_bench.report.tables.model import Report
 from prime_bench.store.record import RunRecord
 

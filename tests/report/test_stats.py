@@ -10,8 +10,8 @@ import scipy.stats
 from hypothesis import given
 from hypothesis import strategies as st
 
-from prime_bench.report.quantities import stats
-from prime_bench.report.quantities.stats import Moments
+from prime_bench.report.quantities import formulas
+from prime_bench.report.quantities.formulas import Moments
 
 # A small set of values makes ties and zeros common.
 DIFFERENCES = st.lists(st.sampled_from([-3.0, -1.5, -1.0, 0.0, 1.0, 1.5, 2.0]), max_size=8)
@@ -21,7 +21,7 @@ DISTINCT = st.lists(st.integers(1, 1000), min_size=1, max_size=9, unique=True)
 def test_moments_are_mean_and_sample_sd() -> None:
     values = [0.7402, 0.7455, 0.7399, 0.7410, 0.7388]
 
-    found = stats.moments(values)
+    found = formulas.moments(values)
 
     assert found.n == 5
     assert found.mean == pytest.approx(math.fsum(values) / 5, abs=1e-15)
@@ -29,35 +29,39 @@ def test_moments_are_mean_and_sample_sd() -> None:
 
 
 def test_spread_of_one_run_is_unknown_not_zero() -> None:
-    assert stats.moments([0.75]) == Moments(n=1, mean=0.75, sd=None)
+    assert formulas.moments([0.75]) == Moments(n=1, mean=0.75, sd=None)
 
 
 def test_mean_row_averages_sds_and_is_no_sd_over_cells() -> None:
-    cells = [stats.moments([0.1, 0.3]), stats.moments([0.5, 0.5]), stats.moments([0.9, 1.0])]
+    cells = [
+        formulas.moments([0.1, 0.3]),
+        formulas.moments([0.5, 0.5]),
+        formulas.moments([0.9, 1.0]),
+    ]
 
-    found = stats.mean_of(cells)
+    found = formulas.mean_of(cells)
 
     assert found.mean == pytest.approx((0.2 + 0.5 + 0.95) / 3)
     assert found.sd == pytest.approx((math.sqrt(0.02) + 0 + math.sqrt(0.005)) / 3)
 
 
 def test_mean_row_has_no_sd_where_a_cell_has_none() -> None:
-    assert stats.mean_of([stats.moments([0.1, 0.3]), stats.moments([0.5])]).sd is None
+    assert formulas.mean_of([formulas.moments([0.1, 0.3]), formulas.moments([0.5])]).sd is None
 
 
 def test_positive_favours_the_arm_on_both_metrics() -> None:
-    assert stats.improvements("auc", baseline=[0.70], arm=[0.72]) == pytest.approx([0.02])
-    assert stats.improvements("logloss", baseline=[0.40], arm=[0.39]) == pytest.approx([0.01])
+    assert formulas.improvements("auc", baseline=[0.70], arm=[0.72]) == pytest.approx([0.02])
+    assert formulas.improvements("logloss", baseline=[0.40], arm=[0.39]) == pytest.approx([0.01])
 
 
 def test_unequal_lengths_are_refused() -> None:
     with pytest.raises(ValueError, match="argument 2"):
-        stats.improvements("auc", baseline=[0.7], arm=[0.7, 0.7])
+        formulas.improvements("auc", baseline=[0.7], arm=[0.7, 0.7])
 
 
 def test_tally_is_raw() -> None:
     # All of these print as 0.0000 at four decimals.
-    found = stats.tally([1e-9, -1e-9, 0.0, 2e-6])
+    found = formulas.tally([1e-9, -1e-9, 0.0, 2e-6])
 
     assert (found.wins, found.ties, found.losses) == (2, 1, 1)
 
@@ -69,7 +73,7 @@ def test_sign_test_is_the_share_of_all_signs(differences: list[float]) -> None:
     worlds = list(itertools.product([0, 1], repeat=len(nonzero)))
     extreme = sum(abs(sum(world) - len(nonzero) / 2) >= observed for world in worlds)
 
-    assert stats.sign_test(differences) == pytest.approx(extreme / len(worlds), abs=1e-15)
+    assert formulas.sign_test(differences) == pytest.approx(extreme / len(worlds), abs=1e-15)
 
 
 @given(DIFFERENCES)
@@ -81,7 +85,7 @@ def test_wilcoxon_is_the_share_of_all_signs(differences: list[float]) -> None:
     worlds = list(itertools.product([0, 1], repeat=len(nonzero)))
     extreme = sum(abs(np.dot(world, ranks) - middle) >= observed - 1e-9 for world in worlds)
 
-    assert stats.wilcoxon(differences) == pytest.approx(extreme / len(worlds), abs=1e-15)
+    assert formulas.wilcoxon(differences) == pytest.approx(extreme / len(worlds), abs=1e-15)
 
 
 @given(DISTINCT, st.data())
@@ -90,32 +94,34 @@ def test_wilcoxon_without_ties_is_scipys_exact(magnitudes: list[int], data: st.D
     differences = [sign * value for sign, value in zip(signs, magnitudes, strict=False)]
     expected = scipy.stats.wilcoxon(differences, method="exact").pvalue
 
-    assert stats.wilcoxon(differences) == pytest.approx(expected, abs=1e-14)
+    assert formulas.wilcoxon(differences) == pytest.approx(expected, abs=1e-14)
 
 
 def test_many_pairs_stay_exact() -> None:
     differences = [*range(1, 40), -40]
     expected = scipy.stats.wilcoxon(differences, method="exact").pvalue
 
-    assert stats.wilcoxon(differences) == pytest.approx(expected, rel=1e-9)
+    assert formulas.wilcoxon(differences) == pytest.approx(expected, rel=1e-9)
 
 
 def test_smallest_p_is_attained_and_counts_no_ties() -> None:
-    assert stats.smallest_p([1, 2, 3, 4, 5]) == 0.0625
-    assert stats.sign_test([1, 2, 3, 4, 5]) == stats.wilcoxon([1, 2, 3, 4, 5]) == 0.0625
-    assert stats.smallest_p([1, 2, 0, 4, 5]) == 0.125 == stats.wilcoxon([1, 2, 0, 4, 5])
-    assert stats.smallest_p([0, 0]) == stats.sign_test([0, 0]) == stats.wilcoxon([]) == 1
+    assert formulas.smallest_p([1, 2, 3, 4, 5]) == 0.0625
+    assert formulas.sign_test([1, 2, 3, 4, 5]) == formulas.wilcoxon([1, 2, 3, 4, 5]) == 0.0625
+    assert formulas.smallest_p([1, 2, 0, 4, 5]) == 0.125 == formulas.wilcoxon([1, 2, 0, 4, 5])
+    assert formulas.smallest_p([0, 0]) == formulas.sign_test([0, 0]) == formulas.wilcoxon([]) == 1
 
 
 @given(st.lists(st.floats(-1, 1), min_size=1, max_size=12))
 def test_hodges_lehmann_is_the_median_of_walsh_averages(differences: list[float]) -> None:
     walsh = [(a + b) / 2 for a, b in itertools.combinations_with_replacement(differences, 2)]
 
-    assert stats.hodges_lehmann(differences) == pytest.approx(statistics.median(walsh), abs=1e-15)
+    assert formulas.hodges_lehmann(differences) == pytest.approx(
+        statistics.median(walsh), abs=1e-15
+    )
 
 
 def test_clean_sweep_somewhere_among_26_cells() -> None:
-    assert stats.chance_of_a_clean_sweep([5] * 26) == pytest.approx(0.562, abs=5e-4)
+    assert formulas.chance_of_a_clean_sweep([5] * 26) == pytest.approx(0.562, abs=5e-4)
 
 
 def test_five_pairs_against_all_32_signs() -> None:
@@ -126,7 +132,7 @@ def test_five_pairs_against_all_32_signs() -> None:
 
     assert len(worlds) == 32
     share = sum(abs(world - 7.5) >= observed for world in worlds) / 32
-    assert stats.wilcoxon(differences) == share
+    assert formulas.wilcoxon(differences) == share
 
 
 def test_with_ties_and_zeros_ours_is_all_signs_and_not_scipys_approximation() -> None:
@@ -135,27 +141,27 @@ def test_with_ties_and_zeros_ours_is_all_signs_and_not_scipys_approximation() ->
 
     exact = scipy.stats.wilcoxon(differences[1:], method=every_sign).pvalue
     approximate = scipy.stats.wilcoxon(differences[1:], method="asymptotic").pvalue
-    assert stats.wilcoxon(differences) == pytest.approx(exact, abs=1e-15)
+    assert formulas.wilcoxon(differences) == pytest.approx(exact, abs=1e-15)
     assert abs(approximate - exact) > 0.1
 
 
 def test_probability_of_improvement_counts_ties_half() -> None:
     both = {"baseline": [0.70, 0.72], "arm": [0.72, 0.74]}
 
-    assert stats.probability_of_improvement("auc", **both) == (3 + 0.5) / 4
-    assert stats.probability_of_improvement("logloss", **both) == 0.5 / 4
-    assert stats.probability_of_improvement("auc", baseline=[], arm=[0.7]) is None
+    assert formulas.probability_of_improvement("auc", **both) == (3 + 0.5) / 4
+    assert formulas.probability_of_improvement("logloss", **both) == 0.5 / 4
+    assert formulas.probability_of_improvement("auc", baseline=[], arm=[0.7]) is None
 
 
 @given(st.lists(st.floats(0, 1), min_size=3, max_size=6, unique=True), st.data())
 def test_correlation_is_pearsons(baseline: list[float], data: st.DataObject) -> None:
     n = len(baseline)
     arm = data.draw(st.lists(st.floats(0, 1), min_size=n, max_size=n, unique=True))
-    found = stats.correlation(baseline, arm)
+    found = formulas.correlation(baseline, arm)
     if found is not None and np.ptp(baseline) > 1e-3 and np.ptp(arm) > 1e-3:
         assert found == pytest.approx(np.corrcoef(baseline, arm)[0, 1], abs=1e-9)
 
 
 def test_correlation_says_nothing_of_two_pairs_or_of_a_constant() -> None:
-    assert stats.correlation([1.0, 2.0], [1.0, 2.0]) is None
-    assert stats.correlation([1.0, 1.0, 1.0], [1.0, 2.0, 3.0]) is None
+    assert formulas.correlation([1.0, 2.0], [1.0, 2.0]) is None
+    assert formulas.correlation([1.0, 1.0, 1.0], [1.0, 2.0, 3.0]) is None

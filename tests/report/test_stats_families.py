@@ -8,7 +8,7 @@ import scipy.stats
 from hypothesis import given
 from hypothesis import strategies as st
 
-from prime_bench.report.quantities.stats import (
+from prime_bench.report.quantities.formulas import (
     Interval,
     equivalence,
     hodges_lehmann,
@@ -25,7 +25,7 @@ DISTINCT = st.lists(st.integers(-1000, 1000), min_size=1, max_size=9, unique_by=
 def test_the_interval_is_the_shifts_that_the_exact_test_keeps(values: list[int]) -> None:
     """The interval is the test turned round: a shift inside is not rejected, one outside is."""
     found = hodges_lehmann_interval(values)
-    alpha = 1 - found.level
+    alpha = 1 - found.confidence
 
     assert found.low <= hodges_lehmann(values) <= found.high
     if len(values) < 6:
@@ -49,15 +49,17 @@ def test_thirteen_architectures_have_the_level_of_all_signs() -> None:
     sums = [int(np.dot(signs, ranks)) for signs in itertools.product([0, 1], repeat=13)]
 
     assert len(sums) == 2**13
-    assert found.level == pytest.approx(1 - 2 * sum(s <= k - 1 for s in sums) / 2**13, abs=1e-15)
+    assert found.confidence == pytest.approx(
+        1 - 2 * sum(s <= k - 1 for s in sums) / 2**13, abs=1e-15
+    )
     assert sum(s <= k for s in sums) * 2 / 2**13 > 0.05
-    assert found.level >= 0.95
+    assert found.confidence >= 0.95
 
 
 def test_five_values_cannot_have_95_percent() -> None:
     found = hodges_lehmann_interval([1.0, 2.0, 3.0, 4.0, 5.0])
 
-    assert found == Interval(low=1.0, high=5.0, level=1 - 2 / 32)
+    assert found == Interval(low=1.0, high=5.0, confidence=1 - 2 / 32)
 
 
 def test_an_interval_covers_what_it_claims() -> None:
@@ -106,7 +108,7 @@ def test_holm_by_hand() -> None:
     ],
 )
 def test_a_verdict_needs_the_whole_interval(low: float, high: float, verdict: str) -> None:
-    assert equivalence(Interval(low=low, high=high, level=0.95), margin=0.001) == verdict
+    assert equivalence(Interval(low=low, high=high, confidence=0.95), margin=0.001) == verdict
 
 
 @pytest.mark.parametrize("n", range(1, 9))

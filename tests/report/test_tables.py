@@ -1,7 +1,9 @@
 """Every table of a bundled recipe, from made-up records of its jobs."""
 
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from statistics import mean
+from typing import Literal
 
 import pytest
 
@@ -9,13 +11,17 @@ from prime_bench.base.identity import digest
 from prime_bench.findings import Routing
 from prime_bench.recipe.expand import JobSpec, TableName
 from prime_bench.recipe.file import load_recipe
-from prime_bench.report.document import BUILDERS, make_report
+from prime_bench.report.document import make_report
 from prime_bench.report.formats.cells import note_text, printed
 from prime_bench.report.quantities.records import RecipeJobs, gather
-from prime_bench.report.tables.definition import KINDS, load_definition, shipped_tables
+from prime_bench.report.tables import claims
+from prime_bench.report.tables.definition import shipped_tables
+from prime_bench.report.tables.kinds import KINDS, load_definition
 from prime_bench.report.tables.model import Cell, Table
-from prime_bench.store.record import RunRecord
+from prime_bench.store.record import ProbeRecord, RunRecord
+from prime_bench.store.runs import Runs
 
+RECORDS = Path(__file__).parents[1] / "records"
 MakeRecord = Callable[..., RunRecord]
 Scores = Callable[[JobSpec], tuple[float, float]]
 GAINS = {
@@ -116,9 +122,23 @@ def steps(cell: Cell) -> float:
     return cell.value / STEP
 
 
-def test_every_kind_has_a_builder_and_every_table_a_name_that_recipes_may_use() -> None:
-    assert set(BUILDERS) == set(KINDS)
+def test_every_kind_has_its_name_and_every_table_one_that_recipes_may_use() -> None:
+    for name, kind in KINDS.items():
+        assert kind.definition.model_fields["kind"].annotation == Literal[name]
     assert set(TableName.__args__) == set(shipped_tables())
+
+
+def test_claims_find_each_of_their_cells_in_a_report_of_all_runs(
+    table_of: Callable[..., Table], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    records, _ = Runs(RECORDS).readable()
+    measured = gather([], probes=[record for record in records if isinstance(record, ProbeRecord)])
+    gradients = make_report(measured, definitions={"gradients": load_definition("gradients")})
+    tables = [*map(table_of, ("main", "apg", "controls")), *gradients.tables]
+    quantities = {address: cell.quantity for table in tables for address, cell in table.cells()}
+    monkeypatch.setattr(claims, "_find", lambda quantities, address: quantities[address])
+
+    assert claims.judge_claims(quantities)
 
 
 def test_controls_are_the_numbers_of_figure_4(table_of: Callable[..., Table]) -> None:

@@ -11,7 +11,7 @@ import pytest
 from prime_bench.report.document import make_report
 from prime_bench.report.formats import markdown, text
 from prime_bench.report.quantities.records import gather
-from prime_bench.report.tables.definition import load_definition
+from prime_bench.report.tables.kinds import load_definition
 from prime_bench.report.tables.model import Report
 from prime_bench.store.record import ProbeRecord, RunRecord
 from prime_bench.store.runs import Runs

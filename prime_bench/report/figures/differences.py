@@ -34,7 +34,7 @@ from prime_bench.report.figures.style import (
     styled,
     unique,
 )
-from prime_bench.report.quantities import stats
+from prime_bench.report.quantities import formulas
 from prime_bench.report.quantities.grid import Grid, GridBlock
 from prime_bench.report.quantities.layout import ArmColumn
 from prime_bench.store.record import ProbeRecord, RunRecord
@@ -76,15 +76,15 @@ def forest_rows(scores: Sequence[PairedScores], *, heading: str = "") -> list[Fo
     ]
     if len(rows) > 1:
         medians = [row.estimate for row in rows]
-        interval = stats.hodges_lehmann_interval(medians)
+        interval = formulas.hodges_lehmann_interval(medians)
         rows.append(
             ForestRow(
                 label="Over backbones",
-                estimate=stats.hodges_lehmann(medians),
+                estimate=formulas.hodges_lehmann(medians),
                 low=interval.low,
                 high=interval.high,
                 n=len(medians),
-                level=interval.level,
+                level=interval.confidence,
                 heading=heading,
                 overall=True,
             )

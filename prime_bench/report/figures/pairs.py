@@ -26,8 +26,8 @@ from prime_bench.report.figures.style import (
     styled,
     unique,
 )
+from prime_bench.report.quantities.formulas import Metric
 from prime_bench.report.quantities.grid import GridBlock, score_of
-from prime_bench.report.quantities.stats import Metric
 from prime_bench.store.record import RunRecord
 
 _UNITS_PER_ONE = 10_000

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from prime_bench.report.formats.numbers import fixed, signed
-from prime_bench.report.quantities.stats import Moments, SeedInterval, Tally
+from prime_bench.report.quantities.formulas import Moments, SeedInterval, Tally
 from prime_bench.report.quantities.values import (
     Count,
     Difference,
@@ -26,7 +26,7 @@ class PrintedCell:
     spread: str = ""
     """The part of `text` after `±`."""
     remark: str = ""
-    """Printed behind the text in brackets, in every format: `n=4`."""
+    """Printed after the text in brackets, in every format: `n=4`."""
     aside: str = ""
     """Printed in place of the remark by formats with room; LaTeX has the paper's columns alone."""
     bold: bool = False
@@ -43,9 +43,9 @@ def printed(cell: Cell) -> PrintedCell:
     match quantity:
         case Phrase(parts=parts):
             return PrintedCell(text=joined(parts), bold=bold, dagger=dagger)
-        case Extent(low=low, high=high, level=level):
+        case Extent(low=low, high=high, confidence=confidence):
             text = f"{signed(low, decimals)} to {signed(high, decimals)}"
-            text += "" if level is None else f" ({fixed(100 * level, 1)}%)"
+            text += "" if confidence is None else f" ({fixed(100 * confidence, 1)}%)"
             return PrintedCell(text=text, bold=bold, dagger=dagger)
         case EquivalenceVerdict(verdict=verdict, margin=margin):
             text = verdict if margin is None else f"{verdict} ({fixed(margin, decimals)})"
@@ -98,7 +98,7 @@ def moments_text(moments: Moments | None, *, decimals: int) -> str:
 def interval_text(interval: SeedInterval, decimals: int) -> str:
     """Return `n=5, 95 % interval -0.0010 to +0.0020`."""
     bounds = f"{signed(interval.low, decimals)} to {signed(interval.high, decimals)}"
-    return f"n={interval.n}, {100 * interval.level:g} % interval {bounds}"
+    return f"n={interval.n}, {100 * interval.confidence:g} % interval {bounds}"
 
 
 def tally_text(tally: Tally) -> str:

@@ -1,10 +1,17 @@
-"""CSV: a line for each cell, with the printed digits and the number in full precision."""
+"""Cells as rows: CSV, and data frames, with printed digits and numbers in full precision."""
 
 import csv
 import io
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from prime_bench.report.formats.cells import printed
+from prime_bench.report.quantities.values import Better
 from prime_bench.report.tables.model import Report
+
+if TYPE_CHECKING:
+    import polars as pl
 
 COLUMNS = (
     "table",
@@ -21,29 +28,103 @@ COLUMNS = (
 )
 
 
-def render(report: Report) -> str:
-    """Return all cells of all tables; a field without a value is empty."""
-    buffer = io.StringIO()
-    writer = csv.writer(buffer, lineterminator="\n")
-    writer.writerow(COLUMNS)
+@dataclass(frozen=True, kw_only=True)
+class CellRow:
+    """A cell with its address and its text."""
+
+    table: str
+    block: str
+    row: str
+    column: str
+    text: str
+    value: float | None
+    """Before rounding; None where the cell has words or is missing."""
+    sd: float | None
+    better: Better | None
+    """Which direction of the column is an improvement; None where neither is."""
+    remark: str
+    degenerate: bool
+    jobs: tuple[str, ...]
+    missing: bool
+    """Whether the cell has neither a number nor words; `text` is a dash then."""
+
+    def fields(self) -> tuple[str | float | None, ...]:
+        """The values of `COLUMNS`; None where there is none."""
+        return (
+            self.table,
+            self.block,
+            self.row,
+            self.column,
+            self.text or None,
+            self.value,
+            self.sd,
+            self.better,
+            self.remark or None,
+            "†" if self.degenerate else None,
+            " ".join(self.jobs) or None,
+        )
+
+
+def cell_rows(report: Report) -> Iterator[CellRow]:
+    """Yield every cell of every table, in the order in which they are printed."""
     for table in report.tables:
         for block in table.blocks:
             for row in block.rows:
                 for column, cell in zip(block.columns, row.cells, strict=True):
                     text = printed(cell)
-                    writer.writerow(
-                        (
-                            table.name,
-                            block.key,
-                            row.key,
-                            column.key,
-                            text.text,
-                            cell.value,
-                            cell.quantity.sd,
-                            column.better,
-                            text.remark or text.aside,
-                            "†" if text.dagger else "",
-                            " ".join(cell.jobs),
-                        )
+                    yield CellRow(
+                        table=table.name,
+                        block=block.key,
+                        row=row.key,
+                        column=column.key,
+                        text=text.text,
+                        value=cell.value,
+                        sd=cell.quantity.sd,
+                        better=column.better,
+                        remark=text.remark or text.aside,
+                        degenerate=text.dagger,
+                        jobs=cell.jobs,
+                        missing=text.missing,
                     )
+
+
+def render(report: Report) -> str:
+    """Return all cells of all tables; a field without a value is empty."""
+    buffer = io.StringIO()
+    writer = csv.writer(buffer, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    writer.writerows(row.fields() for row in cell_rows(report))
     return buffer.getvalue()
+
+
+def cells_frame(report: Report) -> "pl.DataFrame":
+    """Return all cells of all tables, a row each, with the columns `COLUMNS`."""
+    import polars as pl
+
+    types = {name: pl.Float64 if name in ("value", "sd") else pl.String for name in COLUMNS}
+    rows = [row.fields() for row in cell_rows(report)]
+    return pl.DataFrame(rows, schema=types, orient="row")
+
+
+def table_frames(report: Report) -> "dict[str, pl.DataFrame]":
+    """Return each table by its name, as a frame with a row for each row of the table.
+
+    The columns are `block`, `row`, and one for each column of the table: of numbers, or of texts
+    where one of its cells has words. A missing cell is null.
+    """
+    import polars as pl
+
+    cells: dict[str, list[CellRow]] = {}
+    for cell in cell_rows(report):
+        cells.setdefault(cell.table, []).append(cell)
+    frames = {}
+    for name, own in cells.items():
+        of_words = {cell.column for cell in own if cell.value is None and not cell.missing}
+        rows: dict[tuple[str, str], dict[str, str | float | None]] = {}
+        for cell in own:
+            key = cell.block, cell.row
+            row = rows.setdefault(key, {"block": cell.block, "row": cell.row})
+            content = (cell.text or None) if cell.column in of_words else cell.value
+            row[cell.column] = None if cell.missing else content
+        frames[name] = pl.DataFrame(list(rows.values()), infer_schema_length=None)
+    return frames

@@ -6,7 +6,15 @@ from dataclasses import dataclass, replace
 from prime_bench.report.formats.cells import MISSING, printed
 from prime_bench.report.formats.notes import own_notes, shared_notes
 from prime_bench.report.formats.templates import latex_templates
-from prime_bench.report.tables.model import Block, Cell, Column, Report, Table, group_spans
+from prime_bench.report.tables.model import (
+    Block,
+    Cell,
+    Column,
+    Report,
+    Table,
+    group_spans,
+    is_beside_level,
+)
 
 COLUMNS_PER_PAGE = 10
 """Columns of numbers that can be read at the width of a page; a column of words counts twice.
@@ -86,9 +94,8 @@ def _narrow(block: Block) -> Iterator[Block]:
     for index in range(names, len(block.columns)):
         column, before = block.columns[index], block.columns[index - 1]
         same = column.group == before.group
-        bound = same and column.kind == "change" and before.kind == "number"
         full = width >= COLUMNS_PER_PAGE or (not same and width > COLUMNS_PER_PAGE // 2)
-        if parts[-1] and full and not bound:
+        if parts[-1] and full and not is_beside_level(column, before):
             parts.append([])
             width = 0
         parts[-1].append(index)

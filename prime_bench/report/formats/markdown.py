@@ -5,7 +5,7 @@ from tabulate import tabulate
 from prime_bench.report.formats.cells import printed
 from prime_bench.report.formats.notes import own_notes, shared_notes
 from prime_bench.report.formats.templates import text_templates
-from prime_bench.report.tables.model import Block, Cell, Column, Report
+from prime_bench.report.tables.model import Block, Cell, Column, Report, is_beside_level
 
 
 def render(report: Report) -> str:
@@ -40,16 +40,19 @@ def _block(block: Block) -> str:
             [_cell(cell, column) for cell, column in zip(row.cells, block.columns, strict=True)]
             for row in block.rows
         ],
-        headers=[_head(column) for column in block.columns],
+        headers=[
+            _head(column, before)
+            for column, before in zip(block.columns, (None, *block.columns), strict=False)
+        ],
         tablefmt="github",
         disable_numparse=True,
         colalign=["left" if column.kind == "words" else "right" for column in block.columns],
     )
 
 
-def _head(column: Column) -> str:
-    # A difference stands beside the level of its arm, whose head has the group.
-    group = "" if column.kind == "change" and column.label == "Δ" else column.group
+def _head(column: Column, before: Column | None) -> str:
+    # The head of the level has the group.
+    group = "" if is_beside_level(column, before) else column.group
     label = f"{group} {column.label}".strip()
     return escaped(f"{label} ({column.aside})" if column.aside else label)
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from prime_bench.report.formats.cells import PrintedCell, printed
 from prime_bench.report.formats.notes import own_notes, shared_notes
-from prime_bench.report.tables.model import Block, Column, Report, Table
+from prime_bench.report.tables.model import Block, Column, Report, Table, is_beside_level
 
 GAP = "  "
 """Between two columns."""
@@ -131,11 +131,7 @@ def _columns(block: Block) -> list[TextColumn]:
                 words=column.kind == "words",
                 breaks=column.kind == "words"
                 and (index < n_names or any(len(cell.text) > LONGEST_WORDS for cell in cells)),
-                continues=bool(
-                    before
-                    and (column.group, column.kind) == (before.group, "change")
-                    and before.kind == "number"
-                ),
+                continues=is_beside_level(column, before),
                 cells=tuple(_texts(cells, column)),
                 bold=tuple(cell.bold for cell in cells),
             )
@@ -156,7 +152,7 @@ def _texts(cells: Sequence[PrintedCell], column: Column) -> Iterator[str]:
 
 
 def _remark(cell: PrintedCell, column: Column) -> str:
-    """What stands behind the number; without brackets where the head names it, as in `Δ won`."""
+    """What is printed after the number; without brackets where the head names it, as in `Δ won`."""
     if cell.missing:
         return ""
     remark = cell.aside or cell.remark
@@ -249,7 +245,7 @@ def _lines(
 
 
 def _widths(columns: Sequence[TextColumn], width: int) -> list[int]:
-    """As narrow as can be; what is left of the line goes to the narrowest columns, in turn."""
+    """Column widths: each at its narrowest; the rest of the line goes to the narrowest."""
     widths = [column.narrowest for column in columns]
     spare = width - _narrowest(columns)
     while spare > 0:

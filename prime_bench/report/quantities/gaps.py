@@ -81,8 +81,10 @@ def mean_gap(gaps: Sequence[FieldGap], *, unit: str = "block") -> float | None:
 
 
 def gaps_by_seed(gaps: Sequence[FieldGap], *, unit: str = "block") -> list[float]:
-    """That mean for each seed on its own, seeds without any left out: checkpoints are what varies
-    independently, fields of one checkpoint are not.
+    """The mean over backbones of their mean gaps for each seed; seeds without a gap are left out.
+
+    Seeds are the repetitions because checkpoints vary independently, and fields of one checkpoint
+    do not.
     """
     seeds = sorted({gap.seed for gap in gaps})
     found = [mean_gap([gap for gap in gaps if gap.seed == seed], unit=unit) for seed in seeds]

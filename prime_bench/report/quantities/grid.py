@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from prime_bench.report.quantities import stats
+from prime_bench.report.quantities import formulas
+from prime_bench.report.quantities.formulas import METRICS, Metric, Moments, Tally
 from prime_bench.report.quantities.layout import ArmColumn, BackboneRow, BlockLayout, GridLayout
-from prime_bench.report.quantities.stats import METRICS, Metric, Moments, Tally
 from prime_bench.settings.probes import Split
 from prime_bench.store.pairing import GroupedRuns, Pair, Unpaired, pair_up
 from prime_bench.store.record import RunRecord
@@ -55,7 +55,7 @@ class Comparison:
     @property
     def error(self) -> float | None:
         """Standard deviation of the mean difference over repetitions; None below two pairs."""
-        return stats.moments(self.differences).error if self.differences else None
+        return formulas.moments(self.differences).error if self.differences else None
 
     @property
     def median(self) -> float | None:
@@ -65,7 +65,7 @@ class Comparison:
     @property
     def tally(self) -> Tally:
         """Wins, ties, losses."""
-        return stats.tally(self.differences)
+        return formulas.tally(self.differences)
 
 
 ScoresByKey = dict[tuple[str, str, Metric], ArmScores]
@@ -99,7 +99,7 @@ class Summary:
     @property
     def tally(self) -> Tally:
         """Wins, ties, losses over all pairs."""
-        return stats.tally(self.differences)
+        return formulas.tally(self.differences)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -307,7 +307,7 @@ def _arm_scores(
 ) -> ArmScores:
     values = _scores(runs.values(), metric, split)
     return ArmScores(
-        moments=stats.moments(values) if values else None,
+        moments=formulas.moments(values) if values else None,
         missing_seeds=tuple(seed for seed in seeds if seed not in runs),
         jobs=tuple(run.job_id for run in runs.values()),
         degenerate={
@@ -324,7 +324,7 @@ def _comparison(pairs: Sequence[Pair], metric: Metric, split: Split) -> Comparis
     ]
     baseline = _scores([pair.baseline for pair in pairs], metric, split)
     arm = _scores([pair.arm for pair in pairs], metric, split)
-    differences = stats.improvements(metric, baseline=baseline, arm=arm)
+    differences = formulas.improvements(metric, baseline=baseline, arm=arm)
     return Comparison(
         seeds=tuple(pair.seed for pair in pairs),
         baseline_scores=tuple(baseline),
@@ -378,7 +378,7 @@ def _summary(
     whole = bool(mean_rows) and len(moments) == len(mean_rows)
     compared = bool(mean_rows) and all(row in own for row in mean_rows)
     return Summary(
-        mean=stats.mean_of(moments) if whole else None,
+        mean=formulas.mean_of(moments) if whole else None,
         delta=float(np.mean([own[row].mean for row in mean_rows])) if compared else None,
         differences=tuple(value for item in own.values() for value in item.differences),
         backbone_medians=tuple(float(np.median(item.differences)) for item in own.values()),

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from prime_bench.recipe.differences import differing_keys, dotted
-from prime_bench.report.quantities.stats import Moments, Tally, improvements, moments, tally
+from prime_bench.report.quantities.formulas import Moments, Tally, improvements, moments, tally
 from prime_bench.store.pairing import ComparisonKey, group_runs, mismatches
 from prime_bench.store.record import RunRecord
 

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from statistics import mean, stdev
 from typing import Literal
 
-from prime_bench.report.quantities import stats
+from prime_bench.report.quantities import formulas
+from prime_bench.report.quantities.formulas import METRICS, Metric, error_of_mean
 from prime_bench.report.quantities.grid import Comparison, GridBlock, score_of
 from prime_bench.report.quantities.layout import ArmColumn, BackboneRow
 from prime_bench.report.quantities.records import ReportRecords
-from prime_bench.report.quantities.stats import METRICS, Metric, error_of_mean
 from prime_bench.report.quantities.values import (
     MISSING,
     Count,
@@ -84,12 +84,12 @@ def average_level(selected: Selection) -> Level:
 
 
 def entropy(selected: Selection) -> Level:
-    """The same mean of the routers' entropy, in nats."""
+    """The mean over backbones of their means over seeds of the routers' entropy, in nats."""
     return _average(selected, lambda run: _routing(selected.records, run, "entropy"))
 
 
 def largest_load(selected: Selection) -> Level:
-    """The same mean of the largest mean weight of one expert."""
+    """The mean over backbones of their means over seeds of the largest mean weight of an expert."""
     return _average(selected, lambda run: _routing(selected.records, run, "largest_load"))
 
 
@@ -180,7 +180,7 @@ def backbones_won(selected: Selection) -> Count:
 def won(selected: Selection) -> Count:
     """Pairs of the backbones in which the arm is better."""
     found = selected.comparisons
-    tally = stats.tally([value for item in found for value in item.differences])
+    tally = formulas.tally([value for item in found for value in item.differences])
     return tallied(tally, jobs=_jobs(found))
 
 
@@ -208,7 +208,7 @@ def n_pairs(selected: Selection) -> Count:
 def smallest_p(selected: Selection) -> Level:
     """The smallest p that the pairs on one backbone could give."""
     found = selected.comparison
-    return Level(value=stats.smallest_p(found.differences) if found.seeds else None)
+    return Level(value=formulas.smallest_p(found.differences) if found.seeds else None)
 
 
 def median_difference(selected: Selection) -> Difference:
@@ -227,19 +227,19 @@ def range_of_differences(selected: Selection) -> Quantity:
 
 def wilcoxon_p(selected: Selection) -> Level:
     """Exact two-sided p of Wilcoxon's signed-rank test on one backbone."""
-    return _of_pairs(selected, lambda found: stats.wilcoxon(found.differences))
+    return _of_pairs(selected, lambda found: formulas.wilcoxon(found.differences))
 
 
 def sign_p(selected: Selection) -> Level:
     """Exact two-sided p of the sign test on one backbone."""
-    return _of_pairs(selected, lambda found: stats.sign_test(found.differences))
+    return _of_pairs(selected, lambda found: formulas.sign_test(found.differences))
 
 
 def improvement(selected: Selection) -> Level:
     """Chance that a run of the arm beats a run of the baseline on one backbone."""
     return _of_pairs(
         selected,
-        lambda found: stats.probability_of_improvement(
+        lambda found: formulas.probability_of_improvement(
             selected.metric, baseline=found.baseline_scores, arm=found.arm_scores
         ),
     )
@@ -248,7 +248,7 @@ def improvement(selected: Selection) -> Level:
 def correlation(selected: Selection) -> Level:
     """Correlation of the two arms' scores over seeds on one backbone."""
     return _of_pairs(
-        selected, lambda found: stats.correlation(found.baseline_scores, found.arm_scores)
+        selected, lambda found: formulas.correlation(found.baseline_scores, found.arm_scores)
     )
 
 
@@ -290,7 +290,7 @@ def _average(selected: Selection, measure: Callable[[RunRecord], float | None]) 
     return Level(
         value=mean(mean(values) for values in found) if found else None,
         sd=mean(stdev(values) for values in found) if spread else None,
-        noise=error_of_mean([stats.moments(values).error for values in found]),
+        noise=error_of_mean([formulas.moments(values).error for values in found]),
         n=sum(len(values) for values in found),
         planned=len(seeds) * len(selected.backbones),
         degenerate=degenerate,

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 from typing import Literal, Self
 
-from prime_bench.report.quantities.stats import Equivalence, SeedInterval, Tally
+from prime_bench.report.quantities.formulas import Equivalence, SeedInterval, Tally
 
 Better = Literal["higher", "lower"]
 """Which direction is an improvement."""
@@ -16,7 +16,7 @@ class Quantity:
     value: float | None = None
     """Before rounding; None where there is no number."""
     sd: float | None = None
-    """Sample standard deviation that is printed behind the number."""
+    """Sample standard deviation, printed after the number."""
     noise: float | None = None
     """Standard deviation of `value` over repetitions with other seeds; None where it is unknown."""
     n: int | None = None
@@ -45,7 +45,7 @@ class Difference(Quantity):
 
     better: Better = "higher"
     tally: Tally | None = None
-    """Pairs won, tied and lost, where they are printed behind the number."""
+    """Pairs won, tied and lost, where they are printed after the number."""
 
     @property
     def improves(self) -> bool:
@@ -75,7 +75,7 @@ class Extent(Quantity):
 
     low: float
     high: float
-    level: float | None = None
+    confidence: float | None = None
     """Probability with which an interval covers the true value; None for a mere range."""
 
 
@@ -85,7 +85,7 @@ class EquivalenceVerdict(Quantity):
 
     verdict: Equivalence
     margin: float | None = None
-    """The margin, where it is printed behind the verdict."""
+    """The margin, where it is printed after the verdict."""
 
 
 MISSING = Level()

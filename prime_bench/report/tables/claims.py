@@ -1,7 +1,7 @@
 """Claims of the paper's abstract, and whether the records reproduce them.
 
 A claim is judged on the quantities of a report's cells. It needs every run that the paper had; with
-fewer the answer is that there are not enough, whatever they say.
+fewer runs the verdict is "not enough runs".
 """
 
 from collections.abc import Iterator, Mapping
@@ -12,7 +12,7 @@ from prime_bench.report.quantities.values import MISSING, Count, Difference, Lev
 from prime_bench.report.tables.model import Cell, shown
 
 _DECIMALS = 4
-Answer = Literal["reproduced", "not reproduced", "not enough runs"]
+ClaimVerdict = Literal["reproduced", "not reproduced", "not enough runs"]
 SEEDS = (2021, 190034, 27011, 948432, 992817)
 N_BACKBONES, N_WON = 13, 11
 N_PAIRS, N_CONTROL_PAIRS, N_GAPS = 65, 20, 48
@@ -37,24 +37,24 @@ RULE = (
 )
 
 
-Quantities = Mapping[str, Quantity]
-"""Quantity of each cell, by address."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class Claim:
     """A sentence of the paper, our verdict, and the numbers behind it."""
 
     key: str
     text: str
-    answer: Answer
-    evidence: tuple[str | Cell, ...]
+    verdict: ClaimVerdict
+    basis: tuple[str | Cell, ...]
     """Words, with the numbers that were judged between them."""
     jobs: tuple[str, ...]
 
 
-def judge_claims(quantities: Quantities) -> list[Claim]:
-    """Judge every claim, in the order of the abstract."""
+def judge_claims(quantities: Mapping[str, Quantity]) -> list[Claim]:
+    """Judge every claim, in the order of the abstract.
+
+    `quantities` has the quantity of each cell of a report, by address. Those that the report does
+    not have count as missing runs.
+    """
     return [
         *(_won(quantities, dataset) for dataset in ("avazu", "criteo")),
         *(_median(quantities, dataset, metric) for dataset, metric in MEDIANS),
@@ -68,41 +68,41 @@ def judge_claims(quantities: Quantities) -> list[Claim]:
     ]
 
 
-def _won(quantities: Quantities, dataset: str) -> Claim:
-    won = quantities.get(f"main.{dataset}.backbones_won.auc.prime.delta", MISSING)
-    pairs = quantities.get(f"main.{dataset}.pairs_won.auc.prime.delta", MISSING)
+def _won(quantities: Mapping[str, Quantity], dataset: str) -> Claim:
+    won = _find(quantities, f"main.{dataset}.backbones_won.auc.prime.delta")
+    pairs = _find(quantities, f"main.{dataset}.pairs_won.auc.prime.delta")
     enough = _of(won) == N_BACKBONES and _of(pairs) == N_PAIRS
     return Claim(
         key=f"won.{dataset}",
         text=f"PRIME improves mean AUC for {N_WON} of {N_BACKBONES} architectures ({dataset})",
-        answer=_answer(enough, (won.value or 0) >= N_WON),
-        evidence=(_number(won), " backbones, ", _number(pairs), " pairs"),
+        verdict=_verdict(enough, (won.value or 0) >= N_WON),
+        basis=(_number(won), " backbones, ", _number(pairs), " pairs"),
         jobs=won.jobs,
     )
 
 
-def _median(quantities: Quantities, dataset: str, metric: str) -> Claim:
+def _median(quantities: Mapping[str, Quantity], dataset: str, metric: str) -> Claim:
     theirs = MEDIANS[dataset, metric]
-    ours = quantities.get(f"main.{dataset}.paired_median.{metric}.prime.delta", MISSING)
-    pairs = quantities.get(f"main.{dataset}.pairs_won.{metric}.prime.delta", MISSING)
+    ours = _find(quantities, f"main.{dataset}.paired_median.{metric}.prime.delta")
+    pairs = _find(quantities, f"main.{dataset}.pairs_won.{metric}.prime.delta")
     value = ours.value
     margin = min(MARGIN, MARGIN_SHARE * theirs)
     name = "AUC gain" if metric == "auc" else "LogLoss reduction"
     return Claim(
         key=f"median.{dataset}.{metric}",
         text=f"The median paired {name} is {theirs:.4f} ({dataset})",
-        answer=_answer(
+        verdict=_verdict(
             _of(pairs) == N_PAIRS and value is not None,
             value is not None and value > 0 and abs(value - theirs) <= margin,
         ),
-        evidence=(_number(ours), f" over {_of(pairs) or 0} pairs"),
+        basis=(_number(ours), f" over {_of(pairs) or 0} pairs"),
         jobs=ours.jobs,
     )
 
 
-def _above_apg(quantities: Quantities) -> Claim:
+def _above_apg(quantities: Mapping[str, Quantity]) -> Claim:
     found = [
-        quantities.get(f"apg.avazu.{backbone}.delta.seed.{seed}", MISSING)
+        _find(quantities, f"apg.avazu.{backbone}.delta.seed.{seed}")
         for backbone in ("FiBiNET", "DCNv2")
         for seed in SEEDS
     ]
@@ -112,42 +112,43 @@ def _above_apg(quantities: Quantities) -> Claim:
     return Claim(
         key="apg.seeds",
         text="PRIME outperforms APG in all ten seed-level AUC comparisons",
-        answer=_answer(len(values) == len(found), all(value > 0 for value in values)),
-        evidence=(above, *least),
+        verdict=_verdict(len(values) == len(found), all(value > 0 for value in values)),
+        basis=(above, *least),
         jobs=tuple(job for quantity in found for job in quantity.jobs),
     )
 
 
-def _cheaper(quantities: Quantities, column: str, text: str, *, unit: str = "") -> Claim:
+def _cheaper(
+    quantities: Mapping[str, Quantity], column: str, text: str, *, unit: str = ""
+) -> Claim:
     ratios: list[float] = []
     jobs: list[str] = []
-    evidence: list[str | Cell] = []
+    basis: list[str | Cell] = []
     for backbone in ("FiBiNET", "DCNv2"):
         own, rival = (
-            quantities.get(f"apg.avazu.{backbone}.{arm}.{column}", MISSING)
-            for arm in ("prime", "apg")
+            _find(quantities, f"apg.avazu.{backbone}.{arm}.{column}") for arm in ("prime", "apg")
         )
         jobs += [*own.jobs, *rival.jobs]
         if own.value is not None and rival.value:
             ratios.append(own.value / rival.value)
-            evidence += ["; "] if evidence else []
-            evidence += [f"{backbone} ", _number(Level(value=ratios[-1])), " of APG's"]
+            basis += ["; "] if basis else []
+            basis += [f"{backbone} ", _number(Level(value=ratios[-1])), " of APG's"]
             if unit:
-                evidence += [" (", _number(own), f"{unit} against ", _number(rival), f"{unit})"]
+                basis += [" (", _number(own), f"{unit} against ", _number(rival), f"{unit})"]
     return Claim(
         key=f"apg.{column}",
         text=f"PRIME {text}",
-        answer=_answer(len(ratios) == 2, all(ratio < 1 for ratio in ratios)),
-        evidence=tuple(evidence) or ("no measurement",),
+        verdict=_verdict(len(ratios) == 2, all(ratio < 1 for ratio in ratios)),
+        basis=tuple(basis) or ("no measurement",),
         jobs=tuple(jobs),
     )
 
 
-def _gap(quantities: Quantities) -> Claim:
-    smaller = quantities.get("gradients.avazu.mean.block.prime.reduction", MISSING)
-    n = quantities.get("gradients.avazu.mean.n", MISSING)
+def _gap(quantities: Mapping[str, Quantity]) -> Claim:
+    smaller = _find(quantities, "gradients.avazu.mean.block.prime.reduction")
+    n = _find(quantities, "gradients.avazu.mean.n")
     dense, prime = (
-        quantities.get(f"gradients.avazu.mean.block.{arm}", MISSING) for arm in ("dense", "prime")
+        _find(quantities, f"gradients.avazu.mean.block.{arm}") for arm in ("dense", "prime")
     )
     value = smaller.value
     found = (
@@ -158,28 +159,37 @@ def _gap(quantities: Quantities) -> Claim:
     return Claim(
         key="gap",
         text=f"PRIME reduces the competition gap by {PRINTED_REDUCTION_PERCENT:g}%",
-        answer=_answer(
+        verdict=_verdict(
             n.value == N_GAPS and value is not None,
             value is not None and value >= PRINTED_REDUCTION_PERCENT - MARGIN_PERCENT,
         ),
-        evidence=("no measurement",) if value is None else found,
+        basis=("no measurement",) if value is None else found,
         jobs=smaller.jobs,
     )
 
 
-def _controls(quantities: Quantities) -> Iterator[Claim]:
+def _controls(quantities: Mapping[str, Quantity]) -> Iterator[Claim]:
     for key, name in (("parameter_matched", "parameter"), ("mac_matched", "MAC")):
-        ahead = quantities.get(f"controls.avazu.{key}.auc", MISSING)
-        won = quantities.get(f"controls.avazu.{key}.auc.won", MISSING)
+        ahead = _find(quantities, f"controls.avazu.{key}.auc")
+        won = _find(quantities, f"controls.avazu.{key}.auc.won")
         yield Claim(
             key=f"control.{key}",
             text=f"PRIME is above the {name}-matched control",
-            answer=_answer(
+            verdict=_verdict(
                 _of(won) == N_CONTROL_PAIRS and ahead.value is not None, (ahead.value or 0) > 0
             ),
-            evidence=("mean difference of AUC ", _number(ahead), ", ", _number(won), " pairs won"),
+            basis=("mean difference of AUC ", _number(ahead), ", ", _number(won), " pairs won"),
             jobs=ahead.jobs,
         )
+
+
+def _find(quantities: Mapping[str, Quantity], address: str) -> Quantity:
+    """The quantity of a cell; MISSING where the records give no such cell.
+
+    Tables have rows and columns for the backbones, arms and seeds that have records alone, so an
+    address that is absent is no fault. A test looks all of them up in a report of all runs.
+    """
+    return quantities.get(address, MISSING)
 
 
 def _of(quantity: Quantity) -> int | None:
@@ -191,7 +201,7 @@ def _number(quantity: Quantity) -> Cell:
     return shown(quantity, _DECIMALS)
 
 
-def _answer(enough: bool, holds: bool) -> Answer:
+def _verdict(enough: bool, holds: bool) -> ClaimVerdict:
     if not enough:
         return "not enough runs"
     return "reproduced" if holds else "not reproduced"

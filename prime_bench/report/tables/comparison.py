@@ -9,8 +9,8 @@ from prime_bench.report.tables.expected import (
     MISMATCHES,
     NOISE_DEVIATIONS,
     ExpectedNumbers,
-    Judged,
-    Verdict,
+    JudgedNumber,
+    NumberVerdict,
     judge,
 )
 from prime_bench.report.tables.model import (
@@ -40,37 +40,37 @@ def claims_table(report: Report, expected: ExpectedNumbers) -> Table:
         columns=(
             Column(key="claim", label="Claim", kind="words"),
             Column(key="answer", label="Answer", kind="words"),
-            Column(key="evidence", label="Evidence", kind="words"),
+            Column(key="evidence", label="Numbers", kind="words"),
         ),
         rows=tuple(
             Row(
                 key=claim.key,
                 cells=(
                     words(claim.text),
-                    words(claim.answer, jobs=claim.jobs, emphasised=claim.answer == "reproduced"),
-                    words(*claim.evidence, jobs=claim.jobs),
+                    words(claim.verdict, jobs=claim.jobs, emphasised=claim.verdict == "reproduced"),
+                    words(*claim.basis, jobs=claim.jobs),
                 ),
             )
             for claim in claims
         ),
     )
-    answers = [claim.answer for claim in claims]
-    behind = _behind(report, [job for claim in claims for job in claim.jobs])
+    verdicts = [claim.verdict for claim in claims]
+    records = _records_of(report, [job for claim in claims for job in claim.jobs])
     return Table(
         name="claims",
         title="The abstract's claims",
         caption=(
             f"Claims of {expected.title} and what these records say: "
-            f"{answers.count('reproduced')} reproduced, {answers.count('not reproduced')} not "
-            f"reproduced, {answers.count('not enough runs')} without enough runs."
+            f"{verdicts.count('reproduced')} reproduced, {verdicts.count('not reproduced')} not "
+            f"reproduced, {verdicts.count('not enough runs')} without enough runs."
         ),
         blocks=(block,),
         notes=(
-            *(note("comparison", text) for text in _foreign(report, expected)),
+            *(note("comparison", text) for text in _other_data_sets(report, expected)),
             note("comparison", RULE),
-            *_notes(report, expected, behind=behind),
+            *_notes(report, expected, records=records),
         ),
-        provenance=merged_provenance(report, behind),
+        provenance=merged_provenance(report, records),
         label="tab:claims",
     )
 
@@ -82,7 +82,7 @@ def expected_table(report: Report, expected: ExpectedNumbers, *, name: str) -> t
     agree = not unknown and not any(verdict in MISMATCHES for verdict in verdicts)
     left_out = len(expected.printed()) - len(judged) - len(unknown)
     reach = f"within {NOISE_DEVIATIONS} standard deviations of our number over other seeds"
-    behind = _behind(report, [job for item in judged for job in item.cell.jobs])
+    records = _records_of(report, [job for item in judged for job in item.cell.jobs])
     table = Table(
         name=name,
         title=f"Against {expected.title}",
@@ -91,14 +91,14 @@ def expected_table(report: Report, expected: ExpectedNumbers, *, name: str) -> t
             f"noise: {reach} (2 SD of a five-seed mean, where it is one); inside: within "
             f"{expected.tolerance:g}; costs are only judged by whether ours is above."
             if judged
-            else f"{next(_foreign(report, expected), _NOTHING)}."
+            else f"{next(_other_data_sets(report, expected), _NOTHING)}."
         ),
         blocks=tuple(_blocks(judged, expected)),
         notes=(
             *_counts(verdicts, unknown=unknown, left_out=left_out),
-            *_notes(report, expected, behind=behind),
+            *_notes(report, expected, records=records),
         ),
-        provenance=merged_provenance(report, behind),
+        provenance=merged_provenance(report, records),
         label=f"tab:{name}",
         side_by_side=8,
     )
@@ -106,7 +106,7 @@ def expected_table(report: Report, expected: ExpectedNumbers, *, name: str) -> t
 
 
 def _counts(
-    verdicts: Sequence[Verdict], *, unknown: Sequence[str], left_out: int
+    verdicts: Sequence[NumberVerdict], *, unknown: Sequence[str], left_out: int
 ) -> Iterator[TableNote]:
     """How many numbers have each verdict, and how many have none."""
     if verdicts:
@@ -119,14 +119,14 @@ def _counts(
         yield note("comparison", text)
 
 
-def _behind(report: Report, jobs: Sequence[str]) -> list[Record]:
-    """The records of these jobs: a comparison says nothing of the others."""
+def _records_of(report: Report, jobs: Sequence[str]) -> list[Record]:
+    """The report's records of these jobs."""
     wanted = set(jobs)
     return [record for record in report.records if record.job_id in wanted]
 
 
-def _foreign(report: Report, expected: ExpectedNumbers) -> Iterator[str]:
-    """That all records are of other data sets than the numbers, whose addresses name theirs."""
+def _other_data_sets(report: Report, expected: ExpectedNumbers) -> Iterator[str]:
+    """Text of a note, where the numbers' addresses name no data set of the records."""
     named = {part for address in expected.printed() for part in address.split(".")}
     if named.isdisjoint(record.dataset for record in report.records):
         yield f"None of these records is of the data sets of {expected.title}"
@@ -135,19 +135,19 @@ def _foreign(report: Report, expected: ExpectedNumbers) -> Iterator[str]:
 _NOTHING = "None of these numbers belongs to a table of this report"
 
 
-def _blocks(judged: Sequence[Judged], expected: ExpectedNumbers) -> Iterator[Block]:
-    """A block a column of a table where its rows are many, else a block a table and block."""
-    groups: dict[tuple[str, str, str], list[Judged]] = {}
+def _blocks(judged: Sequence[JudgedNumber], expected: ExpectedNumbers) -> Iterator[Block]:
+    """A block for each block of each table; for each column of it where the table says so."""
+    groups: dict[tuple[str, str, str], list[JudgedNumber]] = {}
     for item in judged:
-        tall = item.table.name == "main"
-        key = (item.table.name, item.block.key, item.column.key if tall else "")
+        by_column = item.table.compared_by == "column"
+        key = (item.table.name, item.block.key, item.column.key if by_column else "")
         groups.setdefault(key, []).append(item)
     for (table, block, column), items in groups.items():
         first = items[0]
         place = f"{first.table.title}, {first.block.label}" if first.block.label else table
         head = f"{first.column.group} {first.column.label}".strip() if column else ""
-        if column and first.column.label == "Δ":
-            head = f"Δ {first.column.group}"
+        if column and first.column.kind == "change":
+            head = f"{first.column.label} {first.column.group}".strip()
         yield Block(
             key=".".join(part for part in (table, block, column) if part),
             label=f"{place}: {head}" if column else place,
@@ -162,7 +162,7 @@ def _blocks(judged: Sequence[Judged], expected: ExpectedNumbers) -> Iterator[Blo
         )
 
 
-def _row(item: Judged, expected: ExpectedNumbers, *, alone: bool) -> Row:
+def _row(item: JudgedNumber, expected: ExpectedNumbers, *, alone: bool) -> Row:
     printed, difference = item.printed, item.difference
     place = item.row.key if alone else f"{item.row.key}: {item.column.key}"
     decimals = 0 if isinstance(item.cell.quantity, Count) else expected.decimals
@@ -180,16 +180,16 @@ def _row(item: Judged, expected: ExpectedNumbers, *, alone: bool) -> Row:
 
 
 def _notes(
-    report: Report, expected: ExpectedNumbers, *, behind: Sequence[Record]
+    report: Report, expected: ExpectedNumbers, *, records: Sequence[Record]
 ) -> Iterator[TableNote]:
-    """What bears on every number; nothing where no record is behind one."""
-    if behind:
-        yield from _stacks(merged_provenance(report, behind), expected)
+    """Notes that concern every number: software, devices, records, data and settings."""
+    if records:
+        yield from _stacks(merged_provenance(report, records), expected)
         yield from _footnotes(report)
 
 
 def _stacks(found: Provenance, expected: ExpectedNumbers) -> Iterator[TableNote]:
-    """Both software stacks and accelerators: what neither side can leave out."""
+    """Note the software and the accelerator of both sides."""
     ours = series([f"torch {version}" for version in found.versions.get("torch", ())]) or "none"
     devices = series(list(found.devices)) or "no device"
     if expected.software or expected.accelerator:
@@ -202,7 +202,7 @@ def _stacks(found: Provenance, expected: ExpectedNumbers) -> Iterator[TableNote]
 
 
 def _footnotes(report: Report) -> list[TableNote]:
-    """What must be known of records, data and settings, from the notes of all tables."""
+    """The notes of all tables that concern records, data and settings, each once."""
     every = dict.fromkeys(note for table in report.tables for note in table.notes)
     return [note for note in every if note.kind in _FOOTNOTES]
 

@@ -26,7 +26,7 @@ from prime_bench.report.tables.model import (
     shown,
     words,
 )
-from prime_bench.settings.probes import CostSettings
+from prime_bench.settings.probes import CostProbe
 from prime_bench.store.record import ProbeRecord
 
 
@@ -137,8 +137,7 @@ def _how(records: Sequence[ProbeRecord]) -> Iterator[TableNote]:
     for record in records:
         if not isinstance(record.findings, CostFindings):
             continue
-        own = {key: record.job.probe[key] for key in CostSettings.model_fields}
-        probe = CostSettings.model_validate(own)
+        probe = CostProbe.parse(record.job.probe, where="probe")
         ways.append(
             f"{record.environment.device}: batches of {record.job.training.batch_size:,} rows; "
             f"{probe.warm_up_steps} steps of warm-up, {probe.inference_steps} of inference, "

@@ -1,18 +1,17 @@
 """What a table shows and how it is printed: `reports/<name>.toml`, a class a kind."""
 
 import string
-import tomllib
-from pathlib import Path
 from typing import Annotated, Literal, Self
 
 import pydantic
 
-from prime_bench.base.errors import UsageError, did_you_mean
+from prime_bench.base.errors import did_you_mean
 from prime_bench.base.files import bundled_folder
 from prime_bench.base.frozen import Frozen
+from prime_bench.report.quantities.formulas import Metric
 from prime_bench.report.quantities.statistics import STATISTICS
-from prime_bench.report.quantities.stats import Metric
 from prime_bench.report.quantities.values import Better
+from prime_bench.report.tables.model import ComparedBy
 from prime_bench.settings.probes import Split
 
 
@@ -21,7 +20,7 @@ class TableDefinition(Frozen):
 
     report_schema: Literal[1] = pydantic.Field(alias="schema")
     kind: str
-    """How the table is built: a name in `KINDS`."""
+    """How the table is built: a name in `tables.kinds.KINDS`."""
     title: str
     caption: str
     """A Jinja2 text."""
@@ -32,6 +31,7 @@ class TableDefinition(Frozen):
     """Bundled recipe that the paper's table is made from; None: any recipe's."""
     baseline: str = "dense"
     """Name of the arm that others are compared with."""
+    compared_by: ComparedBy = "block"
     columns_side_by_side: int = pydantic.Field(0, ge=0)
     """Number columns up to which LaTeX sets data sets side by side."""
 
@@ -44,7 +44,7 @@ def _known_statistic(name: str) -> str:
 
 SETTING = "setting"
 """What a column shows that has the value of a plug-in's setting in words."""
-Rows = Literal[
+RowKind = Literal[
     "backbone",
     "backbone.arm",
     "arm",
@@ -75,7 +75,7 @@ class PivotColumn(Frozen):
     group: str = ""
     """Head above neighbouring columns."""
     aside: str = ""
-    """Written behind the label where there is room."""
+    """What the brackets in the cells contain; shown in the header where there is room."""
     shows: Annotated[str, pydantic.AfterValidator(_known_statistic)]
     """A name in `quantities.statistics.STATISTICS`, or `setting`."""
     setting: str = ""
@@ -87,7 +87,7 @@ class PivotColumn(Frozen):
     spread: bool = True
     """Whether a level is printed with its sample standard deviation."""
     ties: bool = True
-    """Whether tied pairs are printed behind the pairs won."""
+    """Whether tied pairs are printed after the pairs won."""
     better: Better | None = None
     """Which direction is an improvement; None: as the metric of a level says, else neither."""
     decimals: int | None = None
@@ -103,8 +103,8 @@ class PivotColumn(Frozen):
         return self
 
 
-class Compared(Frozen):
-    """One comparison of two arms."""
+class NamedComparison(Frozen):
+    """Two arms that a row compares, under a key and a label."""
 
     key: str
     label: str
@@ -117,7 +117,7 @@ class PivotDefinition(TableDefinition):
     """Rows and columns that select runs, and a statistic of them in each cell."""
 
     kind: Literal["pivot"]
-    rows: list[Rows]
+    rows: list[RowKind]
     head: str = ""
     """Head above the rows' names; empty: what the rows are."""
     blocks: Literal["dataset", "backbone"] = "dataset"
@@ -129,7 +129,7 @@ class PivotDefinition(TableDefinition):
     """What the table calls an arm that it does not call by its own label."""
     values: dict[str, str] = {}
     """What the table calls a value of a setting."""
-    comparisons: list[Compared] = []
+    comparisons: list[NamedComparison] = []
     """The rows `comparison`."""
     best_of: dict[str, list[str]] = {}
     """The rows `best_of`, by label: the best of these arms by mean AUC."""
@@ -146,7 +146,7 @@ class PivotDefinition(TableDefinition):
         return self
 
 
-Measured = Literal["auc", "logloss", "parameters", "latency"]
+MethodColumn = Literal["auc", "logloss", "parameters", "latency"]
 
 
 class MethodsDefinition(TableDefinition):
@@ -156,7 +156,7 @@ class MethodsDefinition(TableDefinition):
     arms: list[str]
     delta: tuple[str, str]
     """Δ is the first arm less the second, in every column."""
-    directions: dict[Measured, Better]
+    directions: dict[MethodColumn, Better]
     """The columns with numbers, in their order, and which way each is better."""
 
 
@@ -198,39 +198,6 @@ class FamilyDefinition(TableDefinition):
     """Difference that is small enough to call two arms equivalent."""
 
 
-KINDS: dict[str, type[TableDefinition]] = {
-    "pivot": PivotDefinition,
-    "methods": MethodsDefinition,
-    "cost": CostDefinition,
-    "routing": RoutingDefinition,
-    "gradients": GradientsDefinition,
-    "subgroups": SubgroupsDefinition,
-    "family": FamilyDefinition,
-}
-
-
 def shipped_tables() -> list[str]:
     """Names of the bundled definitions."""
     return sorted(path.stem for path in bundled_folder("reports").glob("*.toml"))
-
-
-def load_definition(name: str) -> TableDefinition:
-    """The bundled definition of that name. Raises UsageError for a faulty or unknown one."""
-    known = shipped_tables()
-    if name not in known:
-        raise UsageError(
-            f"no table `{name}`{did_you_mean(name, known)}", hint=f"tables: {', '.join(known)}"
-        )
-    return read_definition(bundled_folder("reports") / f"{name}.toml")
-
-
-def read_definition(path: Path) -> TableDefinition:
-    """The definition in a file. Raises UsageError."""
-    try:
-        table = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise UsageError(f"{path}: cannot read the report definition: {error}") from error
-    kind = table.get("kind")
-    if kind not in KINDS:
-        raise UsageError(f"{path}: kind: expected one of {', '.join(KINDS)}, got {kind!r}")
-    return KINDS[kind].parse(table, where=str(path))

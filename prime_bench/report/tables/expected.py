@@ -15,10 +15,10 @@ from prime_bench.base.frozen import Frozen
 from prime_bench.report.tables.definition import shipped_tables
 from prime_bench.report.tables.model import Block, Cell, Column, Report, Row, Table
 
-Verdict = Literal[
+NumberVerdict = Literal[
     "inside seed noise", "inside", "outside", "no value", "not judged", "not above", "above"
 ]
-MISMATCHES: tuple[Verdict, ...] = ("outside", "above", "no value")
+MISMATCHES: tuple[NumberVerdict, ...] = ("outside", "above", "no value")
 NOISE_DEVIATIONS = 2
 """Seed noise: this many standard deviations of our number over repetitions with other seeds."""
 
@@ -42,13 +42,13 @@ class ExpectedNumbers(Frozen):
     """Nested tables that end in a number or in `[mean, SD]`; their keys joined by `.` address a
     cell: table, block, row, column."""
 
-    def printed(self) -> dict[str, "Printed"]:
+    def printed(self) -> dict[str, "PrintedNumber"]:
         """All numbers by address. Raises UsageError for what is none."""
         return dict(_flattened(self.values, ""))
 
 
 @dataclass(frozen=True)
-class Printed:
+class PrintedNumber:
     """A number as printed, with its standard deviation where that is printed too."""
 
     value: float
@@ -56,7 +56,7 @@ class Printed:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Judged:
+class JudgedNumber:
     """One number of the file, the cell of the report with the same address, and the verdict."""
 
     address: str
@@ -65,8 +65,8 @@ class Judged:
     row: Row
     column: Column
     cell: Cell
-    printed: Printed
-    verdict: Verdict
+    printed: PrintedNumber
+    verdict: NumberVerdict
 
     @property
     def difference(self) -> float | None:
@@ -98,7 +98,7 @@ def read_expected(path: Path) -> ExpectedNumbers:
     return expected
 
 
-def judge(report: Report, expected: ExpectedNumbers) -> tuple[list[Judged], list[str]]:
+def judge(report: Report, expected: ExpectedNumbers) -> tuple[list[JudgedNumber], list[str]]:
     """Every number of the file whose table is in the report, and addresses that name no cell.
 
     Numbers of tables and blocks that the report does not have are left out: a report of Avazu alone
@@ -118,7 +118,7 @@ def judge(report: Report, expected: ExpectedNumbers) -> tuple[list[Judged], list
         if address in places:
             table, block, row, column, cell = places[address]
             judged.append(
-                Judged(
+                JudgedNumber(
                     address=address,
                     table=table,
                     block=block,
@@ -134,7 +134,9 @@ def judge(report: Report, expected: ExpectedNumbers) -> tuple[list[Judged], list
     return judged, unknown
 
 
-def _verdict(address: str, cell: Cell, printed: Printed, expected: ExpectedNumbers) -> Verdict:
+def _verdict(
+    address: str, cell: Cell, printed: PrintedNumber, expected: ExpectedNumbers
+) -> NumberVerdict:
     if any(fnmatch.fnmatchcase(address, pattern) for pattern in expected.not_judged):
         return "not judged"
     if cell.value is None:
@@ -149,15 +151,15 @@ def _verdict(address: str, cell: Cell, printed: Printed, expected: ExpectedNumbe
     return "inside" if difference <= slack else "outside"
 
 
-def _flattened(values: Mapping[str, Any], above: str) -> Iterator[tuple[str, Printed]]:
+def _flattened(values: Mapping[str, Any], above: str) -> Iterator[tuple[str, PrintedNumber]]:
     for key, value in values.items():
         address = f"{above}.{key}" if above else key
         if isinstance(value, Mapping):
             yield from _flattened(value, address)
         elif _is_number(value):
-            yield address, Printed(float(value))
+            yield address, PrintedNumber(float(value))
         elif isinstance(value, list) and len(value) == 2 and all(map(_is_number, value)):
-            yield address, Printed(float(value[0]), float(value[1]))
+            yield address, PrintedNumber(float(value[0]), float(value[1]))
         else:
             raise UsageError(f"values.{address}: expected a number or [mean, SD], got {value!r}")
 

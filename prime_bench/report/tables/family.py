@@ -6,10 +6,8 @@ One value an architecture, the median of its pairs: pairs of one architecture ar
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from prime_bench.report.quantities import stats
-from prime_bench.report.quantities.grid import Grid, GridBlock, Summary
-from prime_bench.report.quantities.records import ReportRecords
-from prime_bench.report.quantities.stats import (
+from prime_bench.report.quantities import formulas
+from prime_bench.report.quantities.formulas import (
     METRIC_LABELS,
     METRICS,
     Metric,
@@ -18,6 +16,8 @@ from prime_bench.report.quantities.stats import (
     holm,
     leave_one_out,
 )
+from prime_bench.report.quantities.grid import Grid, GridBlock, Summary
+from prime_bench.report.quantities.records import ReportRecords
 from prime_bench.report.quantities.values import (
     MISSING,
     Difference,
@@ -58,7 +58,7 @@ class Comparing:
     @property
     def p(self) -> float:
         """Exact Wilcoxon p over the architectures' medians; 1 without any."""
-        return stats.wilcoxon(self.summary.backbone_medians)
+        return formulas.wilcoxon(self.summary.backbone_medians)
 
 
 def build(records: ReportRecords, definition: FamilyDefinition) -> TableBody:
@@ -158,13 +158,13 @@ def _quantities(
         yield from [MISSING] * 9
         return
     interval = hodges_lehmann_interval(medians)
-    estimate, left = stats.hodges_lehmann(medians), leave_one_out(medians)
+    estimate, left = formulas.hodges_lehmann(medians), leave_one_out(medians)
     yield Difference(value=estimate, degenerate=degenerate, jobs=jobs)
-    yield Extent(low=interval.low, high=interval.high, level=interval.level, jobs=jobs)
+    yield Extent(low=interval.low, high=interval.high, confidence=interval.confidence, jobs=jobs)
     yield Extent(low=left[0], high=left[1], jobs=jobs) if left else MISSING
     yield Level(value=item.p, jobs=jobs)
-    yield Level(value=stats.sign_test(medians), jobs=jobs)
-    yield Level(value=stats.smallest_p(medians))
+    yield Level(value=formulas.sign_test(medians), jobs=jobs)
+    yield Level(value=formulas.smallest_p(medians))
     yield Level(value=adjusted, jobs=jobs)
     if item.seed_sd:
         verdict = equivalence(interval, margin=item.seed_sd)

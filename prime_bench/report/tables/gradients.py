@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from statistics import mean
 
 from prime_bench.findings import Gap
+from prime_bench.report.quantities.formulas import t_interval
 from prime_bench.report.quantities.gaps import (
     FieldGap,
     comparable,
@@ -15,7 +16,6 @@ from prime_bench.report.quantities.gaps import (
 )
 from prime_bench.report.quantities.layout import arm_label, backbone_label, catalogue_rank
 from prime_bench.report.quantities.records import ReportRecords
-from prime_bench.report.quantities.stats import t_interval
 from prime_bench.report.quantities.values import Difference, Level, count
 from prime_bench.report.tables.body import TableBody, measurements, probe_notes
 from prime_bench.report.tables.definition import GradientsDefinition
@@ -67,7 +67,7 @@ def build(records: ReportRecords, definition: GradientsDefinition) -> TableBody:
     return TableBody(
         blocks=blocks,
         notes=[
-            *probe_notes(probes, noun="gradient diagnosis"),
+            *probe_notes(probes, noun="gradients probe"),
             *notes,
             *null_note(null_gaps(probes), decimals=definition.decimals),
             note("measurement", WHAT_ELSE),

@@ -9,11 +9,11 @@ from dataclasses import replace
 from statistics import mean
 
 from prime_bench.report.quantities.costs import CostKey, MeasuredCost, measured_costs
+from prime_bench.report.quantities.formulas import Metric
 from prime_bench.report.quantities.grid import Grid, GridBlock
 from prime_bench.report.quantities.layout import ArmColumn, BackboneRow, BlockLayout
 from prime_bench.report.quantities.records import ReportRecords
 from prime_bench.report.quantities.statistics import Selection, difference, level
-from prime_bench.report.quantities.stats import Metric
 from prime_bench.report.quantities.values import MISSING, Difference, Level, Quantity
 from prime_bench.report.tables.body import (
     TableBody,
@@ -22,7 +22,7 @@ from prime_bench.report.tables.body import (
     grid_body,
     keyed_blocks,
 )
-from prime_bench.report.tables.definition import Measured, MethodsDefinition
+from prime_bench.report.tables.definition import MethodColumn, MethodsDefinition
 from prime_bench.report.tables.model import (
     Block,
     Column,
@@ -34,7 +34,7 @@ from prime_bench.report.tables.model import (
 )
 from prime_bench.store.record import ProbeRecord
 
-_LABELS: dict[Measured, str] = {
+_LABELS: dict[MethodColumn, str] = {
     "auc": "AUC",
     "logloss": "LogLoss",
     "parameters": "Params (M)",

@@ -1,7 +1,7 @@
 """A report table as data: columns, cells that hold quantities, notes. Formats make its text."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Literal
 
 from prime_bench.report.quantities.grid import GridBlock
@@ -10,6 +10,9 @@ from prime_bench.store.record import ProbeRecord, RunRecord
 
 ColumnKind = Literal["words", "number", "change", "count"]
 """What a column holds: words, a level, a signed difference, or a count such as 4/5."""
+ComparedBy = Literal["block", "column"]
+"""What a comparison with expected numbers has a block for: each block of the table, or each column
+of each block, where the rows are many."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,7 +26,7 @@ class Column:
     group: str = ""
     """Head above neighbouring columns (`AUC`); empty: none."""
     aside: str = ""
-    """Written behind the label by a format with room: what stands in brackets in the cells."""
+    """What the brackets in the cells contain; shown in the header where there is room."""
     better: Better | None = None
     """Which direction is an improvement; None where neither is."""
 
@@ -138,12 +141,12 @@ class Block:
 
 @dataclass(frozen=True, kw_only=True)
 class Provenance:
-    """What a table was made from, beyond doubt. Every list is sorted."""
+    """What a table was made from. Every list is sorted."""
 
     recipe: str
     """Name of the recipe with its `--set` changes; empty: every record there was."""
     commits: tuple[str, ...]
-    """Revisions of the code that trained, `+` behind one with uncommitted changes."""
+    """Revisions of the code that trained; one with uncommitted changes ends in `+`."""
     fingerprints: dict[str, tuple[str, ...]]
     """Data set -> digests of its prepared tables."""
     versions: dict[str, tuple[str, ...]]
@@ -169,6 +172,7 @@ class Table:
     provenance: Provenance
     label: str = ""
     """Label in LaTeX."""
+    compared_by: ComparedBy = "block"
     side_by_side: int = 0
     """Columns with numbers up to which LaTeX sets blocks of equal columns side by side."""
 
@@ -206,10 +210,21 @@ class Report:
     """What stands behind the cells, for a format in which they can be opened."""
     figures: tuple[Picture, ...] = ()
     """For a format that shows them beside the tables."""
+    record_digests: Mapping[str, str] = field(default_factory=dict)
+    """SHA-256 of each record.json that the tables are made from, by job id."""
 
     def quantities(self) -> dict[str, Quantity]:
         """The quantity of every cell, by the cell's address."""
         return {address: cell.quantity for table in self.tables for address, cell in table.cells()}
+
+
+def is_beside_level(column: Column, before: Column | None) -> bool:
+    """Whether a column has differences, and the column before it the levels of the same arm."""
+    return (
+        before is not None
+        and (column.kind, before.kind) == ("change", "number")
+        and column.group == before.group
+    )
 
 
 def group_spans(columns: Sequence[Column]) -> list[tuple[str, int]]:

@@ -4,10 +4,10 @@ import itertools
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
-from prime_bench.report.quantities import stats
+from prime_bench.report.quantities import formulas
+from prime_bench.report.quantities.formulas import METRIC_LABELS, METRICS, Moments
 from prime_bench.report.quantities.grid import Grid, GridBlock
 from prime_bench.report.quantities.layout import ArmColumn, changed_keys, changes_of_arm
-from prime_bench.report.quantities.stats import METRIC_LABELS, METRICS, Moments
 from prime_bench.report.quantities.values import MISSING, Difference, Level
 from prime_bench.report.tables.model import Cell, TableNote, note, series, shown
 from prime_bench.settings.interface import added_text
@@ -272,7 +272,7 @@ def _chance(grid: Grid) -> Iterator[TableNote]:
         if metric == "auc" and comparison.seeds
     ]
     if pairs:
-        percent = Level(value=100 * stats.chance_of_a_clean_sweep(pairs))
+        percent = Level(value=100 * formulas.chance_of_a_clean_sweep(pairs))
         yield note(
             "statistics",
             "If nothing differed, some arm would still win every pair of at least one of "

@@ -5,6 +5,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from prime_bench.report.quantities.formulas import METRIC_LABELS, METRICS, Metric
 from prime_bench.report.quantities.grid import Grid, GridBlock
 from prime_bench.report.quantities.layout import ArmColumn, BackboneRow
 from prime_bench.report.quantities.records import ReportRecords
@@ -14,7 +15,6 @@ from prime_bench.report.quantities.statistics import (
     Selection,
     best_arm,
 )
-from prime_bench.report.quantities.stats import METRIC_LABELS, METRICS, Metric
 from prime_bench.report.quantities.values import MISSING, Better, Count
 from prime_bench.report.tables.body import (
     TableBody,
@@ -161,7 +161,7 @@ class _Pivot:
             yield note(
                 "measurement",
                 "Entropy (in nats, mean over bags) and largest load (over bags) are those of the "
-                "routing diagnosis where it was made, else of the training batches of the best "
+                "routing probe where it was made, else of the training batches of the best "
                 "epoch",
             )
 

@@ -3,9 +3,9 @@
 from collections.abc import Iterator, Sequence
 
 from prime_bench.findings import RoutingFindings
+from prime_bench.report.quantities.formulas import moments
 from prime_bench.report.quantities.layout import backbone_label, catalogue_rank
 from prime_bench.report.quantities.records import ReportRecords
-from prime_bench.report.quantities.stats import moments
 from prime_bench.report.quantities.values import Level, count
 from prime_bench.report.tables.body import TableBody, measurements, probe_notes
 from prime_bench.report.tables.definition import RoutingDefinition
@@ -38,7 +38,7 @@ def build(records: ReportRecords, definition: RoutingDefinition) -> TableBody:
     splits = {r.findings.split for r in probes if isinstance(r.findings, RoutingFindings)}
     return TableBody(
         blocks=blocks,
-        notes=probe_notes(probes, noun="routing diagnosis"),
+        notes=probe_notes(probes, noun="routing probe"),
         records=probes,
         words={
             "datasets": series([group.label for group in groups]),

@@ -4,9 +4,9 @@ from collections.abc import Iterator, Sequence
 from statistics import mean, stdev
 
 from prime_bench.findings import SubgroupFindings, SubgroupScore
+from prime_bench.report.quantities.formulas import t_interval
 from prime_bench.report.quantities.layout import arm_label, backbone_label, catalogue_rank
 from prime_bench.report.quantities.records import ReportRecords
-from prime_bench.report.quantities.stats import t_interval
 from prime_bench.report.quantities.values import MISSING, Better, Difference, Level, count
 from prime_bench.report.tables.body import TableBody, measurements, probe_notes
 from prime_bench.report.tables.definition import SubgroupsDefinition

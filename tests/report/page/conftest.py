@@ -20,7 +20,7 @@ from prime_bench.findings import Validation
 from prime_bench.report.document import make_report
 from prime_bench.report.formats.render import render
 from prime_bench.report.quantities.records import gather
-from prime_bench.report.tables.definition import load_definition
+from prime_bench.report.tables.kinds import load_definition
 from prime_bench.store.record import RunRecord
 
 PATIENCE_S = 60.0

@@ -13,7 +13,7 @@ import pytest
 from prime_bench.report.document import make_report
 from prime_bench.report.formats.render import render
 from prime_bench.report.quantities.records import gather
-from prime_bench.report.tables.definition import load_definition
+from prime_bench.report.tables.kinds import load_definition
 from prime_bench.report.tables.model import Picture, Report
 from prime_bench.store.record import RunRecord
 

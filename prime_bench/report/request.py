@@ -1,4 +1,4 @@
-"""Which records a report is made from: those of a folder or a bundle, of one recipe or of all."""
+"""A request for a report: reads a folder or a bundle, selects, and makes tables."""
 
 import contextlib
 from collections.abc import Iterator, Sequence
@@ -12,12 +12,13 @@ from prime_bench.recipe.file import find_recipe, load_recipe
 from prime_bench.report.bundle import Bundle, open_bundle, write_bundle
 from prime_bench.report.document import make_report
 from prime_bench.report.quantities.records import RecipeJobs, ReportRecords, gather, narrowed
-from prime_bench.report.tables.definition import TableDefinition, load_definition, shipped_tables
+from prime_bench.report.tables.definition import TableDefinition, shipped_tables
+from prime_bench.report.tables.kinds import load_definition
 from prime_bench.report.tables.model import Report
 from prime_bench.store.record import ProbeRecord, RunRecord
 from prime_bench.store.runs import Runs
 
-STATISTICS = ("family", "cells", "pairs")
+FULL_LEVEL_TABLES = ("family", "cells", "pairs")
 """Tables that the level `full` adds to those of a recipe that trains."""
 
 
@@ -72,7 +73,7 @@ class ReportRequest:
     tables: Sequence[str] = ()
     """Names of report tables in place of the recipe's own."""
     level: str = "simple"
-    """`full` adds the tables in `STATISTICS`."""
+    """`full` adds the tables in `FULL_LEVEL_TABLES`."""
     only: Sequence[str] = ()
     changes: Sequence[str] = ()
     mixed: bool = False
@@ -80,16 +81,12 @@ class ReportRequest:
 
     def report(self, source: RecordSource) -> tuple[Report, ReportRecords]:
         """Make the tables of the recipe, or of everything. Raises DataError without a record."""
-        selected, tables = self._select(source)
+        selected, tables = self.select(source)
         definitions = {name: load_definition(name) for name in tables}
         made = make_report(selected, definitions=definitions)
         if not made.records:
             raise self._nothing(source)
-        return made, selected
-
-    def select(self, source: RecordSource) -> ReportRecords:
-        """Select the records without making a table."""
-        return self._select(source)[0]
+        return _with_digests(made, source), selected
 
     def runs(self, source: RecordSource) -> list[RunRecord]:
         """The training runs that are selected, in the order of the recipe or of their ids."""
@@ -97,7 +94,7 @@ class ReportRequest:
             self._check_no_changes()
             every = list(source.records)
             return narrowed(every, self.only) if self.only else every
-        found = self.select(source).all_records()
+        found = self.select(source)[0].all_records()
         return [record for record in found if isinstance(record, RunRecord)]
 
     def paper_report(self, source: RecordSource) -> Report:
@@ -109,7 +106,7 @@ class ReportRequest:
                 by_recipe.setdefault(definition.recipe, {})[name] = definition
         made = []
         for recipe, definitions in by_recipe.items():
-            selected = replace(self, recipe=recipe).select(source)
+            selected, _ = replace(self, recipe=recipe).select(source)
             made.append(make_report(selected, definitions=definitions))
         records = {record.job_id: record for report in made for record in report.records}
         if not records:
@@ -117,19 +114,20 @@ class ReportRequest:
                 f"{source.path}: no record of the paper's recipes here",
                 hint=f"make some: prime-bench run {next(iter(by_recipe), 'main13')}",
             )
-        return Report(
+        report = Report(
             title="The paper's tables",
             tables=tuple(table for report in made for table in report.tables),
             blocks=tuple(block for report in made for block in report.blocks),
             records=tuple(records.values()),
         )
+        return _with_digests(report, source)
 
     def _check_no_changes(self) -> None:
         if self.changes:
             raise UsageError("changes (--set) go with a recipe: name one, or leave them out")
 
-    def _select(self, source: RecordSource) -> tuple[ReportRecords, list[str]]:
-        """The selected records, and the names of the tables to make."""
+    def select(self, source: RecordSource) -> tuple[ReportRecords, list[str]]:
+        """Select the records, and the names of the tables to make of them."""
         if self.recipe is None:
             self._check_no_changes()
             kinds = dict.fromkeys(record.job.kind for record in source.probes)
@@ -154,7 +152,7 @@ class ReportRequest:
 
     def _tables(self, own: Sequence[str], *, trains: bool) -> list[str]:
         tables = list(self.tables or own)
-        added = STATISTICS if self.level == "full" and trains else ()
+        added = FULL_LEVEL_TABLES if self.level == "full" and trains else ()
         return list(dict.fromkeys((*tables, *added)))
 
     def _nothing(self, source: RecordSource) -> DataError:
@@ -169,6 +167,13 @@ class ReportRequest:
             what = f"no record of {self.recipe}{shown} here"
             hint = no_record_hint(self.recipe, changes=self.changes, others=others)
         return DataError(f"{source.path}: {what}{there}{broken}", hint=hint)
+
+
+def _with_digests(report: Report, source: RecordSource) -> Report:
+    """Add the digests of the records behind the tables, while their files are there."""
+    jobs = {job_id for table in report.tables for job_id in table.jobs}
+    digests = {job_id: source.runs.record_digest(job_id) for job_id in sorted(jobs)}
+    return replace(report, record_digests=digests)
 
 
 def no_record_hint(recipe: str | Path, *, changes: Sequence[str], others: int) -> str:
@@ -196,7 +201,7 @@ def pack(
     request = ReportRequest(recipe=recipe, changes=changes)
     request.report(source)  # raises, with what to do, where there is no record
     _, jobs = recipe_jobs(recipe, source, only=(), changes=changes)
-    job_ids = {record.job_id for record in request.select(source).all_records()}
+    job_ids = {record.job_id for record in request.select(source)[0].all_records()}
     write_bundle(
         output,
         runs=runs,

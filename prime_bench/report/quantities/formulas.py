@@ -1,4 +1,4 @@
-"""Statistics of paired differences: pure functions of arrays, in float64."""
+"""Formulas of the statistics: functions of arrays, in float64."""
 
 import math
 from collections.abc import Sequence
@@ -9,37 +9,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import stdtrit
 
-LEVEL = 0.95
-
-
-@dataclass(frozen=True, kw_only=True)
-class SeedInterval:
-    """A mean of n values and where the mean of many more may lie."""
-
-    n: int
-    mean: float
-    low: float
-    high: float
-    level: float
-
-
-def t_interval(values: Sequence[float], *, level: float = LEVEL) -> SeedInterval | None:
-    """Student's interval of the mean of values (n,); None for fewer than two.
-
-    It takes the values, seeds of one comparison, as normally distributed; with three to five of
-    them nothing could show that they are not, and a bootstrap would be far too narrow.
-    """
-    n = len(values)
-    if n < 2:
-        return None
-    mean = float(np.mean(values))
-    half = float(stdtrit(n - 1, (1 + level) / 2) * np.std(values, ddof=1) / math.sqrt(n))
-    return SeedInterval(n=n, mean=mean, low=mean - half, high=mean + half, level=level)
-
-
 Metric = Literal["auc", "logloss"]
 METRICS: tuple[Metric, ...] = ("auc", "logloss")
 METRIC_LABELS: dict[Metric, str] = {"auc": "AUC", "logloss": "LogLoss"}
+Equivalence = Literal["better", "equivalent", "worse", "unclear", "too few"]
+CONFIDENCE = 0.95
+"""Confidence of intervals: the probability with which they cover the true value."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,6 +39,27 @@ class Tally:
     wins: int
     ties: int
     losses: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class SeedInterval:
+    """A mean of n values and where the mean of many more may lie."""
+
+    n: int
+    mean: float
+    low: float
+    high: float
+    confidence: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Interval:
+    """A confidence interval and the confidence that it has."""
+
+    low: float
+    high: float
+    confidence: float
+    """At least what was asked for, or the most that so few values allow."""
 
 
 def moments(values: ArrayLike) -> Moments:
@@ -194,41 +190,38 @@ def _two_sided(ways: list[int], observed: int) -> float:
     return min(1.0, 2 * tail / sum(ways))
 
 
-def _vector(values: ArrayLike) -> NDArray[np.float64]:
-    return np.asarray(values, dtype=np.float64)
+def t_interval(values: Sequence[float], *, confidence: float = CONFIDENCE) -> SeedInterval | None:
+    """Student's interval of the mean of values (n,); None for fewer than two.
+
+    It takes the values, seeds of one comparison, as normally distributed; with three to five of
+    them nothing could show that they are not, and a bootstrap would be far too narrow.
+    """
+    n = len(values)
+    if n < 2:
+        return None
+    mean = float(np.mean(values))
+    half = float(stdtrit(n - 1, (1 + confidence) / 2) * np.std(values, ddof=1) / math.sqrt(n))
+    return SeedInterval(n=n, mean=mean, low=mean - half, high=mean + half, confidence=confidence)
 
 
-Equivalence = Literal["better", "equivalent", "worse", "unclear", "too few"]
-CONFIDENCE = 0.95
-
-
-@dataclass(frozen=True, kw_only=True)
-class Interval:
-    """A confidence interval and the level that it truly has."""
-
-    low: float
-    high: float
-    level: float
-    """At least what was asked for, or the most that so few values allow."""
-
-
-def hodges_lehmann_interval(values: ArrayLike, *, level: float = CONFIDENCE) -> Interval:
+def hodges_lehmann_interval(values: ArrayLike, *, confidence: float = CONFIDENCE) -> Interval:
     """The exact interval that belongs to the Hodges-Lehmann estimate of values (m,), m >= 1.
 
     Its ends are Walsh averages, the k-th from either side, with the largest k whose two tails of
-    the signed-rank distribution stay within 1 - level. For m = 5 the widest interval has 0.9375.
+    the signed-rank distribution stay within
+    1 - confidence. For m = 5 the widest interval has 0.9375.
     """
-    array = np.asarray(values, dtype=np.float64)
+    array = _vector(values)
     i, j = np.triu_indices(len(array))
     walsh = np.sort((array[i] + array[j]) / 2)
     ways = sign_sums(list(range(1, len(array) + 1)))
     total, tail, k = sum(ways), 0, 0
-    while k < len(ways) // 2 and 2 * (tail + ways[k]) <= (1 - level) * total:
+    while k < len(ways) // 2 and 2 * (tail + ways[k]) <= (1 - confidence) * total:
         tail += ways[k]
         k += 1
     if k == 0:
         k, tail = 1, ways[0]
-    return Interval(low=float(walsh[k - 1]), high=float(walsh[-k]), level=1 - 2 * tail / total)
+    return Interval(low=float(walsh[k - 1]), high=float(walsh[-k]), confidence=1 - 2 * tail / total)
 
 
 def leave_one_out(values: Sequence[float]) -> tuple[float, float] | None:
@@ -258,9 +251,9 @@ def holm(p_values: Sequence[float]) -> list[float]:
 def equivalence(interval: Interval, *, margin: float) -> Equivalence:
     """Where a whole interval lies: beyond a margin > 0 on either side, inside it, or across.
 
-    "too few" where its level is below CONFIDENCE: five values or fewer cannot have it.
+    "too few" where its confidence is below CONFIDENCE: five values or fewer cannot have it.
     """
-    if interval.level < CONFIDENCE:
+    if interval.confidence < CONFIDENCE:
         return "too few"
     if interval.low > margin:
         return "better"
@@ -269,3 +262,7 @@ def equivalence(interval: Interval, *, margin: float) -> Equivalence:
     if -margin < interval.low and interval.high < margin:
         return "equivalent"
     return "unclear"
+
+
+def _vector(values: ArrayLike) -> NDArray[np.float64]:
+    return np.asarray(values, dtype=np.float64)
