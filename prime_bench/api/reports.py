@@ -59,8 +59,7 @@ def report(
         changes=change_texts(changes),
         mixed=mixed,
     )
-    folder = Path(runs_dir)
-    with open_source(request.recipe, folder) as source:
+    with open_source(request.recipe, Path(runs_dir)) as source:
         if recipe is None and against:
             made, records = request.paper_report(source), None
         else:
@@ -68,11 +67,7 @@ def report(
     made, agrees = compared_with(
         made, against=against, check=None if check is None else Path(check)
     )
-    return ReportView(
-        report=made,
-        agrees=agrees,
-        _records=records,
-    )
+    return ReportView(report=made, agrees=agrees, _records=records)
 
 
 def pack(
