@@ -16,7 +16,7 @@ from gpu_table import FINGERPRINT, write_table
 
 from prime_bench.assemble import build_arm
 from prime_bench.catalog import PLUGINS
-from prime_bench.cli.costs import Measured, plain, tables
+from prime_bench.cli.costs import tables
 from prime_bench.data.manifest import SplitCounts
 from prime_bench.data.schema import Schema
 from prime_bench.data.table import PreparedTable, Split
@@ -24,6 +24,7 @@ from prime_bench.probes.arms import Pool, forms_on, forward_of, trainer_of
 from prime_bench.recipe.expand import Recipe
 from prime_bench.recipe.job import Job, JobRequest
 from prime_bench.settings.probes import CostArm, CostProbe
+from prime_bench.store.costs import MeasuredCosts
 from prime_bench.store.record import ProbeRecord, RunRecord
 from prime_bench.training.batches import Rows
 from prime_bench.training.checkpoint import CHECKPOINT, load_weights
@@ -313,10 +314,10 @@ def _costs(bench: Bench, backbones: list[str], *, compiled: bool) -> dict[str, A
             arms=[CostArm(plugin="prime", settings=PLUGINS["prime"].settings().plain())],
         )
         job = bench.job(backbone, "dense", probe=probe, training={"compile": compiled})
-        measured.append(Measured.of(bench.run(job, arm="dense+prime")))
+        measured.append(MeasuredCosts.of(bench.run(job, arm="dense+prime"), bench.recipe))
     if measured:
-        print(tables(measured, bench.recipe), flush=True)
-    return {"costs": plain(measured, bench.recipe), "no time for": skipped}
+        print(tables(measured), flush=True)
+    return {"costs": [item.plain() for item in measured], "no time for": skipped}
 
 
 CHECKS: dict[str, Callable[[Bench], dict[str, Any]]] = {

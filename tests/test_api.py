@@ -18,9 +18,10 @@ from prime_bench.base.errors import DataError, UsageError, UserError
 from prime_bench.data.manifest import resolve
 from prime_bench.recipe.file import load_recipe
 from prime_bench.report.view import ReportView
+from prime_bench.schedule.doctor import HealthCheck
 from prime_bench.schedule.run import stopping_gently
 from prime_bench.store.record import RunRecord
-from prime_bench.store.runs import Runs
+from prime_bench.store.runs import STATE, Runs
 
 ROOT = Path(__file__).parents[1]
 MakeRecord = Callable[..., RunRecord]
@@ -311,3 +312,87 @@ def test_in_another_thread_signals_are_left_alone() -> None:
     thread.start()
     thread.join()
     assert found == [[]]
+
+
+def test_names_are_those_that_a_recipe_can_have() -> None:
+    assert {"DNN", "DCNv2"} <= set(api.names("backbones"))
+    assert {"dense", "prime"} <= set(api.names("arms"))
+    assert {"quick", "cost"} <= set(api.names("recipes"))
+    assert {"avazu", "criteo", "synthetic"} <= set(api.names("datasets"))
+    assert "main" in api.names("tables")
+    assert [row["name"] for row in api.listing("figures")] == api.names("figures")
+
+
+def test_facts_of_an_arm_a_backbone_and_a_table(tmp_path: Path) -> None:
+    made = api.prepare("synthetic", settings={"rows": 400}, data_dir=tmp_path)
+
+    assert {"rank"} <= {key.name for key in api.arm_facts("prime").keys}
+    with pytest.raises(UsageError, match="did you mean `prime`"):
+        api.arm_facts("primee")
+    backbone = api.backbone_facts("DNN", table="synthetic", data_dir=tmp_path)
+    (table,) = api.table_facts(made.folder)
+    assert table.manifest == made.manifest
+    assert sum(split.rows for split in table.statistics.splits.values()) == 400
+    (memory,) = [each for each in table.backbones if each.name == "DNN"]
+    assert memory.parameters == backbone.tables[0].parameters
+    assert memory.bytes == 12 * memory.parameters
+
+
+def test_a_table_is_exported_and_raw_files_are_written(tmp_path: Path) -> None:
+    api.prepare("synthetic", settings={"rows": 400}, data_dir=tmp_path)
+    folder = api.export_fuxictr("synthetic", tmp_path / "exported", data_dir=tmp_path)
+    assert (folder / "feature_map.json").is_file()
+
+    raw = api.write_raw(tmp_path / "raw", settings={"rows": 400})
+    assert (raw.rows, raw.raw_format) == (400, "avazu-raw")
+    assert any(raw.folder.iterdir())
+    with pytest.raises(UsageError, match="not empty"):
+        api.write_raw(tmp_path / "raw", settings={"rows": 400})
+
+
+def test_a_plan_is_estimated(tmp_path: Path, recipe: Path) -> None:
+    changes = {"dataset.synthetic.rows": 400}
+    folders = {"data_dir": tmp_path / "data", "runs_dir": tmp_path / "none"}
+    api.prepare("synthetic", settings={"rows": 400}, data_dir=tmp_path / "data")
+    made = api.plan(recipe, changes=changes, device="cpu", **folders)
+
+    found = api.estimate(made, device="cpu", runs_dir=tmp_path / "none")
+    assert set(found.jobs) == {planned.job_id for planned in made.to_run}
+    assert (found.total.jobs, found.total.known_jobs) == (12, 0)
+    assert found.total.disk_bytes == sum(job.disk_bytes for job in found.jobs.values()) > 0
+    assert set(found.added["synthetic"]) == {"low", "high"}
+
+
+def test_costs_of_a_plan_without_records_are_none(tmp_path: Path) -> None:
+    made = api.cost_plan("cost", device="cpu", data_dir=tmp_path, runs_dir=tmp_path)
+    assert api.costs(made, runs_dir=tmp_path) == []
+
+
+def test_leftovers_are_listed_then_deleted(runs: Path) -> None:
+    job_id = api.records(runs_dir=runs)["job_id"][0]
+    state = Runs(runs).path(job_id) / STATE
+    state.write_bytes(b"1234")
+
+    found = api.leftovers(runs_dir=runs)
+    assert [(leftover.path, leftover.n_bytes) for leftover in found] == [(state, 4)]
+    assert state.exists()
+    assert api.clean(found, runs_dir=runs) == found
+    assert not state.exists()
+    assert api.leftovers(runs_dir=runs) == []
+
+
+def test_a_plug_in_is_checked_in_a_process_of_its_own() -> None:
+    results = api.check("prime")
+    assert "neutral start" in {result.rule for result in results}
+    assert [result for result in results if result.fault] == []
+    with pytest.raises(UsageError, match="nothing_like_it"):
+        api.check("nothing_like_it")
+
+
+def test_doctor_reports_each_check(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("prime_bench.schedule.doctor._devices", lambda _command: iter(()))
+    seen: list[HealthCheck] = []
+
+    results = api.doctor(data_dir=tmp_path, runs_dir=tmp_path, on_check=seen.append)
+    assert results == seen
+    assert {"python", "torch", "memory", "tables"} <= {result.topic for result in results}

@@ -31,9 +31,22 @@ unfit data or records) and `EnvironmentFault` (disk, permission, device, network
 raises nothing: `RunSummary.failed` has it.
 """
 
+from prime_bench.api.catalogue import (
+    ArmFacts,
+    BackboneFacts,
+    KeyFacts,
+    PreparedTableFacts,
+    arm_facts,
+    backbone_facts,
+    listing,
+    names,
+    table_facts,
+)
 from prime_bench.api.comparisons import TwoSides, compare, diff
 from prime_bench.api.execution import (
     cost_plan,
+    costs,
+    estimate,
     job,
     jobs,
     plan,
@@ -42,30 +55,58 @@ from prime_bench.api.execution import (
 )
 from prime_bench.api.finished import Verification, predict, verify
 from prime_bench.api.frames import histories, predictions, records
+from prime_bench.api.machine import check, clean, doctor, leftovers
 from prime_bench.api.recipes import load_recipe
 from prime_bench.api.reports import pack, report
-from prime_bench.api.tables import Preparation, prepare, prepare_recipe
+from prime_bench.api.tables import (
+    Preparation,
+    RawFiles,
+    export_fuxictr,
+    prepare,
+    prepare_recipe,
+    write_raw,
+)
 from prime_bench.schedule.engine import Engine
+from prime_bench.schedule.estimate import PlanEstimate
 from prime_bench.schedule.plan import RecipeDiff
 from prime_bench.schedule.run import RunSummary, open_engine
+from prime_bench.store.costs import MeasuredCosts
 from prime_bench.store.predictions import Prediction, PredictionProgress
 
 __all__ = [
+    "ArmFacts",
+    "BackboneFacts",
     "Engine",
+    "KeyFacts",
+    "MeasuredCosts",
+    "PlanEstimate",
     "Prediction",
     "PredictionProgress",
     "Preparation",
+    "PreparedTableFacts",
+    "RawFiles",
     "RecipeDiff",
     "RunSummary",
     "TwoSides",
     "Verification",
+    "arm_facts",
+    "backbone_facts",
+    "check",
+    "clean",
     "compare",
     "cost_plan",
+    "costs",
     "diff",
+    "doctor",
+    "estimate",
+    "export_fuxictr",
     "histories",
     "job",
     "jobs",
+    "leftovers",
+    "listing",
     "load_recipe",
+    "names",
     "open_engine",
     "pack",
     "plan",
@@ -77,5 +118,7 @@ __all__ = [
     "report",
     "run",
     "status",
+    "table_facts",
     "verify",
+    "write_raw",
 ]

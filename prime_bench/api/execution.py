@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Literal
 from prime_bench.api.recipes import (
     RECIPE_ARGUMENTS,
     Changes,
+    Log,
     Only,
     StrPath,
     loaded_recipe,
@@ -18,6 +19,7 @@ from prime_bench.api.recipes import (
 from prime_bench.base.errors import UsageError
 from prime_bench.recipe.expand import Recipe
 from prime_bench.schedule.engine import Engine, Limits, Outcome
+from prime_bench.schedule.estimate import Pace, PlanEstimate, SimilarityKey, estimates_of
 from prime_bench.schedule.plan import Plan, make_plan
 from prime_bench.schedule.run import (
     RunSummary,
@@ -27,6 +29,7 @@ from prime_bench.schedule.run import (
     stopping_gently,
 )
 from prime_bench.schedule.status import Status, status_of_folder, status_of_plan
+from prime_bench.store.costs import MeasuredCosts
 from prime_bench.store.record import DeviceKind
 from prime_bench.store.runs import LISTING_HINT, Runs
 
@@ -112,6 +115,52 @@ def plan_for(
     )
 
 
+def estimate(
+    plan: Plan,
+    *,
+    device: str = "auto",
+    engine: Engine | None = None,
+    measure: bool = False,
+    runs_dir: StrPath = "runs",
+    log: Log | None = None,
+) -> PlanEstimate:
+    """Estimate the time, memory and disk that the jobs of a plan will take.
+
+    Times are those of similar jobs that have a record; without one they are unknown, unless
+    `measure` is given.
+
+    Args:
+        plan: A plan from `plan` or `cost_plan`.
+        device: Where the jobs would run, as it was given to `plan`.
+        engine: An engine from `open_engine`, whose devices count in place of `device`.
+        measure: Whether to train ten seconds for each data set and backbone.
+        runs_dir: Folder of the records.
+        log: Called with the name of each job that is trained to measure.
+
+    Returns:
+        `PlanEstimate.jobs` has an estimate by job id, `PlanEstimate.total` their sum.
+
+    Raises:
+        EnvironmentFault: The device is not there.
+    """
+    from prime_bench.schedule.devices import cores, find_devices
+    from prime_bench.schedule.measure import measure as measured_paces
+
+    paces: dict[SimilarityKey, Pace] = {}
+    faults: list[str] = []
+    if measure:
+        paces, faults = measured_paces(
+            plan,
+            device=find_devices(device)[0],
+            threads=cores(),
+            on_start=lambda planned: (log or (lambda _: None))(f"measuring {planned.job_spec}"),
+        )
+    folder = Path(runs_dir)
+    kind = engine.device_kind if engine is not None else find_devices(device)[0].kind
+    jobs = estimates_of(plan, runs=Runs(folder), device_kind=kind, measured=paces)
+    return PlanEstimate.of(plan, jobs, folder=folder, not_measured=faults)
+
+
 def cost_plan(
     recipe: StrPath | Recipe,
     *,
@@ -152,6 +201,23 @@ def cost_plan(
         device_kind=here.kind,
     )
     return measured_again(made) if again else made
+
+
+def costs(plan: Plan, *, runs_dir: StrPath = "runs") -> list[MeasuredCosts]:
+    """Read the costs that the jobs of a plan from `cost_plan` have measured, now or earlier.
+
+    Args:
+        plan: A plan from `cost_plan`.
+        runs_dir: Folder of the records.
+
+    Returns:
+        The costs of all arms of a data set and backbone, one for each job that has a record.
+        `MeasuredCosts.plain()` has the numbers, with medians and ratios to Dense.
+    """
+    runs = Runs(Path(runs_dir))
+    sound = [planned.job_id for planned in plan.jobs if planned.state != "broken"]
+    records = [runs.find(job_id) for job_id in sound if job_id is not None]
+    return [MeasuredCosts.of(record, plan.recipe) for record in records if record is not None]
 
 
 def run(

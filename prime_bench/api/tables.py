@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,8 +14,11 @@ from prime_bench.recipe.expand import Recipe
 from prime_bench.schedule.plan import table_specs_of
 
 if TYPE_CHECKING:
-    from prime_bench.data.manifest import Manifest, TableSpec
+    from prime_bench.data.manifest import BestPossible, Manifest, TableSpec
     from prime_bench.data.stages import StageProgress
+
+_RAW_FORMATS = {"avazu": "avazu-raw", "criteo": "criteo"}
+"""Shape of synthetic data -> the format of its raw files."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -156,6 +160,89 @@ def prepare_recipe(
     if errors and on_error is None:
         raise errors[0]
     return tables
+
+
+@dataclass(frozen=True, kw_only=True)
+class RawFiles:
+    """Raw files of synthetic data, as `write_raw` has written them."""
+
+    folder: Path
+    raw_format: str
+    """As which data set's files: `avazu-raw`, `avazu` or `criteo`."""
+    rows: int
+    best: dict[str, BestPossible]
+    """Split -> metrics of the true probabilities."""
+
+
+def write_raw(
+    folder: StrPath,
+    *,
+    settings: Mapping[str, Any] | None = None,
+    raw_format: str | None = None,
+    on_progress: Callable[[StageProgress], None] | None = None,
+) -> RawFiles:
+    """Write synthetic data as raw files, to test `prepare` with them; no table is made.
+
+    Args:
+        folder: A new or empty folder.
+        settings: Settings of the data set `synthetic` that shape its rows: `shape`, `rows`,
+            `strength` and `seed`.
+        raw_format: As which data set's files: `avazu-raw`, `avazu` or `criteo`; None for
+            `avazu-raw` or `criteo`, as the shape is.
+        on_progress: Called now and then with the stage, and how much of it is done.
+
+    Raises:
+        UsageError: There is no such setting or format, or the folder is not empty.
+        EnvironmentFault: The files cannot be written.
+    """
+    from prime_bench.data.manifest import resolve
+    from prime_bench.data.stages import no_progress
+    from prime_bench.data.synthetic import raw_files
+    from prime_bench.settings.data import SyntheticSettings
+
+    own = resolve("synthetic", dict(settings or {})).settings
+    assert isinstance(own, SyntheticSettings)  # noqa: S101
+    chosen = raw_format or _RAW_FORMATS[own.shape]
+    best = raw_files.write_raw(
+        own, Path(folder), raw_format=chosen, on_progress=on_progress or no_progress
+    )
+    return RawFiles(folder=Path(folder), raw_format=chosen, rows=own.rows, best=best)
+
+
+def export_fuxictr(
+    table: StrPath, to: StrPath, *, data_dir: StrPath = "data", log: Log | None = None
+) -> Path:
+    """Write a prepared table as FuxiCTR 2.3.10 reads it. The ids stay what they are.
+
+    Args:
+        table: Folder of the table, or the name of a data set with one prepared table.
+        to: A new or empty folder. Its name is the dataset_id of FuxiCTR's configuration.
+        data_dir: Folder of the prepared tables.
+        log: Called with messages for the user.
+
+    Returns:
+        The folder that was written, as an absolute path.
+
+    Raises:
+        UsageError: The data set has several tables, or the folder is not empty.
+        DataError: There is no such table.
+        EnvironmentFault: The files cannot be written.
+    """
+    from prime_bench.data.fuxictr_files import export_table
+    from prime_bench.data.manifest import find_tables
+    from prime_bench.data.stages import no_log
+    from prime_bench.data.table import PreparedTable
+
+    found = find_tables(os.fspath(table), data_dir=Path(data_dir))
+    if len(found) > 1:
+        raise UsageError(
+            f"{table}: has {len(found)} prepared tables; name one by its folder",
+            hint=", ".join(str(path) for path in found),
+        )
+    # Not `..` but a name is the dataset_id.
+    folder = Path(to).resolve()
+    export_table(PreparedTable.open(found[0]), folder, log=log or no_log)
+    return folder
 
 
 def _named(

@@ -1,10 +1,8 @@
 """`prime-bench check`: hold a plug-in or backbone to the rules of all."""
 
-import subprocess
-import sys
-
 import click
 
+from prime_bench.base.errors import EXIT_FAILED
 from prime_bench.cli import complete
 
 
@@ -18,6 +16,13 @@ def check(ctx: click.Context, name: str) -> None:
     can name: a bundled one, an entry point, or `module:Class` of an importable module. Prints
     `pass` or `FAIL` with the reason for each rule; exit code 1 if one is broken.
     """
-    # In a process of its own: the command line loads no torch, and somebody's code may do anything.
-    done = subprocess.run([sys.executable, "-m", "prime_bench.contract", name], check=False)
-    ctx.exit(done.returncode)
+    from prime_bench import api
+
+    results = api.check(name)
+    for result in results:
+        click.echo(
+            f"FAIL  {result.rule}: {result.fault}" if result.fault else f"pass  {result.rule}"
+        )
+    broken = sum(result.fault is not None for result in results)
+    click.echo(f"{name}: {len(results) - broken} of {len(results)} rules kept")
+    ctx.exit(EXIT_FAILED if broken else 0)

@@ -27,12 +27,10 @@ def clean(unfinished: bool, yes: bool, runs_dir: Path, as_json: bool) -> None:
     """
     import sys
 
+    from prime_bench import api
     from prime_bench.cli.output import counted, print_json, size
-    from prime_bench.store.leftovers import leftovers, remove
-    from prime_bench.store.runs import Runs
 
-    runs = Runs(runs_dir)
-    found = list(leftovers(runs, unfinished=unfinished))
+    found = api.leftovers(unfinished=unfinished, runs_dir=runs_dir)
     total = size(sum(leftover.n_bytes for leftover in found))
     if not as_json:
         for leftover in found:
@@ -40,7 +38,7 @@ def clean(unfinished: bool, yes: bool, runs_dir: Path, as_json: bool) -> None:
         click.echo(f"{len(found)} to remove, {total}")
         if found and not yes and sys.stdin.isatty():
             yes = click.confirm("Remove them?", err=True)
-    removed = [leftover for leftover in found if yes and remove(leftover, runs)]
+    removed = api.clean(found, runs_dir=runs_dir) if yes else []
     if as_json:
         items = [
             {
@@ -57,6 +55,6 @@ def clean(unfinished: bool, yes: bool, runs_dir: Path, as_json: bool) -> None:
         click.echo(f"{len(removed)} removed" + (f", {left} in use meanwhile" if left else ""))
     elif found:
         click.echo("nothing was removed: add --yes", err=True)
-    elif kept := list(leftovers(runs, unfinished=True)):
+    elif kept := api.leftovers(unfinished=True, runs_dir=runs_dir):
         jobs = counted(len(kept), "folder")
         click.echo(f"{jobs} of failed or interrupted jobs: --unfinished names them", err=True)

@@ -1,14 +1,11 @@
-"""Measured costs of arms, as a terminal shows them and as JSON."""
+"""Measured costs of arms, as a terminal shows them."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from statistics import median
-from typing import Any
 
 from prime_bench.cli.output import table_text
-from prime_bench.findings import ArmCost, CostFindings, InferenceCost, median_ratio
-from prime_bench.recipe.expand import Recipe
-from prime_bench.store.record import ProbeRecord, RunRecord
+from prime_bench.findings import ArmCost, InferenceCost, median_ratio
+from prime_bench.store.costs import MeasuredCosts
 
 _MEMORY = {
     "max_memory_allocated": "memory: the most that torch had allocated on the device",
@@ -20,63 +17,24 @@ _MEMORY = {
 """`memory` of the findings -> what its numbers are."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Measured:
-    """The record of a `cost` job and its findings."""
-
-    record: ProbeRecord
-    findings: CostFindings
-
-    @classmethod
-    def of(cls, record: RunRecord | ProbeRecord) -> "Measured":
-        """Wrap a record. Raises TypeError for one of another kind."""
-        if isinstance(record, RunRecord) or not isinstance(record.findings, CostFindings):
-            raise TypeError(f"{record.job_id}: a record of the kind {record.job.kind}")
-        return cls(record=record, findings=record.findings)
-
-    @property
-    def place(self) -> list[object]:
-        """Data set and backbone, the first cells of a row."""
-        return [self.record.dataset, self.record.job.backbone]
-
-
-def tables(measured: Sequence[Measured], recipe: Recipe) -> str:
+def tables(measured: Sequence[MeasuredCosts]) -> str:
     """Tables of the protocol's figures, then of inference by batch size."""
-    parts = [_protocol(measured, recipe)]
+    parts = [_protocol(measured)]
     if any(_others(item) for item in measured):
         parts.append("inference, ms a batch and ratio to Dense, by rows of a batch:")
-        parts.append(_by_size(measured, recipe))
+        parts.append(_by_size(measured))
     parts.append("\n".join(dict.fromkeys(line for item in measured for line in _words(item))))
     return "\n\n".join(parts)
 
 
-def plain(measured: Sequence[Measured], recipe: Recipe) -> list[dict[str, Any]]:
-    """The same numbers as JSON values, a dictionary a job."""
-    return [
-        {
-            "job_id": item.record.job_id,
-            "dataset": item.record.dataset,
-            "backbone": item.record.job.backbone,
-            "seed": item.record.job.seed,
-            "device": item.record.environment.device,
-            "threads": item.record.environment.threads,
-            "clock": item.findings.clock,
-            "memory": item.findings.memory,
-            "distinct_rows": item.findings.distinct_rows,
-            "arms": [_plain_arm(arm, item, recipe) for arm in item.findings.arms],
-        }
-        for item in measured
-    ]
-
-
-def _protocol(measured: Sequence[Measured], recipe: Recipe) -> str:
+def _protocol(measured: Sequence[MeasuredCosts]) -> str:
     header = ["dataset", "backbone", "arm", "parameters", "x", "MACs a row", "x"]
     header += ["inference ms", "x", "training ms", "x", "memory MB", "x"]
     rows = []
     for item in measured:
         size = item.record.job.training.batch_size
         for arm in item.findings.arms:
-            dense, row = item.findings.arms[0], [*item.place, arm_name(arm, recipe)]
+            dense, row = item.findings.arms[0], [*_place(item), item.arm_name(arm)]
             for count, base in ((arm.parameters, dense.parameters), (arm.macs, dense.macs)):
                 row += [f"{count:,}", f"{count / base:.3f}"]
             for own, other in (
@@ -91,7 +49,7 @@ def _protocol(measured: Sequence[Measured], recipe: Recipe) -> str:
     return table_text(rows, header=header, n_words=3)
 
 
-def _by_size(measured: Sequence[Measured], recipe: Recipe) -> str:
+def _by_size(measured: Sequence[MeasuredCosts]) -> str:
     inference = [cost for item in measured for cost in item.findings.arms[0].inference]
     sizes = sorted({cost.batch_size for cost in inference})
     rows = []
@@ -101,7 +59,7 @@ def _by_size(measured: Sequence[Measured], recipe: Recipe) -> str:
             for arm in item.findings.arms:
                 found = {cost.batch_size: cost for cost in arm.inference if cost.form == form}
                 cells = [_cell(found.get(size), dense, is_dense=arm is dense) for size in sizes]
-                rows.append([*item.place, form, arm_name(arm, recipe), *cells])
+                rows.append([*_place(item), form, item.arm_name(arm), *cells])
     header = ["dataset", "backbone", "form", "arm", *(f"{size:,}" for size in sizes)]
     return table_text(rows, header=header, n_words=4)
 
@@ -115,12 +73,12 @@ def _cell(cost: InferenceCost | None, dense: ArmCost, *, is_dense: bool) -> str:
     return f"{_ms(cost.latencies_ms)} x{median_ratio(cost.latencies_ms, base):.2f}"
 
 
-def _others(item: Measured) -> bool:
+def _others(item: MeasuredCosts) -> bool:
     """Whether inference was measured in more than one way."""
     return len(item.findings.arms[0].inference) > 1
 
 
-def _words(item: Measured) -> list[str]:
+def _words(item: MeasuredCosts) -> list[str]:
     probe, where = item.record.job.probe, item.record.environment
     return [
         f"on {where.device}, {where.threads} CPU threads, torch {where.versions.get('torch', '?')}",
@@ -133,40 +91,9 @@ def _words(item: Measured) -> list[str]:
     ]
 
 
-def arm_name(arm: ArmCost, recipe: Recipe) -> str:
-    """The arm's name in the recipe; the plug-in's for Dense where the recipe does not list it."""
-    for own in recipe.arms:
-        if (own.plugin, own.settings.plain()) == (arm.plugin, arm.settings):
-            return own.name
-    return arm.plugin
-
-
-def _plain_arm(arm: ArmCost, item: Measured, recipe: Recipe) -> dict[str, Any]:
-    dense = item.findings.arms[0]
-    return {
-        "arm": arm_name(arm, recipe),
-        "plugin": arm.plugin,
-        "parameters": arm.parameters,
-        "macs": arm.macs,
-        "inference": [
-            {
-                "form": cost.form,
-                "batch_size": cost.batch_size,
-                **_plain_times(
-                    cost.latencies_ms,
-                    dense.inference_ms(batch_size=cost.batch_size, form=cost.form),
-                ),
-            }
-            for cost in arm.inference
-        ],
-        "training": _plain_times(arm.training_ms, dense.training_ms),
-        "peak_memory_bytes": arm.peak_memory_bytes,
-        "memory_ratio": arm.memory_ratio(dense),
-    }
-
-
-def _plain_times(own: Sequence[float], dense: Sequence[float]) -> dict[str, Any]:
-    return {"ms": list(own), "median_ms": median(own), "ratio": median_ratio(own, dense)}
+def _place(item: MeasuredCosts) -> list[object]:
+    """Data set and backbone, the first cells of a row."""
+    return [item.record.dataset, item.record.job.backbone]
 
 
 def _ms(latencies_ms: Sequence[float]) -> str:

@@ -30,20 +30,9 @@ def fuxictr(table: str, folder: Path, data_dir: Path) -> None:
     are. DIR gets feature_map.json, feature_vocab.json and a parquet file a split; its name is the
     dataset_id of FuxiCTR's configuration.
     """
-    from prime_bench.base.errors import UsageError
-    from prime_bench.data.fuxictr_files import export_table
-    from prime_bench.data.manifest import find_tables
-    from prime_bench.data.table import PreparedTable
+    from prime_bench import api
 
-    found = find_tables(table, data_dir=data_dir)
-    if len(found) > 1:
-        raise UsageError(
-            f"{table}: has {len(found)} prepared tables; name one by its folder",
-            hint=", ".join(str(path) for path in found),
-        )
-    # Not `..` but a name is the dataset_id.
-    folder = folder.resolve()
-    export_table(
-        PreparedTable.open(found[0]), folder, log=lambda message: click.echo(message, err=True)
+    written = api.export_fuxictr(
+        table, folder, data_dir=data_dir, log=lambda message: click.echo(message, err=True)
     )
-    click.echo(f"{folder}: dataset_id {folder.name}, data_root {folder.parent}")
+    click.echo(f"{written}: dataset_id {written.name}, data_root {written.parent}")

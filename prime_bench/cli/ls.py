@@ -24,16 +24,13 @@ def ls(ctx: click.Context, as_json: bool) -> None:
     """
     if ctx.invoked_subcommand is not None:
         return
+    from typing import get_args
+
+    from prime_bench import api
+    from prime_bench.api.catalogue import Kind
     from prime_bench.cli.output import print_json
 
-    every = {
-        "backbones": _backbones(),
-        "arms": _arms(),
-        "recipes": _recipes(),
-        "datasets": _datasets(Path("data")),
-        "tables": _tables(),
-        "figures": _figures(),
-    }
+    every = {kind: api.listing(kind) for kind in get_args(Kind)}
     if as_json:
         print_json(LS_SCHEMA, every)
         return
@@ -50,7 +47,9 @@ def backbones(as_json: bool) -> None:
     Top-NN and sites, the places where a plug-in may sit, are those of the default settings. Of a
     backbone from another package its class is shown.
     """
-    rows = _backbones()
+    from prime_bench import api
+
+    rows = api.listing("backbones")
     shown = [
         {
             "backbone": row["name"],
@@ -71,7 +70,9 @@ def arms(as_json: bool) -> None:
     Each of these names can stand in a recipe's `arms`; an arm of your own, `[arm.NAME]`, refines
     one of them. `show arm NAME` prints its settings.
     """
-    rows = _arms()
+    from prime_bench import api
+
+    rows = api.listing("arms")
     shown = [{"arm": row["name"], "label": row["label"], "source": row["cite"]} for row in rows]
     _print("arms", rows, shown, as_json=as_json)
 
@@ -83,7 +84,9 @@ def recipes(as_json: bool) -> None:
 
     `show recipe NAME` prints one to copy.
     """
-    rows = _recipes()
+    from prime_bench import api
+
+    rows = api.listing("recipes")
     shown = [{"recipe": row["name"], "kind": row["kind"], "title": row["title"]} for row in rows]
     _print("recipes", rows, shown, as_json=as_json)
 
@@ -93,7 +96,9 @@ def recipes(as_json: bool) -> None:
 @options.as_json
 def datasets(data_dir: Path, as_json: bool) -> None:
     """List the data sets and their prepared tables."""
-    rows = _datasets(data_dir)
+    from prime_bench import api
+
+    rows = api.listing("datasets", data_dir=data_dir)
     shown = [
         {
             "data set": row["name"],
@@ -111,7 +116,9 @@ def datasets(data_dir: Path, as_json: bool) -> None:
 @options.as_json
 def tables(as_json: bool) -> None:
     """List the tables that `report --table` can make."""
-    rows = _tables()
+    from prime_bench import api
+
+    rows = api.listing("tables")
     shown = [{"table": row["name"], "title": row["title"]} for row in rows]
     _print("tables", rows, shown, as_json=as_json)
 
@@ -123,7 +130,9 @@ def figures(as_json: bool) -> None:
 
     A report has those for which there are records; the names of the files begin so.
     """
-    rows = _figures()
+    from prime_bench import api
+
+    rows = api.listing("figures")
     shown = [{"figure": row["name"], "what it shows": row["title"]} for row in rows]
     _print("figures", rows, shown, as_json=as_json)
 
@@ -135,80 +144,6 @@ def _print(key: str, rows: Sequence[Row], shown: Sequence[Row], *, as_json: bool
         print_json(LS_SCHEMA, {key: rows})
     elif shown:
         click.echo(table_text([list(row.values()) for row in shown], header=list(shown[0])))
-
-
-def _backbones() -> list[Row]:
-    from prime_bench.catalog import BACKBONES, entry_point_targets
-
-    rows: list[Row] = []
-    for name, entry in sorted(BACKBONES.items()):
-        settings = entry.settings()
-        rows.append(
-            {
-                "name": name,
-                "label": entry.label,
-                "top_nn": list(settings.top_nn),
-                "sites": list(settings.sites),
-                "cite": entry.cite,
-            }
-        )
-    # Their classes are not loaded, which may take seconds or fail.
-    for name, target in sorted(entry_point_targets("backbone").items()):
-        rows.append({"name": name, "label": None, "top_nn": None, "sites": None, "cite": target})
-    return rows
-
-
-def _arms() -> list[Row]:
-    from prime_bench.catalog import PLUGINS, entry_point_targets
-
-    rows: list[Row] = [
-        {"name": name, "label": entry.label, "cite": entry.cite} for name, entry in PLUGINS.items()
-    ]
-    for name, target in sorted(entry_point_targets("plug-in").items()):
-        rows.append({"name": name, "label": None, "cite": target})
-    return rows
-
-
-def _recipes() -> list[Row]:
-    from prime_bench.recipe.file import recipe_files
-
-    return [
-        {"name": name, "kind": kind, "title": title, "path": str(path)}
-        for name, kind, title, path in recipe_files()
-    ]
-
-
-def _datasets(data_dir: Path) -> list[Row]:
-    from prime_bench.data.card import card_names, load_card
-    from prime_bench.data.manifest import prepared_tables
-
-    prepared: dict[str, list[str]] = {}
-    for dataset, folder in prepared_tables(data_dir):
-        prepared.setdefault(dataset, []).append(str(folder))
-    return [
-        {
-            "name": card.name,
-            "title": card.title,
-            "kind": card.kind,
-            "licence": card.licence,
-            "homepage": card.homepage,
-            "tables": prepared.get(card.name, []),
-        }
-        for card in map(load_card, card_names())
-    ]
-
-
-def _tables() -> list[Row]:
-    from prime_bench.report.tables.definition import shipped_tables
-    from prime_bench.report.tables.kinds import load_definition
-
-    return [{"name": name, "title": load_definition(name).title} for name in shipped_tables()]
-
-
-def _figures() -> list[Row]:
-    from prime_bench.report.figures import FIGURES
-
-    return [{"name": name, "title": title} for name, title in FIGURES.items()]
 
 
 def _ends(paths: Value) -> str:

@@ -9,7 +9,7 @@ import click
 from prime_bench.cli import complete, options
 
 if TYPE_CHECKING:
-    from prime_bench.schedule.estimate import Estimate, Pace, SimilarityKey, Total
+    from prime_bench.schedule.estimate import Estimate, PlanEstimate, Total
     from prime_bench.schedule.plan import Plan
 
 PLAN_SCHEMA = 1
@@ -48,12 +48,7 @@ def plan(
     for the estimate, depends on it.
     """
     from prime_bench import api
-    from prime_bench.schedule.devices import cores, find_devices
-    from prime_bench.schedule.estimate import estimates_of
-    from prime_bench.schedule.measure import measure
-    from prime_bench.store.runs import Runs
 
-    here = find_devices(device)[0]
     made = api.plan(
         recipe,
         only=only,
@@ -63,33 +58,24 @@ def plan(
         data_dir=data_dir,
         runs_dir=runs_dir,
     )
-    paces: dict[SimilarityKey, Pace] = {}
-    if measured:
-        paces, faults = measure(
-            made,
-            device=here,
-            threads=cores(),
-            on_start=lambda planned: click.echo(f"measuring {planned.job_spec}", err=True),
-        )
-        for fault in faults:
-            click.echo(fault, err=True)
-    estimates = estimates_of(made, runs=Runs(runs_dir), device_kind=here.kind, measured=paces)
-    print_plan(made, estimates, runs_dir=runs_dir, as_json=as_json)
+    found = api.estimate(
+        made,
+        device=device,
+        measure=measured,
+        runs_dir=runs_dir,
+        log=lambda message: click.echo(message, err=True),
+    )
+    for fault in found.not_measured:
+        click.echo(fault, err=True)
+    print_plan(made, found, as_json=as_json)
 
 
-def print_plan(
-    made: "Plan",
-    estimates: "Mapping[str, Estimate]",
-    *,
-    runs_dir: Path,
-    as_json: bool = False,
-) -> None:
+def print_plan(made: "Plan", estimate: "PlanEstimate", *, as_json: bool = False) -> None:
     """Print the plan as a table, or as one JSON object with the jobs under `jobs`."""
     from prime_bench.cli.output import print_json
-    from prime_bench.schedule.estimate import added_budgets, total_of
     from prime_bench.settings.interface import added_text
 
-    total, added = total_of(estimates.values(), folder=runs_dir), added_budgets(made)
+    estimates, total, added = estimate.jobs, estimate.total, estimate.added
     if as_json:
         content = {
             "recipe": made.recipe.name,

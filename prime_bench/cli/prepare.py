@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 _SETTINGS = "prime_bench.cli.prepare.settings"
 # What shapes the rows of the synthetic log, and so its raw files; the rest shapes the table.
 _RAW_SETTINGS = frozenset({"shape", "rows", "strength", "seed"})
-_RAW_FORMATS = {"avazu": "avazu-raw", "criteo": "criteo"}
 
 
 def _keep(ctx: click.Context, option: click.Parameter, value: object) -> None:
@@ -122,7 +121,7 @@ def prepare(
     _check_raw(variant, raw=raw, raw_format=raw_format)
     if raw is not None:
         _check_raw_settings(settings, source=source, unverified=allow_unverified)
-        _write_raw(variant, raw, raw_format, as_json=as_json)
+        _write_raw(settings, raw, raw_format, as_json=as_json)
         return 0
 
     from prime_bench import api
@@ -281,24 +280,20 @@ def _check_raw_settings(
 
 
 def _write_raw(
-    variant: "TableSpec", folder: Path, raw_format: str | None, *, as_json: bool
+    settings: Mapping[str, Any], folder: Path, raw_format: str | None, *, as_json: bool
 ) -> None:
-    from prime_bench.data.synthetic.raw_files import write_raw
-    from prime_bench.settings.data import SyntheticSettings
+    from prime_bench import api
 
-    settings = variant.settings
-    assert isinstance(settings, SyntheticSettings)  # noqa: S101
-    chosen = raw_format or _RAW_FORMATS[settings.shape]
     with progress_bars() as bars:
-        best = write_raw(
-            settings,
+        made = api.write_raw(
             folder,
-            raw_format=chosen,
-            on_progress=lambda progress: bars(variant.name, progress),
+            settings=settings,
+            raw_format=raw_format,
+            on_progress=lambda progress: bars("synthetic", progress),
         )
     if as_json:
-        content = {"dataset": variant.name, "raw": str(folder), "raw_format": chosen}
-        print_json(PREPARE_SCHEMA, {**content, "rows": settings.rows, "best": best_plain(best)})
+        content = {"dataset": "synthetic", "raw": str(folder), "raw_format": made.raw_format}
+        print_json(PREPARE_SCHEMA, {**content, "rows": made.rows, "best": best_plain(made.best)})
         return
-    click.echo(f"{folder}: {settings.rows:,} rows as files of {chosen}")
-    click.echo(best_line(best))
+    click.echo(f"{folder}: {made.rows:,} rows as files of {made.raw_format}")
+    click.echo(best_line(made.best))

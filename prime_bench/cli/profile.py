@@ -54,6 +54,7 @@ def profile(
     from prime_bench import api
     from prime_bench.cli.plan import print_plan, summary
     from prime_bench.cli.progress import RunProgress
+    from prime_bench.schedule.estimate import PlanEstimate
 
     made = api.cost_plan(
         recipe,
@@ -65,7 +66,7 @@ def profile(
         runs_dir=runs_dir,
     )
     if dry_run:
-        print_plan(made, {}, runs_dir=runs_dir, as_json=as_json)
+        print_plan(made, PlanEstimate.of(made, {}, folder=runs_dir), as_json=as_json)
         return
     with RunProgress(made) as progress:
         done = api.run(
@@ -89,19 +90,17 @@ def profile(
 
 def _print(made: "Plan", *, runs_dir: Path, as_json: bool) -> None:
     """What the plan's jobs have found, on this run or an earlier one."""
-    from prime_bench.cli.costs import Measured, plain, tables
+    from prime_bench import api
+    from prime_bench.cli.costs import tables
     from prime_bench.cli.output import print_json
-    from prime_bench.store.runs import Runs
 
-    sound = [planned.job_id for planned in made.jobs if planned.state != "broken"]
-    records = [Runs(runs_dir).find(job_id) for job_id in sound if job_id is not None]
-    measured = [Measured.of(record) for record in records if record is not None]
+    measured = api.costs(made, runs_dir=runs_dir)
     if as_json:
         content = {
             "recipe": made.recipe.name,
             "title": made.recipe.title,
-            "costs": plain(measured, made.recipe),
+            "costs": [item.plain() for item in measured],
         }
         print_json(PROFILE_SCHEMA, content)
     elif measured:
-        click.echo(tables(measured, made.recipe))
+        click.echo(tables(measured))

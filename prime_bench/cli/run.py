@@ -104,8 +104,6 @@ def run(
     from prime_bench import api
     from prime_bench.cli.plan import print_plan
     from prime_bench.cli.progress import RunProgress
-    from prime_bench.schedule.estimate import estimates_of
-    from prime_bench.store.runs import Runs
 
     opened = api.open_engine(
         engine,
@@ -125,8 +123,7 @@ def run(
         runs_dir=runs_dir,
     )
     if dry_run:
-        estimates = estimates_of(made, runs=Runs(runs_dir), device_kind=opened.device_kind)
-        print_plan(made, estimates, runs_dir=runs_dir)
+        print_plan(made, api.estimate(made, engine=opened, runs_dir=runs_dir))
         return
     with RunProgress(made) as progress:
         summary = api.run(

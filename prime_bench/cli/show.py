@@ -1,17 +1,16 @@
 """`prime-bench show`: one backbone, arm, recipe, prepared table or job in full."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from prime_bench.cli import complete, options
 
 if TYPE_CHECKING:
-    from prime_bench.base.frozen import Frozen
-    from prime_bench.settings.interface import BackboneSettings
+    from prime_bench.api import KeyFacts
 
 SHOW_SCHEMA = 1
 
@@ -38,36 +37,31 @@ def backbone(name: str, data: str | None, data_dir: Path, as_json: bool) -> None
     NAME is one that `ls backbones` lists, or `module:Class` of your own. With --data, parameters
     and multiply-accumulates a row are those of the default settings.
     """
-    from prime_bench.catalog import find_backbone
+    from dataclasses import asdict
+
+    from prime_bench import api
     from prime_bench.cli.output import print_json, table_text
 
-    entry = find_backbone(name)
-    settings = entry.settings()
-    tables = _counts(settings, data, data_dir=data_dir) if data is not None else []
-    keys = _keys(settings)
+    facts = api.backbone_facts(name, table=data, data_dir=data_dir)
     if as_json:
-        content = {
-            "name": name,
-            "label": entry.label,
-            "cite": entry.cite,
-            "top_nn": list(settings.top_nn),
-            "sites": list(settings.sites),
-            "keys": keys,
-            "tables": tables,
-        }
-        print_json(SHOW_SCHEMA, content)
+        print_json(SHOW_SCHEMA, asdict(facts))
         return
-    click.echo(f"{name}: {entry.cite}\n")
-    _print_keys(keys)
-    click.echo(f"\nTop-NN: {', '.join(settings.top_nn) or 'none'}")
-    click.echo(f"sites: {', '.join(settings.sites)}")
-    if tables:
+    click.echo(f"{name}: {facts.cite}\n")
+    _print_keys(facts.keys)
+    click.echo(f"\nTop-NN: {', '.join(facts.top_nn) or 'none'}")
+    click.echo(f"sites: {', '.join(facts.sites)}")
+    if facts.tables:
         header = ["table", "fields", "d", "parameters", "multiply-accumulates a row"]
-        rows = [
-            [row["path"], row["fields"], row["input_width"], row["parameters"], row["macs"]]
-            for row in tables
+        cells = [
+            [
+                row.path,
+                f"{row.fields:,}",
+                f"{row.input_width:,}",
+                f"{row.parameters:,}",
+                f"{row.macs:,}",
+            ]
+            for row in facts.tables
         ]
-        cells = [[path, *(f"{number:,}" for number in numbers)] for path, *numbers in rows]
         click.echo("\n" + table_text(cells, header=header))
 
 
@@ -80,17 +74,17 @@ def arm(name: str, as_json: bool) -> None:
     NAME is one that `ls arms` lists, or `module:Class` of your own. A recipe sets them in
     `[arm.NAME]`, or in `[arm.ANOTHER]` with `plugin = "NAME"`.
     """
-    from prime_bench.catalog import find_plugin
+    from dataclasses import asdict
+
+    from prime_bench import api
     from prime_bench.cli.output import print_json
 
-    entry = find_plugin(name)
-    keys = _keys(entry.settings())
+    facts = api.arm_facts(name)
     if as_json:
-        content = {"name": name, "label": entry.label, "cite": entry.cite, "keys": keys}
-        print_json(SHOW_SCHEMA, content)
+        print_json(SHOW_SCHEMA, asdict(facts))
         return
-    click.echo(f"{name}: {entry.label} ({entry.cite})\n")
-    _print_keys(keys)
+    click.echo(f"{name}: {facts.label} ({facts.cite})\n")
+    _print_keys(facts.keys)
 
 
 @show.command()
@@ -140,18 +134,18 @@ def dataset(table: str, html: Path | None, data_dir: Path, as_json: bool) -> Non
     rows and click rates of its splits, ids of its fields, values without an id, missing values, and
     the memory that each backbone needs under its default settings.
     """
+    from prime_bench import api
     from prime_bench.base.errors import UsageError
     from prime_bench.base.files import write_whole
     from prime_bench.cli import show_dataset
     from prime_bench.cli.output import print_json
-    from prime_bench.data.manifest import find_tables
 
     if html is not None and as_json:
         raise UsageError("--html and --json: one of them")
-    found = find_tables(table, data_dir=data_dir)
+    found = api.table_facts(table, data_dir=data_dir)
     if len(found) > 1:
         click.echo(f"{table}: has {len(found)} prepared tables; a folder names one", err=True)
-    tables = [show_dataset.facts(folder) for folder in found]
+    tables = [facts.plain() for facts in found]
     if html is not None:
         write_whole(html, show_dataset.page(tables))
         click.echo(html)
@@ -183,65 +177,15 @@ def job(job: str, data_dir: Path, runs_dir: Path, as_json: bool) -> None:
         click.echo(show_job.text(details))
 
 
-def _keys(settings: "Frozen") -> list[dict[str, Any]]:
-    """Each key with its default, its choices and its docstring, as JSON values."""
-    from typing import Literal, get_args, get_origin
-
-    defaults = settings.plain()
-    return [
-        {
-            "name": name,
-            "default": defaults[name],
-            "choices": list(get_args(field.annotation))
-            if get_origin(field.annotation) is Literal
-            else None,
-            "doc": _doc(type(settings), name),
-        }
-        for name, field in type(settings).model_fields.items()
-    ]
-
-
-def _doc(settings: "type[Frozen]", key: str) -> str:
-    """The key's docstring; of a key that has another default alone, that of the base class."""
-    fields = [getattr(base, "model_fields", {}).get(key) for base in settings.__mro__]
-    texts = [field.description for field in fields if field is not None and field.description]
-    return " ".join(texts[0].split()) if texts else ""
-
-
-def _counts(settings: "BackboneSettings", data: str, *, data_dir: Path) -> list[dict[str, Any]]:
-    """The counts for each prepared table, as JSON values."""
-    from prime_bench.data.manifest import find_tables
-    from prime_bench.data.table import PreparedTable
-
-    counts = []
-    for folder in find_tables(data, data_dir=data_dir):
-        table = PreparedTable.open(folder)
-        shape = table.schema.shape
-        counts.append(
-            {
-                "path": str(folder),
-                "dataset": table.manifest.dataset,
-                "fingerprint": table.manifest.fingerprint,
-                "fields": shape.n_fields,
-                "input_width": settings.input_width(shape),
-                "embedding_rows": shape.embedding_rows,
-                "parameters": settings.parameters(shape),
-                "macs": settings.macs(shape),
-            }
-        )
-    return counts
-
-
-def _print_keys(keys: Sequence[Mapping[str, Any]]) -> None:
+def _print_keys(keys: "Sequence[KeyFacts]") -> None:
     from prime_bench.cli.output import table_text
 
     if not keys:
         click.echo("no settings")
         return
-    rows = [[key["name"], json.dumps(key["default"]), _described(key)] for key in keys]
+    rows = [[key.name, json.dumps(key.default), _described(key)] for key in keys]
     click.echo(table_text(rows, header=["key", "default", "what"]))
 
 
-def _described(key: Mapping[str, Any]) -> str:
-    choices = key["choices"]
-    return f"{key['doc']} One of {', '.join(choices)}." if choices else str(key["doc"])
+def _described(key: "KeyFacts") -> str:
+    return f"{key.doc} One of {', '.join(key.choices)}." if key.choices else key.doc

@@ -1,13 +1,9 @@
-"""What `show dataset` prints of a prepared table: JSON, text, or a page with pictures."""
+"""What `show dataset` prints of a prepared table: text, or a page with pictures."""
 
-import dataclasses
 import math
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
-_BYTES_A_PARAMETER = 4 * (1 + 2)
-"""A float32 weight and the two moments that Adam keeps of it."""
 _EVALUATED = ("valid", "test")
 _SPLIT_HEADER = ("split", "rows", "positives", "click rate", "against training")
 _BACKBONE_HEADER = ("backbone", "parameters", "weights and Adam")
@@ -15,32 +11,6 @@ _FIELD_HEADER = [
     *("field", "meaning", "ids", "oov valid", "oov test", "untrained valid", "untrained test"),
     *("missing train", "missing valid", "missing test"),
 ]
-
-
-def facts(folder: Path) -> dict[str, Any]:
-    """Describe the table in `folder`, as JSON values."""
-    from prime_bench.catalog import BACKBONES
-    from prime_bench.data.describe import describe
-    from prime_bench.data.table import PreparedTable
-
-    table = PreparedTable.open(folder)
-    manifest, shape = table.manifest, table.schema.shape
-    backbones = []
-    for name, entry in sorted(BACKBONES.items()):
-        parameters = entry.settings().parameters(shape)
-        size = {"parameters": parameters, "bytes": parameters * _BYTES_A_PARAMETER}
-        backbones.append({"name": name} | size)
-    return {
-        "path": str(folder),
-        "dataset": manifest.dataset,
-        "fingerprint": manifest.fingerprint,
-        "verified": manifest.verified,
-        "settings": manifest.settings,
-        "notes": manifest.notes,
-        "vocabulary_total": manifest.vocabulary_total,
-        **dataclasses.asdict(describe(table)),
-        "backbones": backbones,
-    }
 
 
 def text(table: Mapping[str, Any]) -> str:

@@ -1,17 +1,18 @@
 """Check a backbone or an arm: `python -m prime_bench.contract NAME`.
 
-Prints a line for each rule. The exit code is 1 if a rule is broken.
+The last line that it prints is a JSON object with the result of each rule.
 """
 
+import json
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import torch
 
 from prime_bench.base.errors import UserError
 from prime_bench.contract import rules
 from prime_bench.contract.candidate import Candidate, RuleBroken, find_candidate
+from prime_bench.contract.result import RuleResult
 
 _OF_ARMS: dict[str, Callable[[Candidate], None]] = {
     "class": rules.derived,
@@ -40,15 +41,6 @@ _OF_BACKBONES: dict[str, Callable[[Candidate], None]] = {
 }
 
 
-@dataclass(frozen=True, kw_only=True)
-class RuleResult:
-    """The result of checking one rule."""
-
-    rule: str
-    fault: str | None
-    """How the rule is broken; None if it is kept."""
-
-
 def check(name: str) -> list[RuleResult]:
     """Check every rule for the arm or backbone `name`. Raises UsageError for an unknown name."""
     candidate = find_candidate(name)
@@ -66,24 +58,16 @@ def check(name: str) -> list[RuleResult]:
     return results
 
 
-def main(name: str) -> int:
-    """Print a line for each rule; returns the exit code: 0 if all are kept, 1 if not, or that of a
-    UserError.
-    """
+def main(name: str) -> None:
+    """Check `name`, and print the results, or the UserError, as one line of JSON."""
     torch.set_num_threads(1)
     try:
-        results = check(name)
+        answer: dict[str, object] = {"results": [vars(result) for result in check(name)]}
     except UserError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return error.exit_code
-    for result in results:
-        print(
-            f"pass  {result.rule}" if not result.fault else f"FAIL  {result.rule}: {result.fault}"
-        )
-    broken = sum(result.fault is not None for result in results)
-    print(f"{name}: {len(results) - broken} of {len(results)} rules kept")
-    return 1 if broken else 0
+        answer = {"error": {"message": error.message, "hint": error.hint}}
+    # On a line of its own, after whatever the checked code prints.
+    print(f"\n{json.dumps(answer)}")
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1]))
+    main(sys.argv[1])

@@ -133,6 +133,37 @@ class Total:
         return {**vars(self), "sources": list(self.sources), "memory_note": MEMORY_NOTE}
 
 
+@dataclass(frozen=True, kw_only=True)
+class PlanEstimate:
+    """What the jobs of a plan that are to run will take, estimated."""
+
+    jobs: dict[str, Estimate]
+    """Job id -> estimate."""
+    total: Total
+    """Of all of them."""
+    added: Added
+    """Data set -> arm -> backbone -> what the plug-in adds; without `dense`."""
+    not_measured: tuple[str, ...] = ()
+    """A line for each backbone whose pace could not be measured."""
+
+    @classmethod
+    def of(
+        cls,
+        plan: Plan,
+        jobs: dict[str, Estimate],
+        *,
+        folder: Path,
+        not_measured: Sequence[str] = (),
+    ) -> "PlanEstimate":
+        """Add up the estimates of a plan's jobs. `folder` is on the disk of the records."""
+        return cls(
+            jobs=jobs,
+            total=total_of(jobs.values(), folder=folder),
+            added=added_budgets(plan),
+            not_measured=tuple(not_measured),
+        )
+
+
 def estimates_of(
     plan: Plan,
     *,

@@ -51,7 +51,7 @@ BUILT_ON = {
     "__main__": {"cli"},
     "api": {
         *("base", "settings", "catalog", "recipe", "store", "data", "schedule", "report"),
-        "training",
+        *("training", "contract"),
     },
     "cli": {
         *("base", "settings", "catalog", "recipe", "store", "data", "schedule", "report", "api"),
