@@ -346,7 +346,7 @@ def test_a_table_is_exported_and_raw_files_are_written(tmp_path: Path) -> None:
     raw = api.write_raw(tmp_path / "raw", settings={"rows": 400})
     assert (raw.rows, raw.raw_format) == (400, "avazu-raw")
     assert any(raw.folder.iterdir())
-    with pytest.raises(UsageError, match="not empty"):
+    with pytest.raises(UsageError, match="is in use"):
         api.write_raw(tmp_path / "raw", settings={"rows": 400})
 
 
