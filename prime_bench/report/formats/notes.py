@@ -1,4 +1,4 @@
-"""Notes as text: which stand below one table, and which once below all."""
+"""Notes as text: those of one table, and those shared by several."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass

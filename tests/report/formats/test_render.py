@@ -20,7 +20,7 @@ from prime_bench.report.tables.kinds import load_definition
 from prime_bench.report.tables.model import Report
 from prime_bench.store.record import RunRecord
 
-GOLDEN = Path(__file__).parent / "golden"
+GOLDEN = Path(__file__).parents[1] / "golden"
 FORMATS: tuple[Format, ...] = ("text", "markdown", "latex", "html", "json", "csv")
 
 MakeRecord = Callable[..., RunRecord]

@@ -6,9 +6,9 @@ from dataclasses import replace
 import pytest
 
 from prime_bench.report.document import make_report
-from prime_bench.report.formats.cells import note_text, printed
+from prime_bench.report.formats.cells import interval_text, note_text, printed
 from prime_bench.report.formats.render import render
-from prime_bench.report.quantities.formulas import SeedInterval, Tally
+from prime_bench.report.quantities.formulas import SeedInterval, Tally, t_interval
 from prime_bench.report.quantities.records import gather
 from prime_bench.report.quantities.values import (
     MISSING,
@@ -126,3 +126,10 @@ def test_a_grid_is_computed_once(make_record: MakeRecord) -> None:
     assert records.grid(baseline="dense") is records.grid(baseline="dense")
     assert records.grid(baseline="dense") is not records.grid(baseline="prime")
     assert records.grid(baseline="dense").split == "test"
+
+
+def test_an_interval_has_its_n_and_its_confidence() -> None:
+    found = t_interval([0.001, 0.002, 0.003])
+    assert found
+
+    assert interval_text(found, 4) == "n=3, 95 % interval -0.0005 to +0.0045"

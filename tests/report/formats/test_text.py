@@ -16,7 +16,7 @@ from prime_bench.report.tables.model import Report
 from prime_bench.store.record import ProbeRecord, RunRecord
 from prime_bench.store.runs import Runs
 
-RECORDS = Path(__file__).parents[1] / "records"
+RECORDS = Path(__file__).parents[2] / "records"
 TABLES = (
     *("main", "apg", "cost", "gradients", "routing", "subgroups"),
     *("family", "cells", "pairs"),

@@ -21,7 +21,7 @@ from prime_bench.report.tables.model import Cell, Table
 from prime_bench.store.record import ProbeRecord, RunRecord
 from prime_bench.store.runs import Runs
 
-RECORDS = Path(__file__).parents[1] / "records"
+RECORDS = Path(__file__).parents[2] / "records"
 MakeRecord = Callable[..., RunRecord]
 Scores = Callable[[JobSpec], tuple[float, float]]
 GAINS = {

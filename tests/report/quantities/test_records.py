@@ -1,6 +1,6 @@
 """The stored records: golden reports in six formats, and every statistic worked out by hand.
 
-To accept a change of the golden files: `python tests/report/test_records.py`.
+To accept a change of the golden files: `python tests/report/quantities/test_records.py`.
 """
 
 import json
@@ -23,8 +23,8 @@ from prime_bench.settings.probes import Kind
 from prime_bench.store.record import ProbeRecord
 from prime_bench.store.runs import Runs
 
-RECORDS = Path(__file__).parents[1] / "records"
-GOLDEN = Path(__file__).parent / "golden" / "records"
+RECORDS = Path(__file__).parents[2] / "records"
+GOLDEN = Path(__file__).parents[1] / "golden" / "records"
 FORMATS: tuple[Format, ...] = ("text", "markdown", "latex", "html", "json", "csv")
 TABLES = (
     *("main", "apg", "cost", "gradients", "routing", "subgroups"),
