@@ -30,8 +30,8 @@ from prime_bench.probes.arms import batch_of
 from prime_bench.probes.gradients import mean_cosine, parameter_sets, regrouped
 from prime_bench.probes.groups import block_groupings
 from prime_bench.probes.inner_products import example_grams
-from prime_bench.recipe.expand import JobSpec
 from prime_bench.recipe.file import load_recipe
+from prime_bench.recipe.recipe import JobSpec
 
 GROUPS = {"site_category": 24, "app_category": 31, "device_type": 4, "hour": 24}
 BLOCKS, BLOCK_ROWS, GROUPINGS, CHECKPOINTS = 8, 512, 2000, 3
@@ -55,7 +55,8 @@ def measure_arm(job_spec: JobSpec, schema: Schema, options: argparse.Namespace) 
     """Seconds of one block's gradient, of the products of 192 blocks and of a grouping of rows, by
     the row; parameters.
     """
-    arm = build_arm(job_spec.bind("").trained.resolve(), schema).arm.eval().requires_grad_(False)
+    job = job_spec.bind("").training_run.resolve()
+    arm = build_arm(job, schema).arm.eval().requires_grad_(False)
     sets = list(parameter_sets(arm, include_head=False).values())
     split = avazu_shape.rows(schema, options.blocks * BLOCK_ROWS, seed=1)
     rows = np.arange(len(split)).reshape(options.blocks, BLOCK_ROWS)

@@ -53,8 +53,9 @@ def build_plugin(
     seed: int,
     router_width: int | None = None,
 ) -> Plugin | None:
-    """Build a plug-in of the catalogue for inputs of width d = `input_width`, initialised from the
-    stream "plugin-init" of `seed`. `dense` has no plug-in: None.
+    """Build a plug-in of the catalogue alone, for notebooks and tests; `build_arm` builds whole
+    arms. It takes inputs of width d = `input_width` and is initialised from the stream
+    "plugin-init" of `seed`. `dense` has no plug-in: None.
 
     `router_width` is the width of the router's input where that is another site's activation.
     Raises UsageError for an unknown name, an unknown key or a value that is not allowed, and for an

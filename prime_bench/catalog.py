@@ -164,6 +164,9 @@ BACKBONES: dict[str, BackboneEntry] = {
     ),
 }
 
+DENSE = "dense"
+"""Name of the arm without a plug-in, the backbone alone."""
+
 PLUGINS: dict[str, PluginEntry] = {
     "dense": PluginEntry(
         target=None,

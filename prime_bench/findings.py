@@ -9,7 +9,7 @@ from typing import Literal
 import pydantic
 
 from prime_bench.base.frozen import Frozen, JsonTable
-from prime_bench.settings.probes import Split
+from prime_bench.settings.probes import ProbedSplit
 
 
 class Routing(Frozen):
@@ -199,7 +199,7 @@ class RoutingFindings(Frozen):
 
     kind: Literal["routing"] = "routing"
     """`routing`."""
-    split: Split
+    split: ProbedSplit
     """The split whose rows were measured."""
     rows: int
     """Number of rows."""
@@ -252,7 +252,7 @@ class SubgroupFindings(Frozen):
 
     kind: Literal["subgroups"] = "subgroups"
     """`subgroups`."""
-    split: Split
+    split: ProbedSplit
     """The split whose rows were measured."""
     overall: SubgroupScore
     """Scores on all rows of the split."""

@@ -27,9 +27,9 @@ from prime_bench.cli.main import cli
 from prime_bench.data.card import SETTINGS as DATA_SETTINGS
 from prime_bench.data.card import CardArchive, CardColumn, CardFile, DatasetCard
 from prime_bench.data.manifest import Manifest
-from prime_bench.recipe.expand import ReportTable
-from prime_bench.recipe.file import RecipeTable, TrainingTable
+from prime_bench.recipe.file import RecipeKeys, TrainingKeys
 from prime_bench.recipe.job import Job
+from prime_bench.recipe.recipe import ReportKeys
 from prime_bench.settings.interface import Budget
 from prime_bench.settings.probes import PROBES
 from prime_bench.store import record
@@ -87,9 +87,9 @@ def recipe_keys() -> str:
     """The top level of a recipe, `[training]` and `[report]`."""
     return "\n".join(
         [
-            _keys("Top level", RecipeTable),
-            _keys("`[training]`", TrainingTable),
-            _keys("`[report]`", ReportTable),
+            _keys("Top level", RecipeKeys),
+            _keys("`[training]`", TrainingKeys),
+            _keys("`[report]`", ReportKeys),
         ]
     )
 
@@ -171,7 +171,7 @@ def manifest_keys() -> str:
 def models() -> list[type[pydantic.BaseModel]]:
     """Every model whose keys stand on a page."""
     groups = [
-        [RecipeTable, TrainingTable, ReportTable, *PROBES.values(), *DATA_SETTINGS.values()],
+        [RecipeKeys, TrainingKeys, ReportKeys, *PROBES.values(), *DATA_SETTINGS.values()],
         [entry.settings for entry in (*BACKBONES.values(), *PLUGINS.values())],
         [DatasetCard, CardColumn, CardArchive, CardFile, Manifest, *RECORD_MODELS.values()],
         _finding_models(),

@@ -17,7 +17,7 @@ from prime_bench.api.recipes import (
     only_texts,
 )
 from prime_bench.base.errors import UsageError
-from prime_bench.recipe.expand import Recipe
+from prime_bench.recipe.recipe import Recipe
 from prime_bench.schedule.engine import Engine, Limits, Outcome
 from prime_bench.schedule.estimate import Pace, PlanEstimate, SimilarityKey, estimates_of
 from prime_bench.schedule.plan import Plan, make_plan

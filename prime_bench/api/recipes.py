@@ -8,7 +8,7 @@ from typing import cast
 
 from prime_bench.base.errors import UsageError
 from prime_bench.recipe import file
-from prime_bench.recipe.expand import Recipe
+from prime_bench.recipe.recipe import Recipe
 
 StrPath = str | os.PathLike[str]
 Only = Mapping[str, object] | Sequence[str]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from prime_bench.api.recipes import Changes, Log, StrPath, loaded_recipe
 from prime_bench.base.errors import DataError, UsageError, UserError, did_you_mean
-from prime_bench.recipe.expand import Recipe
+from prime_bench.recipe.recipe import Recipe
 from prime_bench.schedule.plan import table_specs_of
 
 if TYPE_CHECKING:

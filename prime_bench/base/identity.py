@@ -6,6 +6,9 @@ import json
 NUMERICS = 2
 """Version of everything that can change a number; it is part of a job's identity."""
 
+JOB_ID_DIGITS = 16
+"""Number of hex digits of a job's id."""
+
 
 def canonical_json(value: object) -> str:
     """Return JSON with sorted keys and no spaces. Raises ValueError for NaN and infinity."""

@@ -1,1 +1,1 @@
-"""The command line: one file a verb, heavy imports inside the commands."""
+"""The command line: one module for each command; torch and polars are imported inside them."""

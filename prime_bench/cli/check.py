@@ -1,4 +1,4 @@
-"""`prime-bench check`: hold a plug-in or backbone to the rules of all."""
+"""`prime-bench check`: check a plug-in or backbone against the rules of comparisons."""
 
 import click
 
@@ -10,9 +10,9 @@ from prime_bench.cli import complete
 @click.argument("name", shell_complete=complete.backbones_and_arms)
 @click.pass_context
 def check(ctx: click.Context, name: str) -> None:
-    """Check that a plug-in or backbone keeps the rules.
+    """Check a plug-in or backbone against the rules of comparisons.
 
-    Every comparison relies on these rules (docs/your-own-plugin.md has them). NAME is what a recipe
+    The rules are in docs/your-own-plugin.md. NAME is what a recipe
     can name: a bundled one, an entry point, or `module:Class` of an importable module. Prints
     `pass` or `FAIL` with the reason for each rule; exit code 1 if one is broken.
     """

@@ -1,4 +1,4 @@
-"""`prime-bench clean`: list, then delete, what no record needs."""
+"""`prime-bench clean`: list and delete files that no record needs."""
 
 from pathlib import Path
 
@@ -19,11 +19,11 @@ CLEAN_SCHEMA = 1
 @options.runs_dir
 @options.as_json
 def clean(unfinished: bool, yes: bool, runs_dir: Path, as_json: bool) -> None:
-    """List what no record needs, and delete it on request.
+    """List files that no record needs, and delete them on request.
 
-    That is: replaced records, saved states of finished jobs, and incomplete files. It is deleted
-    with --yes, or after a question in a terminal. Records and their weights are kept, and so is
-    everything of a running job.
+    These are replaced records, saved states of finished jobs, and incomplete files. They are
+    deleted with --yes, or after a question in a terminal. Records, their weights and the files of
+    running jobs are kept.
     """
     import sys
 

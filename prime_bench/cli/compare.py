@@ -73,7 +73,7 @@ def _text(rows: "list[MatchRow]", left: str, right: str) -> str:
     parts = [table_text(cells, header=header)]
     parts += ["\n  ".join(lines) for lines in _settings(rows)]
     parts += [
-        f"{row.name}, seed {seed}: no pair in the strict sense: {why}"
+        f"{row.name}, seed {seed}: not a pair: {why}"
         for row in rows
         for seed, why in row.unpaired.items()
     ]

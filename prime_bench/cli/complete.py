@@ -5,7 +5,7 @@ A shell waits for the answer at each TAB, so nothing here loads pydantic, polars
 
 import ast
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from importlib.metadata import entry_points
 from pathlib import Path
 
@@ -13,9 +13,8 @@ import click
 from click.shell_completion import CompletionItem
 
 from prime_bench.base.files import bundled_folder
+from prime_bench.base.identity import JOB_ID_DIGITS
 
-Complete = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
-_JOB_ID_DIGITS = 16
 _DESCRIBED = 50
 """Jobs up to which each is shown with what it is; more are ids alone."""
 
@@ -161,7 +160,7 @@ def _jobs(ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         path
         for path in (sorted(folder.iterdir()) if folder.is_dir() else ())
         if path.name.startswith(incomplete)
-        and len(path.name) == _JOB_ID_DIGITS
+        and len(path.name) == JOB_ID_DIGITS
         and not path.name.startswith(".")
     ]
     describe = len(found) <= _DESCRIBED

@@ -1,4 +1,4 @@
-"""`prime-bench export`: what others read."""
+"""`prime-bench export`: a prepared table as files of another program."""
 
 from pathlib import Path
 
@@ -26,9 +26,9 @@ def export() -> None:
 def fuxictr(table: str, folder: Path, data_dir: Path) -> None:
     """Write a prepared table as FuxiCTR 2.3.10 reads it.
 
-    TABLE is its folder, or the name of a data set with one prepared table. The ids stay what they
-    are. DIR gets feature_map.json, feature_vocab.json and a parquet file a split; its name is the
-    dataset_id of FuxiCTR's configuration.
+    TABLE is its folder, or the name of a data set with one prepared table. Ids do not
+    change. DIR gets feature_map.json, feature_vocab.json and a parquet file for each split; its
+    name is the dataset_id of FuxiCTR's configuration.
     """
     from prime_bench import api
 

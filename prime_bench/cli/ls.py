@@ -9,7 +9,7 @@ from prime_bench.cli import options
 
 LS_SCHEMA = 1
 Value = str | int | None | list[str]
-Row = Mapping[str, Value]
+Listing = Mapping[str, Value]
 
 
 @click.group(invoke_without_command=True)
@@ -128,7 +128,8 @@ def tables(as_json: bool) -> None:
 def figures(as_json: bool) -> None:
     """List the figures of `report --figures`.
 
-    A report has those for which there are records; the names of the files begin so.
+    A report has the figures for which there are records. The name of a file begins with that of its
+    figure.
     """
     from prime_bench import api
 
@@ -137,7 +138,7 @@ def figures(as_json: bool) -> None:
     _print("figures", rows, shown, as_json=as_json)
 
 
-def _print(key: str, rows: Sequence[Row], shown: Sequence[Row], *, as_json: bool) -> None:
+def _print(key: str, rows: Sequence[Listing], shown: Sequence[Listing], *, as_json: bool) -> None:
     from prime_bench.cli.output import print_json, table_text
 
     if as_json:

@@ -116,9 +116,9 @@ def prepare(
         )
     if name is None:
         raise UsageError("Missing argument 'NAME', or --recipe RECIPE")
-    variant = _variant(name, settings)
+    spec = _table_spec(name, settings)
     source = _one(sources)
-    _check_raw(variant, raw=raw, raw_format=raw_format)
+    _check_raw(spec, raw=raw, raw_format=raw_format)
     if raw is not None:
         _check_raw_settings(settings, source=source, unverified=allow_unverified)
         _write_raw(settings, raw, raw_format, as_json=as_json)
@@ -128,7 +128,7 @@ def prepare(
 
     with progress_bars() as bars:
         made = api.prepare(
-            variant,
+            spec,
             source=source,
             allow_unverified=allow_unverified,
             keep_download=keep_download,
@@ -216,7 +216,7 @@ def _sources(sources: tuple[str, ...]) -> dict[str, str]:
 
 def _one(sources: tuple[str, ...]) -> str | None:
     if len(sources) > 1:
-        raise UsageError("--from: is given twice; several are for --recipe, as NAME=PATH")
+        raise UsageError("--from can be given once without --recipe")
     return sources[0] if sources else None
 
 
@@ -231,7 +231,7 @@ def _check_recipe_flags(
         raise UsageError(f"{', '.join(flags)}: with --recipe the settings are the recipe's")
 
 
-def _variant(name: str, given: Mapping[str, Any]) -> "TableSpec":
+def _table_spec(name: str, given: Mapping[str, Any]) -> "TableSpec":
     from prime_bench.data.card import load_card
     from prime_bench.data.manifest import resolve
 
@@ -261,10 +261,10 @@ def _numbers(text: str) -> list[float]:
         ) from None
 
 
-def _check_raw(variant: "TableSpec", *, raw: Path | None, raw_format: str | None) -> None:
-    generated = variant.card.kind == "generated"
+def _check_raw(spec: "TableSpec", *, raw: Path | None, raw_format: str | None) -> None:
+    generated = spec.card.kind == "generated"
     if not generated and (raw is not None or raw_format is not None):
-        raise UsageError(f"--raw: {variant.name} is not generated; only synthetic data is")
+        raise UsageError(f"--raw: {spec.name} is not generated; only synthetic data is")
     if raw is None and raw_format is not None:
         raise UsageError("--raw-format: needs --raw DIR")
 

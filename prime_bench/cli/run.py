@@ -12,9 +12,7 @@ from prime_bench.cli import complete, options
 if TYPE_CHECKING:
     from prime_bench.schedule.run import RunSummary
 
-_STOPPING = (
-    b"\nstopping: running jobs go on to the end of their epoch; Ctrl-C again ends them now\n"
-)
+_STOPPING = b"\nstopping: running jobs finish their epoch; Ctrl-C again ends them now\n"
 
 
 @click.command()
@@ -98,8 +96,8 @@ def run(
 ) -> None:
     """Do every job of a recipe that has no record.
 
-    RECIPE is a file or the name of a bundled recipe. Ctrl-C lets running jobs go on to the end of
-    their epoch, a second one ends them at once; the same command then continues the run.
+    RECIPE is a file or the name of a bundled recipe. Ctrl-C lets running jobs finish their epoch,
+    a second one ends them at once; the same command then continues the run.
     """
     from prime_bench import api
     from prime_bench.cli.plan import print_plan

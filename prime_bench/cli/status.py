@@ -41,7 +41,7 @@ def status(
 ) -> None:
     """Show how far jobs are.
 
-    They are the jobs of RECIPE, else all that have a folder. A terminal shows a table of the jobs
+    Without RECIPE, shows every job that has a folder. A terminal shows a table of the jobs
     that run, failed or were interrupted, with the running epoch, the rows a second, the best
     validation AUC and the time left, then a line of counts; a pipe gets that line alone. `plan`
     lists every job. `--device` says where the jobs are meant to run, as for `plan`.

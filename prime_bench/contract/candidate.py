@@ -17,14 +17,21 @@ from torch import Tensor
 
 from prime_bench.assemble import build_arm
 from prime_bench.base.errors import UsageError
-from prime_bench.catalog import BACKBONES, BackboneEntry, PluginEntry, find_backbone, find_plugin
+from prime_bench.catalog import (
+    BACKBONES,
+    DENSE,
+    BackboneEntry,
+    PluginEntry,
+    find_backbone,
+    find_plugin,
+)
 from prime_bench.data.schema import Field, Schema
 from prime_bench.plugins.attach import ArmModel
 from prime_bench.recipe.job import Job
 from prime_bench.settings.interface import BackboneSettings
 from prime_bench.settings.training import TrainSpec
 
-Batch = tuple[Tensor, Tensor]
+Inputs = tuple[Tensor, Tensor]
 ROWS, STEPS, SEED = 16, 4, 2021
 _SMALL = {"embedding_dim": 4, "hidden_units": [8, 6], "net_dropout": 0.25}
 """Settings of the DNN on which an arm is checked. It has dropout, whose masks an arm must not
@@ -101,7 +108,7 @@ def find_candidate(name: str) -> Candidate:
             if error.message == no_plugin.message:
                 raise
             raise UsageError(f"{no_plugin.message}\n{error.message}") from None
-        backbone, plugin, plugin_entry = name, "dense", find_plugin("dense")
+        backbone, plugin, plugin_entry = name, DENSE, find_plugin(DENSE)
     entry = find_backbone(backbone)
     keys: dict[str, object] = {"embedding_dim": 4} if backbone == name else _SMALL
     settings = entry.settings.parse(keys, where=backbone)
@@ -129,7 +136,7 @@ def need(condition: bool, fault: str) -> None:
         raise RuleBroken(fault)
 
 
-def batch(schema: Schema, n_rows: int) -> Batch:
+def batch(schema: Schema, n_rows: int) -> Inputs:
     """A batch of random rows: ids (B, C) int32 and values (B, K) float32."""
     rng = np.random.default_rng(n_rows)
     sizes = schema.shape.vocabulary_sizes

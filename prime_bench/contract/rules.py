@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from prime_bench.assemble import weights_digest
 from prime_bench.backbones.interface import Backbone
 from prime_bench.base.sources import load_class
+from prime_bench.catalog import DENSE
 from prime_bench.contract.candidate import (
     ROWS,
     SCHEMAS,
@@ -50,7 +51,7 @@ def building(candidate: Candidate) -> None:
         arm = candidate.build()
     again = candidate.build()
     need(weights_digest(arm) == weights_digest(again), "two builds of one seed differ")
-    dense, kept = candidate.build(plugin="dense").backbone, arm.detach()
+    dense, kept = candidate.build(plugin=DENSE).backbone, arm.detach()
     same = weights_digest(dense) == weights_digest(kept)
     need(same, "attaching and detaching it does not give the backbone back as it was")
 
@@ -95,7 +96,7 @@ def evaluation(candidate: Candidate) -> None:
 def random_streams(candidate: Candidate) -> None:
     """A training step draws as much from the global generator as that of the dense arm."""
     states = []
-    for plugin in ("dense", candidate.plugin):
+    for plugin in (DENSE, candidate.plugin):
         arm = candidate.build(plugin=plugin)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(SEED)
@@ -116,7 +117,7 @@ def start(candidate: Candidate) -> None:
     inputs = batch(SCHEMAS[0], ROWS)
     for mode in (False, True):
         found = []
-        for plugin in ("dense", candidate.plugin):
+        for plugin in (DENSE, candidate.plugin):
             arm = candidate.build(plugin=plugin).train(mode)
             with torch.no_grad(), torch.random.fork_rng(devices=[]):
                 torch.manual_seed(SEED)
@@ -241,7 +242,7 @@ def only_dropout(candidate: Candidate) -> None:
 def prime_fits(candidate: Candidate) -> None:
     """PRIME can be attached, and the first predictions stay bitwise the same."""
     inputs, found = batch(SCHEMAS[0], ROWS), []
-    for plugin in ("dense", "prime"):
+    for plugin in (DENSE, "prime"):
         with torch.no_grad():
             found.append(candidate.build(plugin=plugin).eval()(*inputs))
     need(torch.equal(found[0], found[1]), "with PRIME around it the first predictions differ")

@@ -1,1 +1,1 @@
-"""Bridges to other code bases."""
+"""PRIME on models of FuxiCTR, and weights exchanged with it."""

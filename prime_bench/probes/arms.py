@@ -83,7 +83,7 @@ def load_trained(
 
     Raises DataError if the training run has no record or its weights cannot be read.
     """
-    trained, runs = job.job.trained.id, Runs(Path(request.runs))
+    trained, runs = job.job.training_run.id, Runs(Path(request.runs))
     if not runs.done(trained):
         raise DataError(
             f"{runs.path(trained)}: the run that trains this arm has no record",

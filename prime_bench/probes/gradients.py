@@ -25,7 +25,7 @@ from prime_bench.findings import FieldGradients, Gap, GradientFindings, Measure
 from prime_bench.plugins.attach import ArmModel
 from prime_bench.probes.arms import batch_of, load_trained
 from prime_bench.probes.groups import (
-    Choice,
+    ChosenGroups,
     Grouping,
     block_groupings,
     choose,
@@ -102,7 +102,9 @@ def _field(
     return found.model_copy(update={"sharing": sharing})
 
 
-def large_groups(grouping: Grouping, labels: np.ndarray, *, settings: GradientsSettings) -> Choice:
+def large_groups(
+    grouping: Grouping, labels: np.ndarray, *, settings: GradientsSettings
+) -> ChosenGroups:
     """Choose the groups that have enough rows of both labels for their blocks."""
     return choose(
         grouping,
@@ -193,7 +195,7 @@ class Diagnosis:
         arm: ArmModel,
         split: Split,
         grouping: Grouping,
-        choice: Choice,
+        choice: ChosenGroups,
         *,
         settings: GradientsSettings,
         spec: TrainSpec,

@@ -34,7 +34,7 @@ class Grouping:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Choice:
+class ChosenGroups:
     """The groups that are large enough to be measured, in the order of their codes, and those that
     are not.
     """
@@ -69,7 +69,7 @@ def null_grouping(n_rows: int, *, name: str, n_groups: int, seed: int) -> Groupi
 
 def choose(
     grouping: Grouping, labels: np.ndarray, *, rows: int = 1, positives: int = 0, negatives: int = 0
-) -> Choice:
+) -> ChosenGroups:
     """Choose the groups with at least `rows` rows, `positives` of them positive and `negatives`
     negative.
     """
@@ -80,7 +80,7 @@ def choose(
         and size.rows - size.positives >= negatives
         for size in sizes
     ]
-    return Choice(
+    return ChosenGroups(
         codes=[code for code, large in enumerate(enough) if large],
         groups=[size for size, large in zip(sizes, enough, strict=True) if large],
         too_small=[s for s, large in zip(sizes, enough, strict=True) if s.rows and not large],

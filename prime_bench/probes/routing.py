@@ -35,7 +35,7 @@ def run(
     settings = job.probe_as(RoutingSettings)
     arm = load_trained(request, job, table.schema, device=device)
     split = table.split(settings.split)
-    sums = Sums([grouping_of(table, split, name) for name in settings.fields])
+    sums = RoutingSums([grouping_of(table, split, name) for name in settings.fields])
     progress = ProgressMeter(on_progress, rows_total=len(split))
     for batch in Rows(split, device=device).in_order(batch_size=job.training.batch_size):
         weights = routing_of(arm, batch.ids, batch.numerics)
@@ -68,7 +68,7 @@ def routing_of(arm: ArmModel, ids: torch.Tensor, numerics: torch.Tensor) -> np.n
     return weights.double().cpu().numpy()
 
 
-class Sums:
+class RoutingSums:
     """Sums of entropies and weights over rows: over all rows, and over each group of each field."""
 
     def __init__(self, groupings: Sequence[Grouping | None]) -> None:

@@ -19,7 +19,7 @@ from prime_bench.data.table import Split
 from prime_bench.findings import GroupLoss, Sharing
 from prime_bench.plugins.attach import ArmModel
 from prime_bench.probes.arms import batch_of
-from prime_bench.probes.groups import Choice, Grouping, draw_rows
+from prime_bench.probes.groups import ChosenGroups, Grouping, draw_rows
 from prime_bench.settings.probes import GradientsSettings
 from prime_bench.settings.training import TrainSpec
 from prime_bench.training.optimizer import batch_loss
@@ -32,7 +32,7 @@ def sharing_of(
     arm: ArmModel,
     split: Split,
     grouping: Grouping,
-    choice: Choice,
+    choice: ChosenGroups,
     *,
     settings: GradientsSettings,
     spec: TrainSpec,

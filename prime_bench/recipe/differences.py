@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from prime_bench.base.frozen import JsonTable
-from prime_bench.recipe.expand import Recipe
+from prime_bench.recipe.recipe import Recipe
 
 ABSENT = None
 """The value of a key that a side does not have."""

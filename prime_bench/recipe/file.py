@@ -16,14 +16,14 @@ import pydantic
 from prime_bench.base.errors import UsageError, did_you_mean
 from prime_bench.base.files import bundled_folder
 from prime_bench.base.frozen import Fault, Frozen, JsonTable
-from prime_bench.catalog import BACKBONES, PLUGINS, find_backbone, find_plugin, is_foreign
-from prime_bench.recipe.expand import Arm, JobSpec, Origin, Recipe, ReportTable
+from prime_bench.catalog import BACKBONES, DENSE, PLUGINS, find_backbone, find_plugin, is_foreign
+from prime_bench.recipe.recipe import Arm, JobSpec, Origin, Recipe, ReportKeys
 from prime_bench.settings.interface import BackboneSettings
 from prime_bench.settings.probes import PROBES, Kind, ProbeSettings
 from prime_bench.settings.training import TrainSpec
 
 
-class TrainingTable(TrainSpec):
+class TrainingKeys(TrainSpec):
     """`[training]`: the training protocol, and the embedding width of all backbones."""
 
     embedding_dim: int = pydantic.Field(10, ge=1)
@@ -34,7 +34,7 @@ class TrainingTable(TrainSpec):
         return TrainSpec(**self.model_dump(exclude={"embedding_dim"}))
 
 
-class RecipeTable(Frozen):
+class RecipeKeys(Frozen):
     """A recipe file."""
 
     recipe_schema: Literal[1] = pydantic.Field(alias="schema")
@@ -53,13 +53,13 @@ class RecipeTable(Frozen):
     dataset: dict[str, JsonTable] = pydantic.Field(min_length=1)
     """Data sets: keys that differ from the card's defaults, and `card`, the card's name, where the
     table has another name."""
-    training: TrainingTable = TrainingTable()
+    training: TrainingKeys = TrainingKeys()
     """The training protocol."""
     backbone: dict[str, JsonTable] = pydantic.Field(min_length=1)
     """Keys of each backbone; `[backbone.<name>.on.<dataset>]` has keys for one data set alone."""
     probe: JsonTable = {}
     """Keys of the probe, if `kind` is one."""
-    report: ReportTable = ReportTable()
+    report: ReportKeys = ReportKeys()
     """What the report of the recipe shows."""
 
 
@@ -137,10 +137,10 @@ BackboneTables = dict[str, dict[str, BackboneSettings]]
 
 def read_recipe(table: Mapping[str, object], *, name: str) -> tuple[Recipe | None, list[Fault]]:
     """Check a recipe's raw table. Returns the recipe, or None and all faults."""
-    parsed, file_faults = RecipeTable.check(table)
+    parsed, file_faults = RecipeKeys.check(table)
     if parsed is None:
         # The rest of the file is checked too, so that one message names every fault.
-        parsed, _ = RecipeTable.check(_mended(table, file_faults))
+        parsed, _ = RecipeKeys.check(_mended(table, file_faults))
     if parsed is None:
         return None, file_faults
     arms, arm_faults = _arms(parsed)
@@ -181,11 +181,11 @@ def _mended(table: Mapping[str, object], faults: list[Fault]) -> dict[str, objec
         if rest and isinstance(here, dict) and section == "training":
             here.pop(rest[0], None)
         elif rest and isinstance(here, dict) and section in ("arm", "dataset", "backbone"):
-            here[rest[0]] = {"plugin": "dense"} if section == "arm" else {}
+            here[rest[0]] = {"plugin": DENSE} if section == "arm" else {}
         else:
             mended.pop(section, None)
     if "arms" not in mended:
-        mended["arms"] = _arms_meant(table.get("arms"), arm=mended.get("arm")) or ["dense"]
+        mended["arms"] = _arms_meant(table.get("arms"), arm=mended.get("arm")) or [DENSE]
         mended.pop("report", None)
     backbones = mended.setdefault("backbone", {"DNN": {}})
     if "dataset" not in mended:
@@ -206,15 +206,15 @@ def _datasets_meant(backbones: object) -> dict[str, JsonTable]:
     return {name: {} for names in on if isinstance(names, dict) for name in names}
 
 
-def _repeats(parsed: RecipeTable) -> Iterator[Fault]:
+def _repeats(parsed: RecipeKeys) -> Iterator[Fault]:
     lists: dict[str, list[Any]] = {"seeds": parsed.seeds, "arms": parsed.arms}
     for key, values in lists.items():
         for value, times in Counter(values).items():
             if times > 1:
-                yield Fault((key,), f"{value} stands {times} times")
+                yield Fault((key,), f"{value} is listed {times} times")
 
 
-def _family_faults(parsed: RecipeTable) -> Iterator[Fault]:
+def _family_faults(parsed: RecipeKeys) -> Iterator[Fault]:
     for pair in parsed.report.family:
         for arm in pair:
             if arm not in parsed.arms:
@@ -247,13 +247,13 @@ def _misfits(
                 elif (
                     probe is not None and (why := probe.misfit(backbone, arm.settings)) is not None
                 ):
-                    said = f"`{arm.name}` on {name} cannot be measured: {why}"
-                    faults.append(Fault(("arms",), said))
+                    message = f"`{arm.name}` on {name} cannot be measured: {why}"
+                    faults.append(Fault(("arms",), message))
         if probe is None or probe.unit == "arm" or len(faults) == n_places:
             yield from faults
 
 
-def _arms(parsed: RecipeTable) -> tuple[list[Arm], list[Fault]]:
+def _arms(parsed: RecipeKeys) -> tuple[list[Arm], list[Fault]]:
     arms, faults = [], []
     for name in parsed.arms:
         if name not in parsed.arm and (why := _unknown_arm(name, list(parsed.arm))):
@@ -297,7 +297,7 @@ def _arm(name: str, table: Mapping[str, Any]) -> tuple[Arm | None, list[Fault]]:
     return Arm(name=name, label=label, plugin=str(plugin), settings=settings), []
 
 
-def _backbones(parsed: RecipeTable) -> tuple[BackboneTables, list[Fault]]:
+def _backbones(parsed: RecipeKeys) -> tuple[BackboneTables, list[Fault]]:
     resolved: BackboneTables = {}
     faults: list[Fault] = []
     for name, table in parsed.backbone.items():

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from prime_bench.base.errors import UsageError
 from prime_bench.base.frozen import Frozen, JsonTable
-from prime_bench.base.identity import NUMERICS, digest
+from prime_bench.base.identity import JOB_ID_DIGITS, NUMERICS, digest
 from prime_bench.catalog import BackboneEntry, PluginEntry, find_backbone, find_plugin
 from prime_bench.settings.interface import (
     ArmSettings,
@@ -23,7 +23,6 @@ from prime_bench.settings.interface import (
 from prime_bench.settings.probes import PROBES, CostProbe, Kind, ProbeSettings
 from prime_bench.settings.training import TrainSpec
 
-JOB_ID_DIGITS = 16
 _DEVICE = re.compile(r"auto|cpu|cuda(:[0-9]+)?")
 _Probe = TypeVar("_Probe", bound=ProbeSettings)
 
@@ -64,8 +63,8 @@ class Job(Frozen):
         return {key: value for key, value in super().plain().items() if key not in absent}
 
     @property
-    def trained(self) -> "Job":
-        """The training run whose record and weights a probe reads; of a training run, itself."""
+    def training_run(self) -> "Job":
+        """The training run of the same arm; of a training run, itself."""
         return self.model_copy(update={"kind": "train", "probe": {}})
 
     @property

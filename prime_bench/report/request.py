@@ -7,8 +7,8 @@ from pathlib import Path
 
 from prime_bench.base.errors import DataError, UsageError
 from prime_bench.data.manifest import resolve
-from prime_bench.recipe.expand import Recipe
 from prime_bench.recipe.file import find_recipe, load_recipe
+from prime_bench.recipe.recipe import Recipe
 from prime_bench.report.bundle import Bundle, open_bundle, write_bundle
 from prime_bench.report.document import make_report
 from prime_bench.report.quantities.records import RecipeJobs, ReportRecords, gather, narrowed

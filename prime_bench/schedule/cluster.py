@@ -206,7 +206,7 @@ class RayEngine:
         job = task.request.job
         carried = [job.id]
         if job.kind != "train" and PROBES[job.kind].reads_checkpoint:
-            carried.append(job.trained.id)
+            carried.append(job.training_run.id)
         device = "cpu" if self.device_kind == "cpu" else "cuda:0"
         there = {"device": device, "table": _absolute_table(task.request)}
         return _job.options(

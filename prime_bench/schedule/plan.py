@@ -10,8 +10,8 @@ from typing import Literal
 from prime_bench.base.errors import DataError, UsageError
 from prime_bench.data.manifest import Manifest, TableSpec, resolve
 from prime_bench.recipe.differences import KeyDifference, differing_keys, resolved
-from prime_bench.recipe.expand import JobSpec, Recipe
 from prime_bench.recipe.job import Job
+from prime_bench.recipe.recipe import JobSpec, Recipe
 from prime_bench.settings.probes import CostOnDevice, CostSettings
 from prime_bench.store.record import DeviceKind, Record, RunRecord
 from prime_bench.store.runs import Runs
@@ -213,8 +213,8 @@ def _placed(fault: str, dataset: str, recipe: Recipe) -> str:
 def _with_needed(job_specs: Iterable[JobSpec]) -> Iterator[JobSpec]:
     """Yield each job, and before it the one that it needs."""
     for job_spec in job_specs:
-        if job_spec.trained is not None:
-            yield job_spec.trained
+        if job_spec.needed_job is not None:
+            yield job_spec.needed_job
         yield job_spec
 
 
@@ -226,7 +226,7 @@ def _planned(
         return Planned(job_spec=job_spec, state="needs data", why=why, table_spec=spec, job=None)
     job = job_spec.bind(manifest.fingerprint)
     state, why, record = job_state(job, runs)
-    needs = () if job_spec.trained is None else (job.trained.id,)
+    needs = () if job_spec.needed_job is None else (job.training_run.id,)
     return Planned(
         job_spec=job_spec,
         state=state,

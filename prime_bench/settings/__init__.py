@@ -1,1 +1,1 @@
-"""One frozen pydantic model a backbone, arm, data variant, protocol and measurement. No torch."""
+"""Settings: a frozen model for each backbone, arm, data set, protocol and probe. No torch."""

@@ -11,7 +11,7 @@ from prime_bench.settings.plugins import PrimeConfig
 PAPER_FIELDS = ("site_category", "app_category", "device_type", "hour")
 """The paper's semantic fields (section 4.2), by the meaning that a card gives to its columns."""
 
-Split = Literal["valid", "test"]
+ProbedSplit = Literal["valid", "test"]
 """Split that a probe reads. No model was trained on either."""
 SemanticFields = Annotated[tuple[str, ...], pydantic.Strict(False)]
 
@@ -19,7 +19,7 @@ SemanticFields = Annotated[tuple[str, ...], pydantic.Strict(False)]
 class ProbeSettings(Frozen):
     """Base of the keys of a recipe's `[probe]`."""
 
-    unit: ClassVar[Literal["arm", "group"]] = "arm"
+    unit: ClassVar[Literal["arm", "all arms"]] = "arm"
     """What one job measures: one arm, or all arms of a data set, backbone and seed."""
     reads_checkpoint: ClassVar[bool] = True
     """Whether a job reads the weights of the job that trained its arm."""
@@ -75,7 +75,7 @@ class GradientsSettings(ProbeSettings):
 class RoutingSettings(ProbeSettings):
     """Keys of the probe `routing`."""
 
-    split: Split = "valid"
+    split: ProbedSplit = "valid"
     """Split that is routed, in evaluation mode."""
     fields: SemanticFields = PAPER_FIELDS
     """Semantic fields by whose values rows are grouped; may be empty."""
@@ -92,7 +92,7 @@ class RoutingSettings(ProbeSettings):
 class SubgroupsSettings(ProbeSettings):
     """Keys of the probe `subgroups`."""
 
-    split: Split = "test"
+    split: ProbedSplit = "test"
     """Split that is scored."""
     fields: SemanticFields = pydantic.Field(PAPER_FIELDS, min_length=1)
     """Semantic fields by whose values rows are grouped."""
@@ -105,7 +105,7 @@ class SubgroupsSettings(ProbeSettings):
 class CostSettings(ProbeSettings):
     """Keys of the probe `cost`. The defaults are the paper's numbers."""
 
-    unit: ClassVar[Literal["arm", "group"]] = "group"
+    unit: ClassVar[Literal["arm", "all arms"]] = "all arms"
     reads_checkpoint: ClassVar[bool] = False
 
     warm_up_steps: int = pydantic.Field(20, ge=1)

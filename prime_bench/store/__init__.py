@@ -1,1 +1,1 @@
-"""Records of jobs, typed, versioned, whole or absent, and the folder of runs that holds them."""
+"""Records of jobs, and the folder of runs that holds them. A record is complete or absent."""

@@ -6,7 +6,7 @@ from statistics import median
 from typing import Any
 
 from prime_bench.findings import ArmCost, CostFindings, median_ratio
-from prime_bench.recipe.expand import Recipe
+from prime_bench.recipe.recipe import Recipe
 from prime_bench.store.record import ProbeRecord, Record, RunRecord
 
 

@@ -6,7 +6,7 @@ paired seed by seed.
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from prime_bench.base.identity import canonical_json
 from prime_bench.store.record import RunRecord
@@ -73,9 +73,9 @@ def comparison_key(record: RunRecord) -> ComparisonKey:
         dataset=record.dataset,
         variant=record.data_variant,
         fingerprint=job.fingerprint,
-        training=settings_text(job.training.plain()),
+        training=canonical_json(job.training.plain()),
         backbone=job.backbone,
-        backbone_settings=settings_text(job.backbone_settings),
+        backbone_settings=canonical_json(job.backbone_settings),
         backbone_code=job.code.get(job.backbone, ""),
     )
 
@@ -85,14 +85,9 @@ def arm_key(record: RunRecord) -> ArmKey:
     job = record.job
     return ArmKey(
         plugin=job.plugin,
-        settings=settings_text(job.plugin_settings),
+        settings=canonical_json(job.plugin_settings),
         code=job.code.get(job.plugin, ""),
     )
-
-
-def settings_text(settings: Mapping[str, Any]) -> str:
-    """Return settings as canonical JSON, so that they can be compared and sorted."""
-    return canonical_json(settings)
 
 
 def group_runs(records: Iterable[RunRecord]) -> tuple[GroupedRuns, list[RunRecord]]:

@@ -13,9 +13,9 @@ import pydantic
 
 from prime_bench.base.errors import DataError, UsageError
 from prime_bench.base.files import sha256_of, write_whole, writing
+from prime_bench.base.identity import JOB_ID_DIGITS
 from prime_bench.findings import Validation
 from prime_bench.recipe.events import EpochProgress
-from prime_bench.recipe.job import JOB_ID_DIGITS
 from prime_bench.store.record import RECORD_SCHEMA, ProbeRecord, Record, RunRecord
 
 RECORD = "record.json"

@@ -106,7 +106,7 @@ def test_the_names_are_those_of_the_catalog(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_the_ids_are_those_of_jobs() -> None:
     assert all(is_job_id(job_id) for job_id in JOBS)
-    assert len(JOBS[0]) == complete._JOB_ID_DIGITS
+    assert len(JOBS[0]) == complete.JOB_ID_DIGITS
 
 
 @pytest.mark.parametrize("line", ["prime-bench ", "prime-bench show backbone ", "prime-bench run "])

@@ -195,9 +195,7 @@ def test_the_first_signal_stops_gently_and_says_what_is_left(engine, number, mon
     out, err = capsys.readouterr()
     assert given["stopped"]
     assert out == ("quick: 1 jobs done, 0 had a record, 0 failed, 1 interrupted, 1 not started\n")
-    assert written == [
-        b"\nstopping: running jobs go on to the end of their epoch; Ctrl-C again ends them now\n"
-    ]
+    assert written == [b"\nstopping: running jobs finish their epoch; Ctrl-C again ends them now\n"]
     assert err == "the same command continues this run\n"
     assert signal.getsignal(number) is before
 

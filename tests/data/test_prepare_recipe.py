@@ -127,4 +127,4 @@ def test_faulty_recipe(tmp_path, recipe, run, change, expected):
 def test_several_sources_are_for_recipes(tmp_path, capsys):
     flags = ["--from", "a", "--from", "b", "--data-dir", str(tmp_path / "data")]
     assert exit_code(["prepare", "avazu", *flags]) == 2
-    assert "--from: is given twice" in capsys.readouterr().err
+    assert "--from can be given once without --recipe" in capsys.readouterr().err

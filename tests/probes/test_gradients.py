@@ -27,7 +27,7 @@ def test_a_record_of_its_own_kind_is_written_and_read(make_job, measure, request
 
     runs = Runs(Path(request_for(job).runs))
     assert isinstance(record, ProbeRecord)
-    assert record.job.trained == job
+    assert record.job.training_run == job
     assert runs.find(record.job_id) == record
     records, faults = runs.readable()
     assert faults == []

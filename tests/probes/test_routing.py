@@ -8,12 +8,12 @@ from prime_bench.base.errors import UsageError
 from prime_bench.findings import RoutingFindings
 from prime_bench.probes.arms import batch_of
 from prime_bench.probes.groups import Grouping
-from prime_bench.probes.routing import Sums, entropies, overlap, routing_of
+from prime_bench.probes.routing import RoutingSums, entropies, overlap, routing_of
 
 
 def _bags(weights):
     """What is said of all rows of weights (B, G, M)."""
-    sums = Sums([])
+    sums = RoutingSums([])
     sums.add(np.asarray(weights, dtype=np.float64))
     return sums.overall()
 
@@ -62,7 +62,7 @@ def test_sums_over_batches_and_groups_equal_an_oracle():
     weights = random.dirichlet(np.ones(3), size=(50, 2))
     codes = random.integers(0, 3, 50)
     labels = random.integers(0, 2, 50)
-    sums = Sums([Grouping(field="f", names=["a", "b", "c"], codes=codes), None])
+    sums = RoutingSums([Grouping(field="f", names=["a", "b", "c"], codes=codes), None])
     for start, stop in ((0, 20), (20, 21), (21, 50)):
         sums.add(weights[start:stop])
 

@@ -138,7 +138,7 @@ def test_a_job_that_measures_counts_its_kind_and_its_settings_and_knows_what_tra
 
     assert len(ids) == 4
     measured = Job.parse({**PINNED, "kind": "gradients", "probe": probe}, where="")
-    assert measured.trained.id == PINNED_ID
+    assert measured.training_run.id == PINNED_ID
     assert measured.plain() == {**PINNED, "kind": "gradients", "probe": probe}
 
 

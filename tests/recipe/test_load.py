@@ -48,7 +48,7 @@ family = [
 """
 EXPECTED = [  # line, and what is said there
     (3, "sedes: unknown key; did you mean `seeds`?"),
-    (4, "seeds: 1 stands 2 times"),
+    (4, "seeds: 1 is listed 2 times"),
     (5, "arms: unknown arm `prmie`; did you mean `prime`?"),
     (10, "training.batch_size: input should be a valid integer"),
     (11, "training.max_epoch: unknown key; did you mean `max_epochs`?"),

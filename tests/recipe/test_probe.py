@@ -27,14 +27,14 @@ def test_trials_carry_kind_and_resolved_settings_and_need_their_training(write, 
     training = load_recipe(write(sound)).job_specs()
     job_specs = load_recipe(write(measured("gradients", "blocks = 4\n"), "g.toml")).job_specs()
 
-    assert [job_spec.trained for job_spec in job_specs] == training
+    assert [job_spec.needed_job for job_spec in job_specs] == training
     assert {job_spec.kind for job_spec in job_specs} == {"gradients"}
     assert job_specs[0].probe == GradientsSettings(blocks=4)
     assert str(job_specs[0]) == f"{training[0]} gradients"
     jobs = [job_spec.bind("f") for job_spec in job_specs]
-    assert [job.trained.id for job in jobs] == [job_spec.bind("f").id for job_spec in training]
+    assert [job.training_run.id for job in jobs] == [job_spec.bind("f").id for job_spec in training]
     assert len({job.id for job in jobs}) == len(job_specs)
-    assert {job_spec.trained for job_spec in training} == {None}
+    assert {job_spec.needed_job for job_spec in training} == {None}
 
 
 def test_one_trial_of_the_cost_kind_has_all_arms_of_its_group(write, measured):
@@ -44,7 +44,7 @@ def test_one_trial_of_the_cost_kind_has_all_arms_of_its_group(write, measured):
     assert len(job_specs) == 4
     assert {job_spec.arm.name for job_spec in job_specs} == {"dense+prime"}
     assert {tuple(arm.plugin for arm in t.others) for t in job_specs} == {("prime",)}
-    assert {job_spec.trained for job_spec in job_specs} == {None}
+    assert {job_spec.needed_job for job_spec in job_specs} == {None}
     assert recipe.job_specs(only=["arm=dense", "seed=7"])[0].others == ()
 
 

@@ -294,7 +294,7 @@ def test_what_is_measured_is_what_another_recipe_trains(name, trained_by):
     recipe, known = load_recipe(name), _ids(trained_by)
     variants = {data: resolve(data, keys).digest for data, keys in recipe.datasets.items()}
 
-    needed = {t.bind(variants[t.dataset]).trained.id for t in recipe.job_specs()}
+    needed = {t.bind(variants[t.dataset]).training_run.id for t in recipe.job_specs()}
 
     assert len(needed) == JOBS[name]
     assert needed <= set(known)

@@ -187,7 +187,7 @@ def test_a_job_with_an_older_versions_record_is_stale_and_runs(plan, prepare, fi
     prepare("synthetic", KEYS)
     finish(plan().jobs[0].job)
     now = NUMERICS + 1
-    monkeypatch.setattr("prime_bench.recipe.expand.Job", functools.partial(Job, numerics=now))
+    monkeypatch.setattr("prime_bench.recipe.recipe.Job", functools.partial(Job, numerics=now))
 
     made = plan()
     assert _states(made) == ["stale", "pending", "pending", "pending"]

@@ -7,7 +7,7 @@ import pytest
 
 from prime_bench.base.errors import UsageError
 from prime_bench.base.frozen import Fault, Frozen
-from prime_bench.recipe.file import RecipeTable
+from prime_bench.recipe.file import RecipeKeys
 from prime_bench.recipe.job import Job
 from prime_bench.settings.backbones import DNNSettings
 from prime_bench.settings.plugins import PrimeConfig
@@ -103,7 +103,7 @@ def test_settings_survive_json():
     assert TrainSpec.parse(spec.plain(), where="") == spec
 
 
-@pytest.mark.parametrize("model", [RecipeTable, Job, TrainSpec, PrimeConfig])
+@pytest.mark.parametrize("model", [RecipeKeys, Job, TrainSpec, PrimeConfig])
 def test_missing_keys_are_named(model):
     wanted = {
         field.alias or name for name, field in model.model_fields.items() if field.is_required()

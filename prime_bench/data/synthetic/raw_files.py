@@ -96,8 +96,8 @@ def _criteo_x4(log: SyntheticLog, block: SyntheticBlock, _number: int) -> pl.Dat
     )
 
 
-_Table = Callable[[SyntheticLog, SyntheticBlock, int], pl.DataFrame]
-_FORMATS: dict[str, tuple[str, _Table, tuple[str, ...]]] = {
+RawTable = Callable[[SyntheticLog, SyntheticBlock, int], pl.DataFrame]
+_FORMATS: dict[str, tuple[str, RawTable, tuple[str, ...]]] = {
     "avazu-raw": ("avazu", _kaggle_avazu, ("train",)),
     "avazu": ("avazu", _avazu_x1, SPLIT_NAMES),
     "criteo": ("criteo", _criteo_x4, SPLIT_NAMES),

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from statistics import median
 from typing import NamedTuple
 
+from prime_bench.base.identity import canonical_json
 from prime_bench.findings import ArmCost, CostFindings, median_ratio
-from prime_bench.store.pairing import ArmKey, settings_text
+from prime_bench.store.pairing import ArmKey
 from prime_bench.store.record import ProbeRecord
 
 
@@ -76,10 +77,10 @@ def measured_costs(records: Iterable[ProbeRecord]) -> dict[str, dict[CostKey, Me
             key = CostKey(
                 variant=record.data_variant,
                 backbone=record.job.backbone,
-                backbone_settings=settings_text(record.job.backbone_settings),
+                backbone_settings=canonical_json(record.job.backbone_settings),
                 arm=ArmKey(
                     plugin=arm.plugin,
-                    settings=settings_text(arm.settings),
+                    settings=canonical_json(arm.settings),
                     code=record.job.code.get(arm.plugin, ""),
                 ),
             )

@@ -12,7 +12,7 @@ import numpy as np
 from prime_bench.report.quantities import formulas
 from prime_bench.report.quantities.formulas import METRICS, Metric, Moments, Tally
 from prime_bench.report.quantities.layout import ArmColumn, BackboneRow, BlockLayout, GridLayout
-from prime_bench.settings.probes import Split
+from prime_bench.settings.probes import ProbedSplit
 from prime_bench.store.pairing import GroupedRuns, Pair, Unpaired, pair_up
 from prime_bench.store.record import RunRecord
 
@@ -162,7 +162,7 @@ class Grid:
     """The numbers of all data sets against one baseline, from the scores of one split."""
 
     layout: GridLayout
-    split: Split
+    split: ProbedSplit
     baseline_name: str
     baseline: ArmColumn | None
     """None where the layout has no such arm; then there are no comparisons."""
@@ -182,7 +182,7 @@ def build_grid(
     *,
     layout: GridLayout,
     baseline: str,
-    split: Split = "test",
+    split: ProbedSplit = "test",
     mixed: bool = False,
 ) -> Grid:
     """Compute the numbers that `layout` asks for from grouped records.
@@ -230,7 +230,7 @@ def _block(
     *,
     baseline: ArmColumn | None,
     others: Sequence[ArmColumn],
-    split: Split,
+    split: ProbedSplit,
     mixed: bool,
 ) -> GridBlock:
     scores: ScoresByKey = {}
@@ -290,20 +290,20 @@ def _runs(
     return {seed: runs[seed] for seed in seeds if seed in runs}
 
 
-def score_of(record: RunRecord, metric: Metric, split: Split) -> float | None:
+def score_of(record: RunRecord, metric: Metric, split: ProbedSplit) -> float | None:
     """A run's metric; None where its predictions are not numbers."""
     score = record.result.test if split == "test" else record.result.valid
     return score.auc if metric == "auc" else score.logloss
 
 
-def _scores(records: Iterable[RunRecord], metric: Metric, split: Split) -> list[float]:
+def _scores(records: Iterable[RunRecord], metric: Metric, split: ProbedSplit) -> list[float]:
     """The metric of each run that has one."""
     values = (score_of(record, metric, split) for record in records)
     return [value for value in values if value is not None]
 
 
 def _arm_scores(
-    runs: dict[int, RunRecord], metric: Metric, *, seeds: Sequence[int], split: Split
+    runs: dict[int, RunRecord], metric: Metric, *, seeds: Sequence[int], split: ProbedSplit
 ) -> ArmScores:
     values = _scores(runs.values(), metric, split)
     return ArmScores(
@@ -316,7 +316,7 @@ def _arm_scores(
     )
 
 
-def _comparison(pairs: Sequence[Pair], metric: Metric, split: Split) -> Comparison:
+def _comparison(pairs: Sequence[Pair], metric: Metric, split: ProbedSplit) -> Comparison:
     pairs = [
         pair
         for pair in pairs

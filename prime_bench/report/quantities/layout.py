@@ -7,10 +7,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from prime_bench.base.files import bundled_folder
+from prime_bench.base.identity import canonical_json
 from prime_bench.catalog import BACKBONES, PLUGINS
-from prime_bench.recipe.expand import JobSpec
+from prime_bench.recipe.recipe import JobSpec
 from prime_bench.settings.training import TrainSpec
-from prime_bench.store.pairing import ArmKey, ComparisonKey, GroupedRuns, settings_text
+from prime_bench.store.pairing import ArmKey, ComparisonKey, GroupedRuns
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,7 +76,7 @@ def layout_from_trials(
             label=job_spec.arm.label,
             key=ArmKey(
                 plugin=job_spec.arm.plugin,
-                settings=settings_text(job_spec.arm.settings.plain()),
+                settings=canonical_json(job_spec.arm.settings.plain()),
                 code=job_spec.code.get(job_spec.arm.plugin, ""),
             ),
         )
@@ -187,9 +188,9 @@ def _comparison_key(
         dataset=job_spec.dataset,
         variant=variant,
         fingerprint=fingerprint,
-        training=settings_text(job_spec.training.plain()),
+        training=canonical_json(job_spec.training.plain()),
         backbone=job_spec.backbone,
-        backbone_settings=settings_text(job_spec.backbone_settings.plain()),
+        backbone_settings=canonical_json(job_spec.backbone_settings.plain()),
         backbone_code=job_spec.code.get(job_spec.backbone, ""),
     )
 

@@ -5,8 +5,9 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from prime_bench.base.identity import canonical_json
+from prime_bench.catalog import DENSE
 from prime_bench.findings import RoutingFindings
-from prime_bench.recipe.expand import ONLY_KEYS, JobSpec, values_asked
+from prime_bench.recipe.recipe import ONLY_KEYS, JobSpec, values_asked
 from prime_bench.report.quantities.grid import Grid, build_grid, without_degenerate
 from prime_bench.report.quantities.layout import (
     ArmColumn,
@@ -16,12 +17,9 @@ from prime_bench.report.quantities.layout import (
     layout_from_records,
     layout_from_trials,
 )
-from prime_bench.settings.probes import PROBES, Kind, Split
-from prime_bench.store.pairing import GroupedRuns, group_runs, settings_text
+from prime_bench.settings.probes import PROBES, Kind, ProbedSplit
+from prime_bench.store.pairing import GroupedRuns, group_runs
 from prime_bench.store.record import ProbeRecord, RunRecord
-
-_BASELINE = "dense"
-"""What stands first where no recipe says how arms are ordered."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,11 +55,11 @@ class ReportRecords:
     """A message for each record that cannot be read; its run counts as missing."""
     mixed: bool = False
     """Whether runs that may not be compared are, because it was asked for."""
-    _grids: dict[tuple[str, Split, bool], Grid] = field(
+    _grids: dict[tuple[str, ProbedSplit, bool], Grid] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
 
-    def grid(self, *, baseline: str, split: Split = "test", sound: bool = False) -> Grid:
+    def grid(self, *, baseline: str, split: ProbedSplit = "test", sound: bool = False) -> Grid:
         """The numbers of every arm against a baseline; `sound` leaves degenerate runs out.
 
         A grid is computed once, whoever asks for it.
@@ -98,7 +96,7 @@ class ReportRecords:
     @functools.cached_property
     def _routing(self) -> dict[str, RoutingFindings]:
         return {
-            record.job.trained.id: record.findings
+            record.job.training_run.id: record.findings
             for record in self.probes
             if isinstance(record.findings, RoutingFindings)
         }
@@ -152,7 +150,7 @@ def gather(
     grouped, outdated = group_runs(records)
     labels = dataset_labels()
     if recipe is None:
-        layout = layout_from_records(grouped, baseline=_BASELINE, dataset_labels=labels)
+        layout = layout_from_records(grouped, baseline=DENSE, dataset_labels=labels)
     else:
         layout = layout_from_trials(
             recipe.job_specs, grouped, variants=recipe.variants, dataset_labels=labels
@@ -192,14 +190,14 @@ def _newest(probes: Iterable[ProbeRecord]) -> list[ProbeRecord]:
 
 
 def _backbone_key(record: ProbeRecord) -> tuple[str, str, str]:
-    settings = settings_text(record.job.backbone_settings)
+    settings = canonical_json(record.job.backbone_settings)
     return record.data_variant, record.job.backbone, settings
 
 
 def _answers(record: ProbeRecord, job_spec: JobSpec, variant: str) -> bool:
     """Whether a record is of the probe that a recipe asks for, on any device."""
     job, asked = record.job, job_spec.probe.plain() if job_spec.probe else {}
-    arm = PROBES[job.kind].unit == "group" or (
+    arm = PROBES[job.kind].unit == "all arms" or (
         (job.plugin, job.plugin_settings) == (job_spec.arm.plugin, job_spec.arm.settings.plain())
     )
     return (

@@ -20,7 +20,7 @@ from prime_bench.report.quantities.values import (
     count,
     tallied,
 )
-from prime_bench.settings.probes import Split
+from prime_bench.settings.probes import ProbedSplit
 from prime_bench.store.record import RunRecord
 
 
@@ -34,7 +34,7 @@ class Selection:
     """A statistic of one backbone takes the first."""
     arm: ArmColumn
     metric: Metric
-    split: Split
+    split: ProbedSplit
     seed: int | None = None
     """One seed alone; None: all."""
 

@@ -12,7 +12,7 @@ from prime_bench.report.quantities.formulas import Metric
 from prime_bench.report.quantities.statistics import STATISTICS
 from prime_bench.report.quantities.values import Better
 from prime_bench.report.tables.model import ComparedBy
-from prime_bench.settings.probes import Split
+from prime_bench.settings.probes import ProbedSplit
 
 
 class TableDefinition(Frozen):
@@ -122,7 +122,7 @@ class PivotDefinition(TableDefinition):
     """Head above the rows' names; empty: what the rows are."""
     blocks: Literal["dataset", "backbone"] = "dataset"
     """What has a block of its own."""
-    split: Split = "test"
+    split: ProbedSplit = "test"
     arms: list[str] | None = None
     """Names of the arms in their order; None: all there are."""
     labels: dict[str, str] = {}

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from prime_bench.recipe.expand import Arm, JobSpec
+from prime_bench.recipe.recipe import Arm, JobSpec
 from prime_bench.report.quantities.grid import Grid, GridBlock
 from prime_bench.report.quantities.records import RecipeJobs, gather, narrowed
 from prime_bench.settings.backbones import AFMSettings, DNNSettings

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from prime_bench.recipe.expand import Arm, JobSpec
+from prime_bench.recipe.recipe import Arm, JobSpec
 from prime_bench.report.document import make_report
 from prime_bench.report.formats.cells import note_text
 from prime_bench.report.quantities.records import RecipeJobs, gather

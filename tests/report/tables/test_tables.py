@@ -9,8 +9,8 @@ import pytest
 
 from prime_bench.base.identity import digest
 from prime_bench.findings import Routing
-from prime_bench.recipe.expand import JobSpec, TableName
 from prime_bench.recipe.file import load_recipe
+from prime_bench.recipe.recipe import JobSpec, TableName
 from prime_bench.report.document import make_report
 from prime_bench.report.formats.cells import note_text, printed
 from prime_bench.report.quantities.records import RecipeJobs, gather

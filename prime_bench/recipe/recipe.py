@@ -10,7 +10,7 @@ import pydantic
 
 from prime_bench.base.errors import UsageError, did_you_mean
 from prime_bench.base.frozen import Frozen, JsonTable
-from prime_bench.catalog import find_backbone, find_plugin
+from prime_bench.catalog import DENSE, find_backbone, find_plugin
 from prime_bench.recipe.job import Job
 from prime_bench.settings.interface import ArmSettings, BackboneSettings, DenseSettings
 from prime_bench.settings.probes import CostArm, Kind, ProbeSettings
@@ -44,7 +44,7 @@ TableName = Literal[
 """A definition in `reports/`."""
 
 
-class ReportTable(Frozen):
+class ReportKeys(Frozen):
     """`[report]`: the tables of the recipe's report, and notes below them."""
 
     tables: list[TableName] = []
@@ -85,7 +85,7 @@ class JobSpec:
     probe: ProbeSettings | None = None
     """Settings of a probe; None for training."""
     others: tuple[Arm, ...] = ()
-    """Arms that one job measures beside `arm`, of a kind whose unit is the group."""
+    """Arms that one job measures beside `arm`, of a kind whose unit is all arms."""
 
     def bind(self, fingerprint: str) -> Job:
         """The job on the table with that fingerprint."""
@@ -111,7 +111,7 @@ class JobSpec:
         return {**self.probe.plain(), "arms": [arm.plain() for arm in others]}
 
     @property
-    def trained(self) -> "JobSpec | None":
+    def needed_job(self) -> "JobSpec | None":
         """The training run whose record and weights this job reads, which must be done before it;
         None if it reads none.
         """
@@ -149,7 +149,7 @@ class Recipe:
     kind: Kind = "train"
     probe: ProbeSettings | None = None
     """Settings of a probe; None for training."""
-    report: ReportTable = field(default_factory=ReportTable)
+    report: ReportKeys = field(default_factory=ReportKeys)
     places: dict[str, str] = field(default_factory=dict)
     """Data set -> file and line of its table, for errors that are found with the card."""
     given: dict[tuple[str, ...], Origin] = field(default_factory=dict)
@@ -157,7 +157,7 @@ class Recipe:
 
     def job_specs(self, *, only: Sequence[str] = ()) -> list[JobSpec]:
         """The jobs of the grid, seed by seed and with the arms of a pair next to each other, so
-        that a run which is stopped leaves whole pairs. A probe whose unit is the group has one job
+        that a run which is stopped leaves whole pairs. A probe whose unit is all arms has one job
         for Dense and all other arms that fit the backbone, which are its `others`.
 
         `only` selects jobs by `key=value` texts; values of one key are alternatives. Raises
@@ -198,7 +198,7 @@ class Recipe:
         if self.probe is None or self.probe.unit == "arm":
             return [(arm, ()) for arm in arms]
         fitting = [arm for arm in arms if arm.settings.misfit(backbone) is None]
-        others = tuple(arm for arm in fitting if arm.plugin != "dense")
+        others = tuple(arm for arm in fitting if arm.plugin != DENSE)
         return [(_together(fitting), others)] if fitting else []
 
 
@@ -207,7 +207,7 @@ def _together(arms: Sequence[Arm]) -> Arm:
     name, label = (
         "+".join(names) for names in zip(*((a.name, a.label) for a in arms), strict=True)
     )
-    return Arm(name=name, label=label, plugin="dense", settings=DenseSettings())
+    return Arm(name=name, label=label, plugin=DENSE, settings=DenseSettings())
 
 
 def _wanted(recipe: Recipe, only: Sequence[str]) -> dict[str, list[str]]:
