@@ -118,7 +118,7 @@ def make_files(shape: str, rows: str, folder: Path, *, copies: int) -> None:
 
 
 def recut(folder: Path, rows: dict[str, int]) -> None:
-    """Deal the rows of all three files out anew, so many to each split, in order."""
+    """Distribute the rows of all three files again, `rows[split]` to each split, in order."""
     with contextlib.ExitStack() as stack:
         read = [stack.enter_context((folder / f"{split}.csv").open("rb")) for split in rows]
         header, *_ = [file.readline() for file in read]

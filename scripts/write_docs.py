@@ -10,16 +10,11 @@ import ast
 import re
 import sys
 import tomllib
-import types
-import typing
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
-import annotated_types
 import click
 import pydantic
-from pydantic.fields import FieldInfo
 
 from prime_bench import findings
 from prime_bench.catalog import BACKBONES, PLUGINS
@@ -31,6 +26,7 @@ from prime_bench.recipe.file import RecipeKeys, TrainingKeys
 from prime_bench.recipe.job import Job
 from prime_bench.recipe.recipe import ReportKeys
 from prime_bench.settings.interface import Budget
+from prime_bench.settings.keys import SettingKey, keys_of
 from prime_bench.settings.probes import PROBES
 from prime_bench.store import record
 
@@ -197,26 +193,17 @@ def _keys(title: str, model: type[pydantic.BaseModel], *, about: str = "") -> st
 
 def _table(model: type[pydantic.BaseModel]) -> str:
     rows = [
-        f"| `{field.alias or name}` | {_cell(_type(field.annotation, field.metadata))} "
-        f"| {_cell(_default(field))} | {_cell(explanation(model, name) or name)} |"
-        for name, field in model.model_fields.items()
+        f"| `{key.name}` | {_cell(key.type)} | {_cell(_default(key))} "
+        f"| {_cell(key.doc or key.name)} |"
+        for key in keys_of(model)
     ]
     return "\n".join(["| key | value | default | meaning |", "|---|---|---|---|", *rows])
 
 
-def explanation(model: type[pydantic.BaseModel], name: str) -> str:
-    """The docstring of a key; where a class only changes a default, that of the class above it."""
-    for base in model.__mro__:
-        field = getattr(base, "model_fields", {}).get(name)
-        if field is not None and field.description:
-            return " ".join(field.description.split())
-    return ""
-
-
-def _default(field: FieldInfo) -> str:
-    if field.is_required():
+def _default(key: SettingKey) -> str:
+    if key.required:
         return "required"
-    value = field.get_default(call_default_factory=True)
+    value = key.default
     if isinstance(value, pydantic.BaseModel):
         return "the defaults below"
     if value is None:
@@ -226,62 +213,6 @@ def _default(field: FieldInfo) -> str:
     if isinstance(value, str):
         return f'`"{value}"`'
     return f"`{list(value) if isinstance(value, tuple) else value}`"
-
-
-_NAMES = {
-    str: "text",
-    int: "integer",
-    float: "number",
-    bool: "true or false",
-    Any: "any value",
-    type(None): "none",
-}
-
-
-def _type(annotation: Any, metadata: Sequence[Any] = ()) -> str:
-    """An annotation in words: `list of integers`, `"all" or "train"`."""
-    limits = _limits(metadata)
-    text = _bare_type(annotation)
-    return f"{text}, {limits}" if limits else text
-
-
-def _bare_type(annotation: Any) -> str:
-    if annotation in _NAMES:
-        return _NAMES[annotation]
-    origin, inner = typing.get_origin(annotation), typing.get_args(annotation)
-    if origin is typing.Literal:
-        return " or ".join(
-            f'`"{value}"`' if isinstance(value, str) else str(value) for value in inner
-        )
-    if origin is typing.Annotated:
-        return _type(inner[0], inner[1:])
-    if origin in (typing.Union, types.UnionType):
-        return " or ".join(dict.fromkeys(_bare_type(item) for item in inner))
-    if origin is tuple and inner[-1:] != (...,):
-        return f"list of {len(inner)}: {_bare_type(inner[0])}"
-    if origin in (list, tuple):
-        return f"list of {_bare_type(inner[0])}"
-    if origin is dict:
-        return f"table of {_bare_type(inner[1])}"
-    if isinstance(annotation, type) and issubclass(annotation, pydantic.BaseModel):
-        return f"table ({annotation.__name__})"
-    return str(getattr(annotation, "__name__", annotation))
-
-
-def _limits(metadata: Sequence[Any]) -> str:
-    parts = []
-    for item in metadata:
-        for kind, sign in (
-            (annotated_types.Ge, "≥"),
-            (annotated_types.Gt, ">"),
-            (annotated_types.Le, "≤"),
-            (annotated_types.Lt, "<"),
-        ):
-            if isinstance(item, kind):
-                parts.append(f"{sign} {getattr(item, kind.__name__.lower())}")
-        if isinstance(item, annotated_types.MinLen) and item.min_length:
-            parts.append(f"at least {item.min_length}")
-    return ", ".join(parts)
 
 
 def _cell(text: str) -> str:

@@ -1,6 +1,7 @@
 """`prime-bench show`: one backbone, arm, recipe, prepared table or job in full."""
 
 import json
+import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,6 +14,8 @@ if TYPE_CHECKING:
     from prime_bench.api import KeyFacts
 
 SHOW_SCHEMA = 1
+_WIDTH = 80
+"""Columns of the table of keys."""
 
 
 @click.group()
@@ -183,8 +186,22 @@ def _print_keys(keys: "Sequence[KeyFacts]") -> None:
     if not keys:
         click.echo("no settings")
         return
-    rows = [[key.name, json.dumps(key.default), _described(key)] for key in keys]
-    click.echo(table_text(rows, header=["key", "default", "what"]))
+    header = ("key", "default", "meaning")
+    defaults = [json.dumps(key.default) for key in keys]
+    # tabulate gives a header two spaces more than its text, and two between columns.
+    taken = sum(
+        max(len(title) + 2, *map(len, column)) + 2
+        for title, column in zip(header, ([key.name for key in keys], defaults), strict=False)
+    )
+    rows = [
+        [key.name, default, _wrapped(_described(key), _WIDTH - taken)]
+        for key, default in zip(keys, defaults, strict=True)
+    ]
+    click.echo(table_text(rows, header=header, n_words=3))
+
+
+def _wrapped(text: str, width: int) -> str:
+    return textwrap.fill(text, width, break_on_hyphens=False, break_long_words=False)
 
 
 def _described(key: "KeyFacts") -> str:

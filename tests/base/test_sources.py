@@ -71,12 +71,12 @@ def test_a_single_module_is_its_own_file(package):
     assert again("single_mod") != before
 
 
-def test_code_without_files_cannot_be_told_apart():
+def test_code_without_files_is_an_error():
     with pytest.raises(UsageError, match="sys: no Python files"):
         sources_digest("sys")
 
 
-def test_a_class_is_found_and_what_is_none_is_said(package):
+def test_a_class_is_found_and_other_names_are_reported(package):
     (package / "outer_pkg" / "broken.py").write_text("raise ValueError('no licence')")
 
     assert load_class("fractions:Fraction").__name__ == "Fraction"

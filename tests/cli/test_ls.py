@@ -127,7 +127,7 @@ def test_an_arm_is_shown_with_its_keys_and_defaults(answer: Answer, name: str) -
         (["recipe", "quikc"], "no such recipe; did you mean `quick`?"),
     ],
 )
-def test_a_wrong_name_is_answered_with_the_nearest(
+def test_a_wrong_name_suggests_the_nearest(
     capsys: pytest.CaptureFixture[str], arguments: list[str], said: str
 ) -> None:
     assert exit_code(["show", *arguments]) == 2

@@ -93,7 +93,7 @@ def test_the_version_is_the_packages(capsys):
         ("xyz", "no command `xyz`\n"),
     ],
 )
-def test_a_misspelt_command_is_answered_with_the_nearest(capsys, word, said):
+def test_a_misspelt_command_suggests_the_nearest(capsys, word, said):
     assert exit_code([word]) == 2
     assert said in capsys.readouterr().err
 
@@ -171,7 +171,7 @@ def test_a_reader_that_leaves_early_is_no_error():
 
 
 @pytest.mark.parametrize("arguments", [["plan", "nope"], ["plan", "--nope"]])
-def test_an_error_that_cannot_be_told_keeps_its_code(arguments):
+def test_an_error_that_cannot_be_printed_keeps_its_code(arguments):
     with Path("/dev/full").open("wb", buffering=0) as full:
         done = subprocess.run([*PROGRAM, *arguments], stderr=full, check=False)
 

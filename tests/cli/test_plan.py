@@ -51,7 +51,7 @@ def test_the_table_has_a_line_a_job_and_ends_with_what_to_do(capsys):
     ]
 
 
-def test_jobs_of_two_kinds_are_told_apart(capsys):
+def test_jobs_of_two_kinds_are_distinguished(capsys):
     assert _plan("subgroups") == 0
 
     header, first, second, *rest = capsys.readouterr().out.splitlines()

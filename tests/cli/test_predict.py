@@ -12,7 +12,7 @@ from prime_bench.training.metrics import auc
 SETTINGS = ["--set", "dataset.synthetic.rows=1000", "--set", "training.max_epochs=1"]
 
 
-def test_run_keeps_them_where_it_is_told_to(jobs):
+def test_run_keeps_predictions_on_request(jobs):
     assert not (jobs["dense"] / "predictions.npz").exists()
     assert (jobs["prime"] / "predictions.npz").exists()
 
@@ -66,7 +66,7 @@ def test_weights_that_do_not_give_the_record_are_refused(jobs, capsys):
         (["abcd"], 2, "abcd: no such recipe"),
     ],
 )
-def test_what_cannot_be_done_is_said(jobs, capsys, arguments, code, said):
+def test_impossible_requests_are_reported(jobs, capsys, arguments, code, said):
     given = [jobs["dense"].name if word == "DENSE" else word for word in arguments]
     assert exit_code(["predict", *given]) == code
     assert said in capsys.readouterr().err

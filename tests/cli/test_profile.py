@@ -88,7 +88,7 @@ def found(request):
 
 
 def record(request):
-    surroundings = dict.fromkeys(("package_version", "python", "platform", "started"), "x")
+    fields = dict.fromkeys(("package_version", "python", "platform", "started"), "x")
     return ProbeRecord(
         job_id=request.job.id,
         job=request.job,
@@ -98,7 +98,7 @@ def record(request):
         data_verified=True,
         findings=found(request),
         environment=Environment(
-            **surroundings,
+            **fields,
             commit=None,
             dirty=None,
             versions={"torch": "9.9"},
@@ -258,7 +258,7 @@ def test_other_verbs_send_a_recipe_of_costs_here(recipe, verb, capsys):
     assert "hint: measure it with `prime-bench profile`" in capsys.readouterr().err
 
 
-def test_the_whole_way_on_this_machine(recipe, capsys):
+def test_profile_end_to_end_on_this_machine(recipe, capsys):
     only = ["--device", "cpu", "--only", "backbone=FwFM", "--only", "arm=dense", "--json"]
 
     assert exit_code(["profile", recipe, *only]) == 0

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from prime_bench.catalog import BACKBONES
+from prime_bench.catalog import BACKBONES, PLUGINS, find_plugin
 from prime_bench.cli.main import exit_code
 from prime_bench.data.table import PreparedTable
 from prime_bench.settings.backbones import DCNv2Settings
@@ -38,11 +38,23 @@ def test_every_key_has_its_default_and_a_description(answer, name):
     assert {key["name"]: key["default"] for key in shown["keys"]} == defaults
     assert all(key["doc"].endswith(".") for key in shown["keys"]), shown["keys"]
     text = answer("show", "backbone", name)
+    words = " ".join(text.split())
     for key in shown["keys"]:
-        assert key["doc"] in text
+        assert key["doc"] in words
         assert all(choice in text for choice in key["choices"] or [])
     assert f"sites: {', '.join(shown['sites'])}" in text
     assert BACKBONES[name].cite in text
+
+
+@pytest.mark.parametrize("name", PLUGINS)
+def test_the_keys_of_an_arm_fit_80_columns(answer, name):
+    shown = json.loads(answer("show", "arm", name, "--json"))
+    assert {key["name"]: key["default"] for key in shown["keys"]} == find_plugin(
+        name
+    ).settings().plain()
+    text = answer("show", "arm", name)
+    assert all(key["doc"] in " ".join(text.split()) for key in shown["keys"])
+    assert max(map(len, text.splitlines()[2:])) <= 80
 
 
 def test_parameters_for_a_prepared_table_by_folder_or_by_name(answer, tables):

@@ -39,7 +39,7 @@ def test_json_has_every_table_of_a_name(answer, tables):
         assert [row["name"] for row in facts["backbones"]] == sorted(BACKBONES)
 
 
-def test_that_a_name_has_several_tables_is_said(tables, capsys):
+def test_a_name_with_several_tables_is_reported(tables, capsys):
     show = ["show", "dataset", "--data-dir", str(tables)]
     first, second = map(str, sorted(tables.iterdir()))
     assert exit_code([*show, "synthetic"]) == 0

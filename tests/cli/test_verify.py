@@ -86,7 +86,7 @@ def test_a_changed_table_is_found(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.usefixtures("jobs")
-def test_data_that_are_gone_are_said_to_be_unchecked(
+def test_missing_data_are_reported_as_unchecked(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert exit_code(["verify", "--data-dir", str(tmp_path / "none")]) == 0
@@ -148,7 +148,7 @@ def test_a_recipe_without_records_may_have_them_under_other_settings(
     assert "--set" not in err
 
 
-def test_a_job_that_has_not_finished_is_said_to_be_so(
+def test_an_unfinished_job_is_reported(
     jobs: dict[str, Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
     (jobs["prime"] / "record.json").unlink()

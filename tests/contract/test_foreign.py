@@ -221,7 +221,7 @@ def test_a_declared_absence_of_the_neutral_start_passes(tmp_path, monkeypatch):
         ("prme", "unknown plug-in `prme`; did you mean `prime`?"),
     ],
 )
-def test_a_name_that_is_nothing_is_said(name, message):
+def test_an_unknown_name_is_reported(name, message):
     with pytest.raises(UsageError, match=re.escape(message)):
         find_plugin(name)
     with pytest.raises(UsageError):

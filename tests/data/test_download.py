@@ -211,7 +211,7 @@ def test_a_part_of_another_version_is_not_gone_on_with(server, make):
     assert server.requests("GET") == [None]
 
 
-def test_patience_is_for_standing_still(server, make):
+def test_a_try_with_progress_is_not_counted(server, make):
     """More breaks than tries, each with some bytes more."""
     server.script["GET", HUB_PATH] = ["cut"] * 5
     assert make().verified

@@ -462,7 +462,7 @@ def test_full_disk(tmp_path, raw_log, csv, capsys, monkeypatch):
     ],
     ids=["table", "raw files"],
 )
-def test_a_folder_where_nobody_may_make_a_file_is_told_at_once(capsys, arguments):
+def test_an_unwritable_folder_is_reported_at_once(capsys, arguments):
     assert exit_code(arguments) == 4
 
     said = capsys.readouterr().err

@@ -228,7 +228,7 @@ def test_a_rerun_answers_at_once_and_changes_nothing(tmp_path, avazu_folder, mon
     assert {path: path.stat().st_mtime_ns for path in (tmp_path / "data").rglob("*")} == before
 
 
-def test_a_killed_runs_lock_beside_a_whole_table(tmp_path, avazu_folder, names_in):
+def test_a_killed_runs_lock_beside_a_complete_table(tmp_path, avazu_folder, names_in):
     variant = resolve("avazu", {})
     data_dir = tmp_path / "data"
     manifest = prepare(variant, data_dir=data_dir, source=avazu_folder, allow_unverified=True)
@@ -343,7 +343,7 @@ def test_memory_maps_of_a_replaced_table_stay_readable(tmp_path, avazu_folder):
     assert (np.array(ids) == before).all()
 
 
-def test_progress_is_told_in_order(tmp_path, criteo_folder):
+def test_progress_is_reported_in_order(tmp_path, criteo_folder):
     told = []
     prepare(
         resolve("criteo", {}),

@@ -212,7 +212,7 @@ def test_folds_as_the_installed_scikit_learn_draws_them_for_one_class():
         ([0, 0, 0, 1, 1], 3, DataError, "label 1 has 2 rows, too few for 3 folds"),
     ],
 )
-def test_folds_that_cannot_be(labels, n_folds, error, expected):
+def test_impossible_folds_are_errors(labels, n_folds, error, expected):
     with pytest.raises(error, match=expected):
         stratified_folds(np.array(labels), n_folds=n_folds, seed=0)
 

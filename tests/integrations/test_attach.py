@@ -254,7 +254,7 @@ def test_modes_buffers_and_optimizer_state_survive_the_look(make, loader):
         ("mlp", {}, {"batch": {"C1": torch.zeros(2, dtype=torch.int64)}}, "does not take a batch"),
     ],
 )
-def test_what_cannot_be_is_said(make, kind, options, arguments, message):
+def test_impossible_attachments_are_reported(make, kind, options, arguments, message):
     model = make(kind, **options)
     names = list(model.state_dict())
 
@@ -264,7 +264,7 @@ def test_what_cannot_be_is_said(make, kind, options, arguments, message):
     assert list(model.state_dict()) == names
 
 
-def test_a_sigmoid_that_is_called_again_in_training_alone_is_said(make, loader):
+def test_a_sigmoid_called_again_only_in_training_is_reported(make, loader):
     model = make("deep_supervision")
     attach_prime(model, SMALL, seed=1)
 

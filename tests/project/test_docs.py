@@ -11,6 +11,7 @@ import pytest
 
 from prime_bench.cli.main import COMMANDS, cli
 from prime_bench.recipe.file import load_recipe
+from prime_bench.settings.keys import keys_of
 
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "scripts"))
@@ -69,10 +70,10 @@ def test_a_recipe_in_a_document_is_one(text: str, tmp_path: Path) -> None:
 def test_every_key_is_explained() -> None:
     """A key without a docstring would stand in the documents with its name alone."""
     silent = [
-        f"{model.__name__}.{name}"
+        f"{model.__name__}.{key.name}"
         for model in write_docs.models()
-        for name in model.model_fields
-        if not write_docs.explanation(model, name)
+        for key in keys_of(model)
+        if not key.doc
     ]
 
     assert silent == []

@@ -42,7 +42,7 @@ def test_references_lead_to_sections() -> None:
     assert referred <= set(SECTIONS)
 
 
-def test_what_is_named_as_a_check_exists() -> None:
+def test_named_checks_exist() -> None:
     named = set(re.findall(r"`(test_\w+)`", TEXT))
     paths = set(re.findall(r"`((?:tests|prime_bench|datasets|recipes)/[\w/]+(?:\.\w+)?)`", TEXT))
     tests = "\n".join(path.read_text(encoding="utf-8") for path in ROOT.glob("tests/**/test_*.py"))

@@ -26,7 +26,7 @@ def test_top_level_has_no_strays(names: list[str]) -> None:
 
 
 @pytest.mark.parametrize("folder", ["recipes", "datasets", "reports"])
-def test_bundled_files_are_whole(names: list[str], folder: str) -> None:
+def test_bundled_files_are_complete(names: list[str], folder: str) -> None:
     wanted = {
         path.relative_to(ROOT).as_posix() for path in (ROOT / folder).rglob("*") if path.is_file()
     }

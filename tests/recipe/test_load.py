@@ -285,7 +285,7 @@ def test_set_changes_one_key_with_the_type_that_was_written(write, sound, change
         ("training.loss=\udcff", "--set 'training.loss=\\udcff': not valid UTF-8"),
     ],
 )
-def test_a_faulty_change_is_blamed_and_not_the_file(write, sound, change, said):
+def test_an_error_names_the_faulty_change_and_not_the_file(write, sound, change, said):
     path = write(sound)
 
     message = _message(path, [change])

@@ -68,7 +68,7 @@ def test_what_the_file_sets_and_nothing_else(recipe: str) -> None:
         ("dataset.synthetic.rows=2000", "data.rows"),
     ],
 )
-def test_a_set_is_told_from_the_file(recipe: str, change: str, key: str) -> None:
+def test_origins_distinguish_set_from_the_file(recipe: str, change: str, key: str) -> None:
     found = of(recipe, change)
     assert found[key] == "--set"
     assert [other for other in found if found[other] == "--set"] == [key]

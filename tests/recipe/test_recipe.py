@@ -81,7 +81,7 @@ def test_only_narrows(grid, only, number):
         ("arm=", "--only arm=: no such arm in the recipe"),
     ],
 )
-def test_only_refuses_what_the_recipe_has_not(grid, only, said):
+def test_only_refuses_values_that_the_recipe_lacks(grid, only, said):
     with pytest.raises(UsageError) as caught:
         grid.job_specs(only=[only])
 

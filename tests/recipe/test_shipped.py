@@ -290,7 +290,7 @@ def test_costs_are_measured_by_the_papers_protocol_on_main13s_backbones():
         ("gdcn_routing", "gdcn_attachment"),
     ],
 )
-def test_what_is_measured_is_what_another_recipe_trains(name, trained_by):
+def test_probes_measure_arms_that_another_recipe_trains(name, trained_by):
     recipe, known = load_recipe(name), _ids(trained_by)
     variants = {data: resolve(data, keys).digest for data, keys in recipe.datasets.items()}
 

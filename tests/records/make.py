@@ -1,4 +1,4 @@
-"""Writes the records in this folder anew: `python tests/records/make.py`. Nothing was trained.
+"""Write the records in this folder: `python tests/records/make.py`. Nothing was trained.
 
 Scores are whole steps of 2**-13, which floats hold and subtract exactly, so that every statistic
 of the tables can be worked out by hand, ties included.

@@ -83,7 +83,7 @@ def test_counts_by_hand(model, table, parameters, macs):
         (DeepFMSettings, {"batch_norm": "yes"}, {"batch_norm"}),
     ],
 )
-def test_what_is_outside_is_a_fault_of_its_key(model, table, paths):
+def test_a_value_out_of_range_is_a_fault_of_its_key(model, table, paths):
     settings, faults = model.check(table)
 
     assert settings is None

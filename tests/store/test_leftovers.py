@@ -41,7 +41,7 @@ def test_what_goes_leaves_everything_that_a_job_may_need(runs: Runs) -> None:
         }
 
 
-def test_unfinished_jobs_go_whole_but_for_one_at_work(runs: Runs) -> None:
+def test_unfinished_jobs_are_removed_except_running_ones(runs: Runs) -> None:
     with Runs(runs.folder).claim(BUSY):
         found = named(runs, unfinished=True)
     assert found[FAILED] > 0

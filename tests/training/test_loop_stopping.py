@@ -94,7 +94,7 @@ def test_nan_is_refused_and_never_the_best(before):
 
 
 @pytest.mark.parametrize("n", range(1, 8))
-def test_a_rule_put_back_goes_on_as_the_first_would(n):
+def test_a_restored_stopping_rule_continues_as_the_first(n):
     aucs = [0.70, 0.69, 0.72, None, 0.73, 0.6, 0.6]
     first, seen = follow(TrainSpec(), aucs[:n])
     second = StopRule(TrainSpec())

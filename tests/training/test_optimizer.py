@@ -315,7 +315,7 @@ def test_the_learning_rate_can_be_set(schema, make_split, make_job):
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch's own, of its compiler
 @pytest.mark.parametrize("compile_", [False, True], ids=["plain", "compiled"])
-def test_an_optimizer_that_was_saved_goes_on_bit_by_bit(
+def test_a_restored_optimizer_continues_bit_by_bit(
     compile_, tmp_path, schema, make_split, make_job
 ):
     """Model and optimizer after four steps, through a file, against those that never stopped."""
