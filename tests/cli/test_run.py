@@ -186,9 +186,7 @@ def test_no_time_starts_no_job(engine, capsys):
 
 @pytest.mark.usefixtures("prepared")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_the_first_signal_stops_after_the_epoch_and_reports_what_is_left(
-    engine, number, monkeypatch, capsys
-):
+def test_the_first_signal_stops_after_the_epoch(engine, number, monkeypatch, capsys):
     given, written = engine(None, number), []
     monkeypatch.setattr("prime_bench.cli.run.os.write", lambda _to, text: written.append(text))
     before = signal.getsignal(number)
