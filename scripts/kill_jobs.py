@@ -4,8 +4,8 @@
 
 Every round starts with empty folders: 60 tiny jobs in 2 slots. Until all are done, `run` is
 started; SIGKILL hits workers now and then, and in the end the parent. In the last part
-two parents share a folder. Each time every job must have exactly one record, none may have been trained twice,
-and no claim is left.
+two parents share a folder. Each time every job must have exactly one record, none may have
+been trained twice, and no claim is left.
 """
 
 import argparse

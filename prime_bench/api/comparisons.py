@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Literal
 from prime_bench.api.execution import plan_for
 from prime_bench.api.recipes import Log, StrPath, loaded_recipe
 from prime_bench.base.errors import DataError, UsageError
-from prime_bench.recipe.recipe import Recipe
 from prime_bench.recipe.file import find_recipe
+from prime_bench.recipe.recipe import Recipe
 from prime_bench.schedule.plan import RecipeDiff, recipe_diff
 from prime_bench.store.record import RunRecord
 from prime_bench.store.runs import Runs
