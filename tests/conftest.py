@@ -47,7 +47,7 @@ ROWS = {"train": 321, "valid": 150, "test": 140}
 
 @pytest.fixture(scope="session")
 def write_manifest():
-    """Write the manifest of a table; all that is not said is that of the tiny one."""
+    """Write the manifest of a table, by default with the values of the tiny one."""
     from prime_bench.data.manifest import Manifest, SplitCounts
 
     def write(folder, *, rows, positives, **facts):

@@ -19,9 +19,9 @@ def runs_dir(tmp_path: Path) -> Path:
 
 def test_without_yes_nothing_is_deleted(runs_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert exit_code(["clean", "--runs-dir", str(runs_dir)]) == 0
-    said = capsys.readouterr()
-    assert f"{STATE}: 0 MB, saved state of a job that is done" in said.out
-    assert "nothing was removed: add --yes" in said.err
+    printed = capsys.readouterr()
+    assert f"{STATE}: 0 MB, saved state of a job that is done" in printed.out
+    assert "nothing was removed: add --yes" in printed.err
     assert list(runs_dir.rglob(STATE)) != []
 
 
@@ -40,9 +40,9 @@ def test_with_nothing_but_unfinished_jobs_the_option_is_named(
 ) -> None:
     (tmp_path / ("e" * 16)).mkdir()
     assert exit_code(["clean", "--runs-dir", str(tmp_path)]) == 0
-    said = capsys.readouterr()
-    assert said.out == "0 to remove, 0 MB\n"
-    assert said.err == "1 folder of failed or interrupted jobs: --unfinished names them\n"
+    printed = capsys.readouterr()
+    assert printed.out == "0 to remove, 0 MB\n"
+    assert printed.err == "1 folder of failed or interrupted jobs: --unfinished names them\n"
 
 
 def test_a_clean_folder_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

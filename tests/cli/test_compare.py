@@ -50,7 +50,7 @@ def test_two_recipes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
 
 
 @pytest.mark.parametrize(
-    ("sides", "code", "said"),
+    ("sides", "code", "message"),
     [
         (["dense", "prme"], 2, "prme: no folder, no recipe, and no arm"),
         (["quick", "runs"], 2, "quick is a recipe and runs a folder"),
@@ -59,10 +59,10 @@ def test_two_recipes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     ],
 )
 def test_what_cannot_be_compared(
-    sides: list[str], code: int, said: str, capsys: pytest.CaptureFixture[str]
+    sides: list[str], code: int, message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert exit_code(["compare", *sides]) == code
-    assert said in capsys.readouterr().err
+    assert message in capsys.readouterr().err
 
 
 def test_a_record_that_cannot_be_read_is_named_and_left_out(
@@ -70,7 +70,7 @@ def test_a_record_that_cannot_be_read_is_named_and_left_out(
 ) -> None:
     (jobs["prime"] / "record.json").write_text("{")
     assert exit_code(["compare", "runs", "runs", "--json"]) == 0
-    said = capsys.readouterr()
-    assert [row["name"] for row in json.loads(said.out)["rows"]] == ["synthetic DNN dense"]
-    assert said.err.startswith("left out: ")
+    printed = capsys.readouterr()
+    assert [row["name"] for row in json.loads(printed.out)["rows"]] == ["synthetic DNN dense"]
+    assert printed.err.startswith("left out: ")
     assert exit_code(["status"]) == 0

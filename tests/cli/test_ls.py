@@ -121,17 +121,17 @@ def test_an_arm_is_shown_with_its_keys_and_defaults(answer: Answer, name: str) -
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (["arm", "prim"], "unknown plug-in `prim`; did you mean `prime`?"),
         (["recipe", "quikc"], "no such recipe; did you mean `quick`?"),
     ],
 )
 def test_a_wrong_name_suggests_the_nearest(
-    capsys: pytest.CaptureFixture[str], arguments: list[str], said: str
+    capsys: pytest.CaptureFixture[str], arguments: list[str], message: str
 ) -> None:
     assert exit_code(["show", *arguments]) == 2
-    assert said in capsys.readouterr().err
+    assert message in capsys.readouterr().err
 
 
 def commands(group: click.Group, context: click.Context) -> list[click.Command]:

@@ -36,7 +36,7 @@ def raising(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("error", "code", "said"),
+    ("error", "code", "message"),
     [
         (
             UsageError("no such thing", hint="look again"),
@@ -57,7 +57,7 @@ def raising(monkeypatch):
 )
 @pytest.mark.parametrize("debug", [False, True])
 def test_each_error_has_its_code_and_a_traceback_on_request_alone(
-    raising, capsys, error, code, said, debug
+    raising, capsys, error, code, message, debug
 ):
     raising(error)
 
@@ -65,7 +65,7 @@ def test_each_error_has_its_code_and_a_traceback_on_request_alone(
 
     out, err = capsys.readouterr()
     assert out == ""
-    assert said in err
+    assert message in err
     shown = debug and not isinstance(error, click.ClickException)
     assert ("Traceback (most recent call last)" in err) == shown
     if code == 70:
@@ -85,7 +85,7 @@ def test_the_version_is_the_packages(capsys):
 
 
 @pytest.mark.parametrize(
-    ("word", "said"),
+    ("word", "message"),
     [
         ("pln", "no command `pln`; did you mean `plan`?"),
         ("RUN", "no command `RUN`; did you mean `run`?"),
@@ -93,9 +93,9 @@ def test_the_version_is_the_packages(capsys):
         ("xyz", "no command `xyz`\n"),
     ],
 )
-def test_a_misspelt_command_suggests_the_nearest(capsys, word, said):
+def test_a_misspelt_command_suggests_the_nearest(capsys, word, message):
     assert exit_code([word]) == 2
-    assert said in capsys.readouterr().err
+    assert message in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

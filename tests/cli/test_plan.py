@@ -199,7 +199,7 @@ def test_planning_writes_nothing(tmp_path, capsys):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code", "said"),
+    ("arguments", "code", "message"),
     [
         (["qiuck"], 2, "error: qiuck: no such recipe; did you mean `quick`?\n\nhint: "),
         (["quick", "--only", "backbone=DNM"], 2, "did you mean `DNN`?"),
@@ -219,12 +219,12 @@ def test_planning_writes_nothing(tmp_path, capsys):
     ],
     ids=lambda part: " ".join(part) if isinstance(part, list) else None,
 )
-def test_mistakes_are_one_message_and_a_code(tmp_path, capsys, arguments, code, said):
+def test_mistakes_are_one_message_and_a_code(tmp_path, capsys, arguments, code, message):
     assert _plan(*arguments) == code
 
     out, err = capsys.readouterr()
     assert out == ""
     assert err.startswith("error: ")
-    assert said in err
+    assert message in err
     assert "Traceback" not in err
     assert list(tmp_path.iterdir()) == []

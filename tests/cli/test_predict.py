@@ -55,7 +55,7 @@ def test_weights_that_do_not_give_the_record_are_refused(jobs, capsys):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code", "said"),
+    ("arguments", "code", "message"),
     [
         (["quick", "--set", "training.max_epochs=2"], 3, "quick: no training run has a record"),
         (["qiuck"], 2, "did you mean `quick`?"),
@@ -66,10 +66,10 @@ def test_weights_that_do_not_give_the_record_are_refused(jobs, capsys):
         (["abcd"], 2, "abcd: no such recipe"),
     ],
 )
-def test_impossible_requests_are_reported(jobs, capsys, arguments, code, said):
+def test_impossible_requests_are_reported(jobs, capsys, arguments, code, message):
     given = [jobs["dense"].name if word == "DENSE" else word for word in arguments]
     assert exit_code(["predict", *given]) == code
-    assert said in capsys.readouterr().err
+    assert message in capsys.readouterr().err
 
 
 def test_a_job_without_a_record(jobs, capsys):

@@ -296,7 +296,7 @@ def test_a_folder_of_the_kernel_cannot_be_written_even_by_root(engine, capsys, f
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code", "said"),
+    ("arguments", "code", "message"),
     [
         (["qiuck"], 2, "did you mean `quick`?"),
         (["quick", "--set", "training.max_epoch=1"], 2, "did you mean `max_epochs`?"),
@@ -309,12 +309,12 @@ def test_a_folder_of_the_kernel_cannot_be_written_even_by_root(engine, capsys, f
     ],
     ids=lambda part: " ".join(part) if isinstance(part, list) else None,
 )
-def test_mistakes_are_one_message_and_leave_nothing(tmp_path, capsys, arguments, code, said):
+def test_mistakes_are_one_message_and_leave_nothing(tmp_path, capsys, arguments, code, message):
     assert exit_code(["run", *arguments]) == code
 
     out, err = capsys.readouterr()
     assert out == ""
-    assert said in err
+    assert message in err
     assert list(tmp_path.iterdir()) == []
 
 

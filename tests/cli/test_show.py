@@ -84,9 +84,9 @@ def test_parameters_for_a_prepared_table_by_folder_or_by_name(answer, tables):
 )
 def test_a_wrong_name_is_one_message(capsys, tmp_path, arguments, code, words):
     assert exit_code(["show", "backbone", *arguments, "--data-dir", str(tmp_path)]) == code
-    said = capsys.readouterr()
-    assert said.out == ""
-    assert all(word in said.err for word in words), said.err
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert all(word in printed.err for word in words), printed.err
 
 
 def test_a_folder_without_a_table(capsys, tmp_path):

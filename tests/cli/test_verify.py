@@ -153,5 +153,5 @@ def test_an_unfinished_job_is_reported(
 ) -> None:
     (jobs["prime"] / "record.json").unlink()
     assert exit_code(["verify", jobs["prime"].name]) == 3
-    said = f"it has not finished: prime-bench show job {jobs['prime'].name}"
-    assert said in capsys.readouterr().err
+    message = f"it has not finished: prime-bench show job {jobs['prime'].name}"
+    assert message in capsys.readouterr().err

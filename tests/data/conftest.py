@@ -141,7 +141,7 @@ def as_if_published(
     name: str = "avazu",
     wrong: Mapping[str, object] | None = None,
 ) -> TableSpec:
-    """A variant of card `name` as if `folder` held the published files; `wrong` replaces facts."""
+    """A spec of card `name` as if `folder` held the published files; `wrong` replaces facts."""
     card = load_card(name)
     files = {}
     for split in ("train", "valid", "test"):

@@ -24,21 +24,21 @@ def command(*arguments):
 
 
 def test_of_two_at_once_the_second_waits_and_says_so(tmp_path, avazu_folder, names_in):
-    variant = resolve("avazu", {})
+    spec = resolve("avazu", {})
     data_dir = tmp_path / "data"
     data_dir.mkdir()
-    lock = filelock.FileLock(data_dir / f".lock-{variant.folder(data_dir).name}")
-    said, made = [], []
+    lock = filelock.FileLock(data_dir / f".lock-{spec.folder(data_dir).name}")
+    messages, made = [], []
     waiting = threading.Event()
 
     def second():
         made.append(
             prepare(
-                variant,
+                spec,
                 data_dir=data_dir,
                 source=avazu_folder,
                 allow_unverified=True,
-                log=lambda message: (said.append(message), waiting.set()),
+                log=lambda message: (messages.append(message), waiting.set()),
             )
         )
 
@@ -48,9 +48,9 @@ def test_of_two_at_once_the_second_waits_and_says_so(tmp_path, avazu_folder, nam
         assert waiting.wait(10)
         assert not made
     thread.join(30)
-    assert said == [f"waiting: another process prepares {variant.folder(data_dir)}"]
+    assert messages == [f"waiting: another process prepares {spec.folder(data_dir)}"]
     assert made[0].rows.total == 400
-    assert names_in(data_dir) == [variant.folder(data_dir).name]
+    assert names_in(data_dir) == [spec.folder(data_dir).name]
 
 
 def test_many_processes_at_once_make_one_table(tmp_path, avazu_folder, names_in):
@@ -69,16 +69,16 @@ def test_many_processes_at_once_make_one_table(tmp_path, avazu_folder, names_in)
 
 
 def test_what_killed_runs_left_is_swept(tmp_path, avazu_folder, names_in):
-    variant = resolve("avazu", {})
+    spec = resolve("avazu", {})
     data_dir = tmp_path / "data"
-    ours = variant.folder(data_dir).name
+    ours = spec.folder(data_dir).name
     for name in (f".preparing-{ours}", ".preparing-criteo-00000000", f".replaced-{ours}"):
         (data_dir / name / "spool").mkdir(parents=True)
         (data_dir / name / "spool" / "codes").write_bytes(b"x")
     busy = data_dir / ".preparing-avazu-11111111"
     busy.mkdir()
     with filelock.FileLock(data_dir / ".lock-avazu-11111111"):
-        prepare(variant, data_dir=data_dir, source=avazu_folder, allow_unverified=True)
+        prepare(spec, data_dir=data_dir, source=avazu_folder, allow_unverified=True)
         # Where another process is at work, nothing is touched.
         assert names_in(data_dir) == [".lock-avazu-11111111", busy.name, ours]
 
@@ -114,7 +114,7 @@ def stopped_at(operation, data_dir, source):
 
 @pytest.mark.parametrize("rounds", [3, pytest.param(30, marks=pytest.mark.slow)])
 def test_killed_anywhere_a_rerun_gives_the_same_bytes(tmp_path, criteo_folder, rounds, tree):
-    variant = resolve("criteo", {})
+    spec = resolve("criteo", {})
     whole = stopped_at(0, tmp_path / "whole", criteo_folder)
     n_operations = int(whole.stdout.split()[-1])
     assert n_operations > 100
@@ -125,9 +125,9 @@ def test_killed_anywhere_a_rerun_gives_the_same_bytes(tmp_path, criteo_folder, r
         last = n_operations if round_ % 2 else 15
         killed = stopped_at(n_operations - draw.randrange(last), data_dir, criteo_folder)
         assert killed.returncode == -signal.SIGKILL
-        if variant.folder(data_dir).exists():
-            PreparedTable.open(variant.folder(data_dir))
-        prepare(variant, data_dir=data_dir, source=criteo_folder, allow_unverified=True)
+        if spec.folder(data_dir).exists():
+            PreparedTable.open(spec.folder(data_dir))
+        prepare(spec, data_dir=data_dir, source=criteo_folder, allow_unverified=True)
         assert tree(data_dir) == tree(tmp_path / "whole")
         shutil.rmtree(data_dir)
 
@@ -157,9 +157,9 @@ def test_a_table_is_on_disk_before_it_gets_its_name(tmp_path, avazu_folder, monk
         return rename(path, target)
 
     monkeypatch.setattr("pathlib.Path.rename", record)
-    variant = resolve("avazu", {})
-    folder = variant.folder(tmp_path / "data")
-    prepare(variant, data_dir=tmp_path / "data", source=avazu_folder, allow_unverified=True)
+    spec = resolve("avazu", {})
+    folder = spec.folder(tmp_path / "data")
+    prepare(spec, data_dir=tmp_path / "data", source=avazu_folder, allow_unverified=True)
     ((target, synced_then),) = at_rename
     assert target == folder
     for path in (folder, *folder.rglob("*")):

@@ -27,9 +27,9 @@ def scope(request):
 @pytest.fixture
 def table(tmp_path, criteo_folder, scope):
     settings = {"vocabulary": scope, "min_count": 60, "numeric": "raw"}
-    variant = resolve("criteo", settings)
-    prepare(variant, data_dir=tmp_path / "data", source=criteo_folder, allow_unverified=True)
-    return PreparedTable.open(variant.folder(tmp_path / "data"))
+    spec = resolve("criteo", settings)
+    prepare(spec, data_dir=tmp_path / "data", source=criteo_folder, allow_unverified=True)
+    return PreparedTable.open(spec.folder(tmp_path / "data"))
 
 
 def test_facts_are_those_of_the_rows(table, criteo_folder, scope, monkeypatch):
@@ -62,9 +62,9 @@ def test_an_id_that_training_rows_lack_is_untrained(tmp_path, criteo_folder, csv
         rows = [line.split(",") for line in path.read_text().split("\n")[:-1]]
         csv(path, [",".join(rows[0]), *(",".join([*r[:14], "new", *r[15:]]) for r in rows[1:])])
     for scope, unknown in (("all", 0.0), ("train", 1.0)):
-        variant = resolve("criteo", {"vocabulary": scope, "min_count": 1})
-        prepare(variant, data_dir=tmp_path, source=criteo_folder, allow_unverified=True)
-        field = describe(PreparedTable.open(variant.folder(tmp_path))).fields[13]
+        spec = resolve("criteo", {"vocabulary": scope, "min_count": 1})
+        prepare(spec, data_dir=tmp_path, source=criteo_folder, allow_unverified=True)
+        field = describe(PreparedTable.open(spec.folder(tmp_path))).fields[13]
         assert (field.name, field.out_of_vocabulary["test"]) == ("C1", unknown)
         # The missing value of training rows has the id of unknown ones.
         assert field.untrained["test"] == (1.0 if scope == "all" else 0.0)

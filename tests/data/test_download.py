@@ -113,7 +113,7 @@ def packed(folder, *, libsvm=False):
 
 
 @pytest.fixture
-def variant(server, avazu_folder, published_as):
+def spec(server, avazu_folder, published_as):
     """Avazu_x1 as if a small folder were it, on the hub; a mirror that has nothing yet."""
     server.files[HUB_PATH] = packed(avazu_folder)
     server.etags[HUB_PATH] = hashlib.sha256(server.files[HUB_PATH]).hexdigest()
@@ -125,43 +125,45 @@ def variant(server, avazu_folder, published_as):
 
 
 @pytest.fixture
-def make(tmp_path, variant):
-    """Prepare into tmp_path/data; messages are kept in `make.said`."""
+def make(tmp_path, spec):
+    """Prepare into tmp_path/data; messages are kept in `make.messages`."""
 
     def run(**keys):
-        run.said = []
-        return prepare(variant, data_dir=tmp_path / "data", log=run.said.append, **keys)
+        run.messages = []
+        return prepare(spec, data_dir=tmp_path / "data", log=run.messages.append, **keys)
 
     return run
 
 
-def test_full_download(tmp_path, server, variant, make, names_in, avazu_folder):
+def test_full_download(tmp_path, server, spec, make, names_in, avazu_folder):
     told = []
     manifest = make(on_progress=told.append)
     assert manifest.verified
-    from_files = prepare(variant, data_dir=tmp_path / "b", source=avazu_folder)
+    from_files = prepare(spec, data_dir=tmp_path / "b", source=avazu_folder)
     assert manifest.fingerprint == from_files.fingerprint
-    assert names_in(tmp_path / "data") == [variant.folder(tmp_path).name]
+    assert names_in(tmp_path / "data") == [spec.folder(tmp_path).name]
     assert server.requests("GET") == [None]
     size = len(server.files[HUB_PATH])
     assert [(p.done, p.total) for p in told if p.stage == "downloading"][-1] == (size, size)
-    assert any("of disk (download 0.00 GB, table 0.00 GB, working" in line for line in make.said)
-    assert any(line.startswith(f"downloading {server.url}{HUB_PATH}") for line in make.said)
+    assert any(
+        "of disk (download 0.00 GB, table 0.00 GB, working" in line for line in make.messages
+    )
+    assert any(line.startswith(f"downloading {server.url}{HUB_PATH}") for line in make.messages)
     # With the table there, nobody is asked.
     server.seen.clear()
     assert make() == manifest
     assert server.seen == []
 
 
-def test_kept_download(tmp_path, server, variant, make):
+def test_kept_download(tmp_path, server, spec, make):
     make(keep_download=True)
     kept = tmp_path / "data" / ".downloads" / "avazu" / "Avazu_x1.zip"
     assert kept.read_bytes() == server.files[HUB_PATH]
-    shutil.rmtree(variant.folder(tmp_path / "data"))
+    shutil.rmtree(spec.folder(tmp_path / "data"))
     server.seen.clear()
     assert make().verified
     assert server.seen == []
-    assert any("using the earlier download" in line for line in make.said)
+    assert any("using the earlier download" in line for line in make.messages)
     assert not kept.exists()
 
 
@@ -190,7 +192,7 @@ def test_broken_off_and_resumed_by_the_next_run(tmp_path, server, make, names_in
     server.seen.clear()
     assert make().verified
     assert server.requests("GET") == [f"bytes={there}-"]
-    assert any("from 0.00 GB on" in line for line in make.said)
+    assert any("from 0.00 GB on" in line for line in make.messages)
     assert ".downloads" not in names_in(tmp_path / "data")
 
 
@@ -227,7 +229,7 @@ def test_a_server_that_resumes_nothing(server, make):
 def test_500_then_retry(server, make):
     server.script["HEAD", HUB_PATH] = [500, 503]
     assert make().verified
-    assert sum("500 Internal Server Error; next attempt in" in line for line in make.said) == 1
+    assert sum("500 Internal Server Error; next attempt in" in line for line in make.messages) == 1
     server.files.clear()
 
 
@@ -243,14 +245,14 @@ def test_no_head(server, make):
 
 
 @pytest.mark.parametrize("status", [403, 404, 410])
-def test_missing_then_mirror(tmp_path, server, make, variant, avazu_folder, status):
+def test_missing_then_mirror(tmp_path, server, make, spec, avazu_folder, status):
     server.script["HEAD", HUB_PATH] = [status]
     server.files[MIRROR_PATH] = packed(avazu_folder, libsvm=True)
     manifest = make()
     assert manifest.verified
     assert manifest.inputs[0].path.endswith("avazu/afn.zip/train.libsvm")
-    assert any(f"; trying {server.url}{MIRROR_PATH}" in line for line in make.said)
-    from_files = prepare(variant, data_dir=tmp_path / "b", source=avazu_folder)
+    assert any(f"; trying {server.url}{MIRROR_PATH}" in line for line in make.messages)
+    from_files = prepare(spec, data_dir=tmp_path / "b", source=avazu_folder)
     assert manifest.fingerprint == from_files.fingerprint
     assert server.requests("GET") == []
 
@@ -292,7 +294,7 @@ def test_wrong_content_is_not_taken(tmp_path, server, make, avazu_folder):
     assert "the download was deleted" in error.value.hint
     assert not (tmp_path / "data").exists()
     assert not make(allow_unverified=True).verified
-    assert any("kept the download" in line for line in make.said)
+    assert any("kept the download" in line for line in make.messages)
     shutil.rmtree(tmp_path / "data")
     server.files[HUB_PATH] = good
     assert make().verified
@@ -317,14 +319,14 @@ def test_damaged_archive(tmp_path, server, make):
     assert not (tmp_path / "data").exists()
 
 
-def test_nothing_to_be_had(tmp_path, server, make, variant):
+def test_nothing_to_be_had(tmp_path, server, make, spec):
     server.files.clear()
     with pytest.raises(EnvironmentFault) as error:
         make()
     message = error.value.message
     assert f"{server.url}{HUB_PATH}: 404 Not Found" in message
     assert f"{server.url}{MIRROR_PATH}: 404 Not Found" in message
-    for split, file in variant.card.files.items():
+    for split, file in spec.card.files.items():
         assert f"{split}.csv  md5 {file.md5}  {file.rows:,} rows" in message
     assert "prime-bench prepare avazu --from PATH" in error.value.hint
     assert not (tmp_path / "data").exists()
@@ -373,7 +375,7 @@ COMMANDS = {
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-@pytest.mark.usefixtures("variant")
+@pytest.mark.usefixtures("spec")
 def test_command(tmp_path, capsys, name):
     """The real card, by the endpoint variable."""
     arguments, code, expected = COMMANDS[name]

@@ -465,6 +465,6 @@ def test_full_disk(tmp_path, raw_log, csv, capsys, monkeypatch):
 def test_an_unwritable_folder_is_reported_at_once(capsys, arguments):
     assert exit_code(arguments) == 4
 
-    said = capsys.readouterr().err
-    assert said.startswith("error: /proc/")
-    assert "waiting" not in said
+    printed = capsys.readouterr().err
+    assert printed.startswith("error: /proc/")
+    assert "waiting" not in printed

@@ -28,9 +28,9 @@ def test_a_table_that_does_not_fit_the_card_is_refused(tmp_path, avazu_folder, p
         card.columns[3].model_copy(update={"train_values": 29}),
         *card.columns[4:],
     ]
-    variant = published_as(avazu_folder, wrong={"columns": columns})
+    spec = published_as(avazu_folder, wrong={"columns": columns})
     with pytest.raises(DataError, match="feat_3: expected 29 train values, found 30"):
-        prepare(variant, data_dir=tmp_path / "data", source=avazu_folder)
+        prepare(spec, data_dir=tmp_path / "data", source=avazu_folder)
     assert not (tmp_path / "data").exists()
 
 
@@ -125,34 +125,32 @@ REFUSED = {
 @pytest.mark.parametrize("change", REFUSED, ids=lambda change: change.__name__)
 def test_files_that_are_not_even_read(tmp_path, avazu_folder, published_as, change):
     """Where the cause shows on the way, the message is about it and not about digests."""
-    variant = published_as(avazu_folder)
+    spec = published_as(avazu_folder)
     change(avazu_folder)
     with pytest.raises(DataError) as error:
-        prepare(variant, data_dir=tmp_path / "data", source=avazu_folder)
+        prepare(spec, data_dir=tmp_path / "data", source=avazu_folder)
     assert REFUSED[change] in error.value.message
     assert "md5" not in error.value.message
 
 
 @pytest.mark.parametrize("change", CAUSES, ids=lambda change: change.__name__)
 def test_files_that_differ_from_the_published_ones(tmp_path, avazu_folder, published_as, change):
-    variant = published_as(avazu_folder)
+    spec = published_as(avazu_folder)
     change(avazu_folder)
     with pytest.raises(DataError) as error:
-        prepare(variant, data_dir=tmp_path / "data", source=avazu_folder)
+        prepare(spec, data_dir=tmp_path / "data", source=avazu_folder)
     assert f"likely cause: {CAUSES[change]}" in error.value.hint
     assert "--allow-unverified" in error.value.hint
     md5 = hashlib.md5((avazu_folder / "test.csv").read_bytes()).hexdigest()
-    expected = variant.card.files["test"].md5
+    expected = spec.card.files["test"].md5
     assert (f"test.csv: expected md5 {expected}, found {md5}" in error.value.message) == (
         md5 != expected
     )
     assert not (tmp_path / "data").exists()
-    manifest = prepare(
-        variant, data_dir=tmp_path / "data", source=avazu_folder, allow_unverified=True
-    )
+    manifest = prepare(spec, data_dir=tmp_path / "data", source=avazu_folder, allow_unverified=True)
     assert not manifest.verified
     assert UNVERIFIED_NOTE in manifest.notes
     # What was taken with the flag is not taken without it.
     with pytest.raises(DataError, match="not the published files"):
-        prepare(variant, data_dir=tmp_path / "data", source=avazu_folder)
-    assert prepare(variant, data_dir=tmp_path / "data") == manifest
+        prepare(spec, data_dir=tmp_path / "data", source=avazu_folder)
+    assert prepare(spec, data_dir=tmp_path / "data") == manifest

@@ -23,10 +23,10 @@ def table(request, tmp_path_factory):
     """A table of 700 rows; Criteo's has numeric fields, or buckets."""
     shape, _, rule = request.param.partition(" ")
     numeric = {"numeric": rule} if rule else {}
-    variant = resolve("synthetic", {"shape": shape, "rows": 700, **numeric})
+    spec = resolve("synthetic", {"shape": shape, "rows": 700, **numeric})
     folder = tmp_path_factory.mktemp("data")
-    prepare(variant, data_dir=folder)
-    return PreparedTable.open(variant.folder(folder))
+    prepare(spec, data_dir=folder)
+    return PreparedTable.open(spec.folder(folder))
 
 
 @pytest.fixture
@@ -43,7 +43,7 @@ def test_fuxictrs_feature_map_loads(table, exported):
     assert feature_map.labels == ["label"]
     assert feature_map.num_fields == feature_map.input_length == len(table.schema.fields)
     assert feature_map.sum_emb_out_dim() == 10 * len(table.schema.fields)
-    sizes = {name: spec.get("vocab_size") for name, spec in feature_map.features.items()}
+    sizes = {name: entry.get("vocab_size") for name, entry in feature_map.features.items()}
     assert sizes == {field.name: field.vocabulary_size for field in table.schema.fields}
     # What it would save of itself is what we wrote.
     written = json.loads((exported / "feature_map.json").read_text())
@@ -98,8 +98,8 @@ def test_command(table, tmp_path, capsys):
     target = tmp_path / "root" / "mine"
     winding = f"{target.parent}/other/../mine/"
     assert exit_code(["export", "fuxictr", str(table.path), "--to", winding]) == 0
-    said = f"{target}: dataset_id mine, data_root {target.parent}\n"
-    assert capsys.readouterr().out == said
+    message = f"{target}: dataset_id mine, data_root {target.parent}\n"
+    assert capsys.readouterr().out == message
     assert json.loads((target / "feature_map.json").read_text())["dataset_id"] == "mine"
     assert exit_code(["export", "fuxictr", str(table.path), "--to", str(target)]) == 2
     empty = ["--data-dir", str(tmp_path)]

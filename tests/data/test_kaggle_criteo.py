@@ -87,44 +87,44 @@ KINDS = {
 def test_the_log_gives_the_published_files(
     tmp_path, kaggle_log, as_csv, published_as, kind, names_in
 ):
-    variant = published_as(as_csv, name="criteo")
-    told, said = [], []
+    spec = published_as(as_csv, name="criteo")
+    told, messages = [], []
     manifest = prepare(
-        variant,
+        spec,
         data_dir=tmp_path / "a",
         source=KINDS[kind](kaggle_log),
         on_progress=told.append,
-        log=said.append,
+        log=messages.append,
     )
     assert manifest.verified
-    csv = prepare(variant, data_dir=tmp_path / "b", source=as_csv)
+    csv = prepare(spec, data_dir=tmp_path / "b", source=as_csv)
     assert manifest.fingerprint == csv.fingerprint
     assert [f.md5 for f in manifest.inputs] == [f.md5 for f in csv.inputs]
     assert [f.rows for f in manifest.inputs] == [csv.rows.train, csv.rows.valid, csv.rows.test]
     assert len({f.made_from for f in manifest.inputs}) == 1
     assert {f.made_from for f in csv.inputs} == {None}
     # Nothing of the work stays.
-    folder = variant.folder(tmp_path / "a")
+    folder = spec.folder(tmp_path / "a")
     assert names_in(tmp_path / "a") == [folder.name]
-    assert names_in(folder) == names_in(variant.folder(tmp_path / "b"))
+    assert names_in(folder) == names_in(spec.folder(tmp_path / "b"))
     assert list(dict.fromkeys(p.stage for p in told)) == [
         *("checking", "splitting", "reading", "counting", "writing")
     ]
     for stage in ("checking", "splitting", "reading"):
         last = [progress for progress in told if progress.stage == stage][-1]
         assert (last.done, last.rows) == (last.total, 400)
-    assert "of disk (split log" in said[0]
+    assert "of disk (split log" in messages[0]
 
 
 @pytest.mark.usefixtures("small_blocks")
 def test_small_blocks_give_the_same(tmp_path, kaggle_log, as_csv, published_as):
-    variant = published_as(as_csv, name="criteo")
-    assert prepare(variant, data_dir=tmp_path / "a", source=kaggle_log).verified
+    spec = published_as(as_csv, name="criteo")
+    assert prepare(spec, data_dir=tmp_path / "a", source=kaggle_log).verified
 
 
 def test_a_rerun_knows_the_log_again(tmp_path, kaggle_log, as_csv, published_as, monkeypatch):
-    variant = published_as(as_csv, name="criteo")
-    first = prepare(variant, data_dir=tmp_path / "data", source=kaggle_log)
+    spec = published_as(as_csv, name="criteo")
+    first = prepare(spec, data_dir=tmp_path / "data", source=kaggle_log)
 
     def refuse(*_, **__):
         raise AssertionError("nothing has to be made")
@@ -132,23 +132,23 @@ def test_a_rerun_knows_the_log_again(tmp_path, kaggle_log, as_csv, published_as,
     monkeypatch.setattr("prime_bench.data.prepare.encode", refuse)
     elsewhere = tmp_path / "elsewhere.txt"
     shutil.copy(kaggle_log, elsewhere)
-    assert prepare(variant, data_dir=tmp_path / "data", source=elsewhere) == first
+    assert prepare(spec, data_dir=tmp_path / "data", source=elsewhere) == first
     monkeypatch.setattr("prime_bench.data.prepare.digest_source", refuse)
-    assert prepare(variant, data_dir=tmp_path / "data", source=kaggle_log) == first
+    assert prepare(spec, data_dir=tmp_path / "data", source=kaggle_log) == first
     elsewhere.write_text(kaggle_log.read_text()[2:])
     monkeypatch.undo()
     with pytest.raises(DataError, match="line 1 has"):
-        prepare(variant, data_dir=tmp_path / "data", source=elsewhere)
-    assert variant.manifest(tmp_path / "data") == first
+        prepare(spec, data_dir=tmp_path / "data", source=elsewhere)
+    assert spec.manifest(tmp_path / "data") == first
 
 
 def test_a_changed_log_is_no_published_one(tmp_path, kaggle_log, as_csv, published_as):
-    variant = published_as(as_csv, name="criteo")
+    spec = published_as(as_csv, name="criteo")
     lines = kaggle_log.read_text().splitlines()
     lines[10], lines[300] = lines[300], lines[10]
     kaggle_log.write_text("".join(line + "\n" for line in lines))
     with pytest.raises(DataError, match="not the published files") as error:
-        prepare(variant, data_dir=tmp_path / "data", source=kaggle_log)
+        prepare(spec, data_dir=tmp_path / "data", source=kaggle_log)
     assert "expected md5" in error.value.message
     assert not (tmp_path / "data").exists()
 
@@ -200,12 +200,12 @@ FAULTS = {
 
 @pytest.mark.parametrize("name", FAULTS)
 def test_faulty_log(tmp_path, kaggle_log, as_csv, published_as, name):
-    variant = published_as(as_csv, name="criteo")
+    spec = published_as(as_csv, name="criteo")
     edit, expected = FAULTS[name]
     lines = edit(kaggle_log.read_text().splitlines())
     kaggle_log.write_text("".join(line + "\n" for line in lines), newline="")
     with pytest.raises(DataError) as error:
-        prepare(variant, data_dir=tmp_path / "data", source=kaggle_log, allow_unverified=True)
+        prepare(spec, data_dir=tmp_path / "data", source=kaggle_log, allow_unverified=True)
     assert expected in error.value.message
     assert not (tmp_path / "data").exists()
 
@@ -227,50 +227,50 @@ ARCHIVES = {
 
 @pytest.mark.parametrize("name", ARCHIVES)
 def test_faulty_archive(tmp_path, kaggle_log, as_csv, published_as, name):
-    variant = published_as(as_csv, name="criteo")
+    spec = published_as(as_csv, name="criteo")
     make, expected = ARCHIVES[name]
     with pytest.raises(DataError) as error:
-        prepare(variant, data_dir=tmp_path / "data", source=make(kaggle_log))
+        prepare(spec, data_dir=tmp_path / "data", source=make(kaggle_log))
     assert expected in error.value.message
     assert not (tmp_path / "data").exists()
 
 
 def test_a_log_that_changes_meanwhile(tmp_path, kaggle_log, as_csv, published_as):
-    variant = published_as(as_csv, name="criteo")
+    spec = published_as(as_csv, name="criteo")
 
     def change(progress):
         if progress.stage == "checking":
             kaggle_log.write_text(kaggle_log.read_text()[:-3] + "ff\n")
 
     with pytest.raises(DataError, match=r"train\.txt: was changed while it was read"):
-        prepare(variant, data_dir=tmp_path / "data", source=kaggle_log, on_progress=change)
+        prepare(spec, data_dir=tmp_path / "data", source=kaggle_log, on_progress=change)
     assert not (tmp_path / "data").exists()
 
 
 def test_too_little_disk(tmp_path, kaggle_log, as_csv, published_as, monkeypatch):
-    variant = published_as(as_csv, name="criteo")
+    spec = published_as(as_csv, name="criteo")
     monkeypatch.setattr("shutil.disk_usage", lambda _: shutil._ntuple_diskusage(9e9, 9e9, 1000))
     with pytest.raises(EnvironmentFault, match=r"needs about 0.00 GB of disk \(split log"):
-        prepare(variant, data_dir=tmp_path / "data", source=kaggle_log)
+        prepare(spec, data_dir=tmp_path / "data", source=kaggle_log)
     assert not (tmp_path / "data").exists()
 
 
 def test_the_table_has_the_rows_of_the_log(tmp_path, kaggle_log, as_csv, published_as):
-    variant = published_as(as_csv, name="criteo")
-    prepare(variant, data_dir=tmp_path / "data", source=kaggle_log)
-    table = PreparedTable.open(variant.folder(tmp_path / "data"))
+    spec = published_as(as_csv, name="criteo")
+    prepare(spec, data_dir=tmp_path / "data", source=kaggle_log)
+    table = PreparedTable.open(spec.folder(tmp_path / "data"))
     found = sum(table.split(split).labels.sum() for split in ("train", "valid", "test"))
     assert found == sum(line[0] == "1" for line in kaggle_log.read_text().splitlines())
 
 
 @pytest.mark.parametrize("stage", ["checking", "splitting", "reading", "writing"])
 def test_interrupted_at_any_stage(tmp_path, kaggle_log, as_csv, published_as, stage):
-    variant = published_as(as_csv, name="criteo")
+    spec = published_as(as_csv, name="criteo")
 
     def stop(progress):
         if progress.stage == stage:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        prepare(variant, data_dir=tmp_path / "data", source=kaggle_log, on_progress=stop)
+        prepare(spec, data_dir=tmp_path / "data", source=kaggle_log, on_progress=stop)
     assert not (tmp_path / "data").exists()

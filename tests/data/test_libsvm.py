@@ -39,16 +39,16 @@ KINDS = {
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("end", ["", " "])
 def test_libsvm_is_the_published_csv(tmp_path, avazu_folder, published_as, kind, end):
-    variant = published_as(avazu_folder)
+    spec = published_as(avazu_folder)
     told = []
     manifest = prepare(
-        variant,
+        spec,
         data_dir=tmp_path / "a",
         source=KINDS[kind](to_libsvm(avazu_folder, end=end)),
         on_progress=told.append,
     )
     assert manifest.verified
-    csv = prepare(variant, data_dir=tmp_path / "b", source=avazu_folder)
+    csv = prepare(spec, data_dir=tmp_path / "b", source=avazu_folder)
     assert manifest.fingerprint == csv.fingerprint
     assert [f.sha256 for f in manifest.inputs] == [f.sha256 for f in csv.inputs]
     read = [progress for progress in told if progress.stage == "reading"]
@@ -57,18 +57,18 @@ def test_libsvm_is_the_published_csv(tmp_path, avazu_folder, published_as, kind,
 
 @pytest.mark.usefixtures("small_blocks")
 def test_small_blocks_and_a_rerun(tmp_path, avazu_folder, published_as, monkeypatch):
-    variant = published_as(avazu_folder)
+    spec = published_as(avazu_folder)
     folder = to_libsvm(avazu_folder)
-    first = prepare(variant, data_dir=tmp_path / "data", source=folder)
+    first = prepare(spec, data_dir=tmp_path / "data", source=folder)
 
     def refuse(*_, **__):
         raise AssertionError("nothing has to be made")
 
     monkeypatch.setattr("prime_bench.data.prepare.encode", refuse)
-    assert prepare(variant, data_dir=tmp_path / "data", source=folder) == first
+    assert prepare(spec, data_dir=tmp_path / "data", source=folder) == first
     # The same content elsewhere, and as csv.
-    assert prepare(variant, data_dir=tmp_path / "data", source=in_zip(folder)) == first
-    assert prepare(variant, data_dir=tmp_path / "data", source=avazu_folder) == first
+    assert prepare(spec, data_dir=tmp_path / "data", source=in_zip(folder)) == first
+    assert prepare(spec, data_dir=tmp_path / "data", source=avazu_folder) == first
 
 
 def put(number, change):
@@ -106,12 +106,12 @@ FAULTS = {
 
 @pytest.mark.parametrize("name", FAULTS)
 def test_faulty_libsvm(tmp_path, avazu_folder, published_as, name):
-    variant = published_as(avazu_folder)
+    spec = published_as(avazu_folder)
     path = to_libsvm(avazu_folder) / "valid.libsvm"
     edit, expected = FAULTS[name]
     path.write_text("".join(line + "\n" for line in edit(path.read_text().splitlines())))
     with pytest.raises(DataError) as error:
-        prepare(variant, data_dir=tmp_path / "data", source=path.parent, allow_unverified=True)
+        prepare(spec, data_dir=tmp_path / "data", source=path.parent, allow_unverified=True)
     assert expected in error.value.message
     assert not (tmp_path / "data").exists()
 
@@ -148,7 +148,7 @@ def test_libsvm_files_that_are_amiss(tmp_path, avazu_folder, published_as, chang
 
 
 def test_criteo_has_no_libsvm(tmp_path, avazu_folder, criteo_folder, published_as):
-    variant = published_as(criteo_folder, name="criteo")
+    spec = published_as(criteo_folder, name="criteo")
     with pytest.raises(DataError, match=r"missing train\.csv") as error:
-        prepare(variant, data_dir=tmp_path / "data", source=to_libsvm(avazu_folder))
+        prepare(spec, data_dir=tmp_path / "data", source=to_libsvm(avazu_folder))
     assert "can also be read from Kaggle's train.txt" in error.value.hint

@@ -1,4 +1,4 @@
-"""Cards, variants and the tables that others open."""
+"""Cards, table specs and the tables that others open."""
 
 import json
 import shlex
@@ -31,8 +31,8 @@ def test_card_is_sound(name):
     assert card.name == name
     assert card.licence
     assert card.homepage
-    variant = resolve(name, {})
-    assert variant.settings == card.settings_class.parse(card.defaults, where="")
+    spec = resolve(name, {})
+    assert spec.settings == card.settings_class.parse(card.defaults, where="")
 
 
 def test_cards_hold_the_published_facts():
@@ -108,7 +108,7 @@ VARIANTS = [
 ]
 
 
-def test_no_two_variants_share_a_folder():
+def test_no_two_specs_share_a_folder():
     folders = {resolve(name, keys).folder(Path("data")) for name, keys in VARIANTS}
     assert len(folders) == len(VARIANTS)
     assert all(len(folder.name.rpartition("-")[2]) == 8 for folder in folders)
@@ -126,20 +126,20 @@ def test_a_recipe_may_call_a_variant_by_another_name():
 
 def test_a_default_written_out_is_the_same_variant():
     for name, keys in VARIANTS:
-        variant = resolve(name, keys)
-        plain = variant.settings.plain()
+        spec = resolve(name, keys)
+        plain = spec.settings.plain()
         if name in ("avazu", "avazu-raw") or plain.get("shape") == "avazu":
             del plain["numeric"]
         if plain.get("numeric") != "log_bucket":
             del plain["zero_is_missing"]
-        assert resolve(name, plain).digest == variant.digest
+        assert resolve(name, plain).digest == spec.digest
 
 
 @pytest.mark.parametrize(("name", "keys"), VARIANTS)
 def test_the_command_makes_this_very_variant(name, keys, monkeypatch):
     """`prepare_command` parsed by the real command gives the same digest."""
-    variant = resolve(name, keys)
-    words = shlex.split(variant.prepare_command())
+    spec = resolve(name, keys)
+    words = shlex.split(spec.prepare_command())
     assert words[:2] == ["prime-bench", "prepare"]
     made = []
 
@@ -150,7 +150,7 @@ def test_the_command_makes_this_very_variant(name, keys, monkeypatch):
     monkeypatch.setattr("prime_bench.data.prepare.prepare", record)
     with pytest.raises(InterruptedError):
         command.main(words[2:], standalone_mode=False)
-    assert made[0].digest == variant.digest
+    assert made[0].digest == spec.digest
     assert ("--from" in words) == (name == "avazu-raw")
 
 
@@ -162,11 +162,11 @@ def test_the_digest_is_frozen():
 
 @pytest.fixture
 def prepared(tmp_path, criteo_folder):
-    variant = resolve("criteo", {"min_count": 1})
+    spec = resolve("criteo", {"min_count": 1})
     manifest = prepare(
-        variant, data_dir=tmp_path / "data", source=criteo_folder, allow_unverified=True
+        spec, data_dir=tmp_path / "data", source=criteo_folder, allow_unverified=True
     )
-    return variant, manifest, variant.folder(tmp_path / "data")
+    return spec, manifest, spec.folder(tmp_path / "data")
 
 
 def test_open_table(prepared):
@@ -231,7 +231,7 @@ DAMAGE = {
 
 @pytest.mark.parametrize("name", DAMAGE)
 def test_unfit_table(prepared, name):
-    variant, _, folder = prepared
+    spec, _, folder = prepared
     damage, expected = DAMAGE[name]
     damage(folder)
     with pytest.raises(DataError) as error:
@@ -240,24 +240,24 @@ def test_unfit_table(prepared, name):
     assert str(folder) in error.value.message
     assert "prime-bench prepare criteo" in error.value.hint
     if name == "no manifest":
-        assert variant.manifest(folder.parent) is None
+        assert spec.manifest(folder.parent) is None
 
 
 def test_missing_table_of_defaults_names_the_whole_command(tmp_path):
-    variant = resolve("avazu", {})
-    for folder in (variant.folder(tmp_path), variant.folder(tmp_path / "nowhere")):
+    spec = resolve("avazu", {})
+    for folder in (spec.folder(tmp_path), spec.folder(tmp_path / "nowhere")):
         with pytest.raises(DataError) as error:
             PreparedTable.open(folder)
-        assert error.value.hint == f"prepare it with `{variant.prepare_command()}`"
+        assert error.value.hint == f"prepare it with `{spec.prepare_command()}`"
     with pytest.raises(DataError, match="no prepared table here"):
         PreparedTable.open(tmp_path)
 
 
 def test_manifest_round_trip(prepared):
-    variant, manifest, folder = prepared
-    assert Manifest.read(folder) == manifest == variant.manifest(folder.parent)
-    assert manifest.settings == variant.settings.plain()
-    assert manifest.variant == variant.digest
+    spec, manifest, folder = prepared
+    assert Manifest.read(folder) == manifest == spec.manifest(folder.parent)
+    assert manifest.settings == spec.settings.plain()
+    assert manifest.variant == spec.digest
 
 
 def test_bundled_cards_are_toml_with_known_keys():

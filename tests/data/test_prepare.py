@@ -33,9 +33,9 @@ def zipped(folder, *, prefix=""):
 
 
 def test_raw_log_becomes_fields_in_the_order_of_avazu_x1(tmp_path, raw_log, csv):
-    variant = resolve("avazu-raw", {})
-    manifest = prepare(variant, data_dir=tmp_path / "data", source=csv(tmp_path / "log", raw_log))
-    table = PreparedTable.open(variant.folder(tmp_path / "data"))
+    spec = resolve("avazu-raw", {})
+    manifest = prepare(spec, data_dir=tmp_path / "data", source=csv(tmp_path / "log", raw_log))
+    table = PreparedTable.open(spec.folder(tmp_path / "data"))
     names = [field.name for field in table.schema.fields]
     assert names == [
         name for name in raw_log[0].split(",") if name not in ("id", "click", "hour")
@@ -65,7 +65,7 @@ def test_raw_log_becomes_fields_in_the_order_of_avazu_x1(tmp_path, raw_log, csv)
         assert all(row in kept for row in rows)
     assert manifest.rows.total == 400
     assert not manifest.verified
-    assert manifest.notes == [*variant.card.notes, NO_DIGESTS_NOTE, VOCABULARY_NOTE]
+    assert manifest.notes == [*spec.card.notes, NO_DIGESTS_NOTE, VOCABULARY_NOTE]
 
 
 TRAPS = [
@@ -83,9 +83,9 @@ def test_text_stays_text_from_the_file_to_the_vocabulary(tmp_path, raw_log, csv)
         fields[3] = fields[12] = fields[23] = TRAPS[row % len(TRAPS)]
         fields[4] = "" if row % 3 else "x"
         lines.append(",".join(fields))
-    variant = resolve("avazu-raw", {})
-    prepare(variant, data_dir=tmp_path / "data", source=csv(tmp_path / "log", lines))
-    folder = variant.folder(tmp_path / "data")
+    spec = resolve("avazu-raw", {})
+    prepare(spec, data_dir=tmp_path / "data", source=csv(tmp_path / "log", lines))
+    folder = spec.folder(tmp_path / "data")
     for name in ("C1", "device_ip", "C21"):
         words = (folder / "vocabulary" / f"{name}.txt").read_text(encoding="utf-8").split("\n")
         assert sorted(words[:-1]) == sorted(TRAPS)
@@ -96,12 +96,12 @@ def test_text_stays_text_from_the_file_to_the_vocabulary(tmp_path, raw_log, csv)
 
 
 def test_time_split_is_in_order_of_time(tmp_path, raw_log, csv):
-    variant = resolve("avazu-raw", {"split": "time", "vocabulary": "train"})
+    spec = resolve("avazu-raw", {"split": "time", "vocabulary": "train"})
     shuffled = [raw_log[0], *random.Random(1).sample(raw_log[1:], 400)]
-    manifest = prepare(variant, data_dir=tmp_path / "data", source=csv(tmp_path / "log", shuffled))
+    manifest = prepare(spec, data_dir=tmp_path / "data", source=csv(tmp_path / "log", shuffled))
     assert manifest.rows.plain() == {"train": 320, "valid": 40, "test": 40}
     assert VOCABULARY_NOTE not in manifest.notes
-    table = PreparedTable.open(variant.folder(tmp_path / "data"))
+    table = PreparedTable.open(spec.folder(tmp_path / "data"))
     hours = (table.path / "vocabulary" / "hour.txt").read_text().split()
     # Rows of ten hours, 00-05 on the first day and 06-09 on the second; training has eight of them.
     assert sorted(hours) == ["00", "01", "02", "03", "04", "05", "06", "07"]
@@ -110,15 +110,15 @@ def test_time_split_is_in_order_of_time(tmp_path, raw_log, csv):
 
 
 def test_equal_rows_fall_into_one_split(tmp_path, raw_log, csv):
-    variant = resolve("avazu-raw", {})
+    spec = resolve("avazu-raw", {})
     lines = [raw_log[0], *raw_log[1:], *raw_log[1:]]
-    manifest = prepare(variant, data_dir=tmp_path / "a", source=csv(tmp_path / "log", lines))
-    once = prepare(variant, data_dir=tmp_path / "b", source=csv(tmp_path / "log", raw_log))
+    manifest = prepare(spec, data_dir=tmp_path / "a", source=csv(tmp_path / "log", lines))
+    once = prepare(spec, data_dir=tmp_path / "b", source=csv(tmp_path / "log", raw_log))
     assert manifest.rows.plain() == {k: 2 * v for k, v in once.rows.plain().items()}
 
 
 def test_kinds_of_storage_give_one_fingerprint(tmp_path, avazu_folder, csv):
-    variant = resolve("avazu", {})
+    spec = resolve("avazu", {})
     sources = [
         avazu_folder,
         gzipped(avazu_folder, csv),
@@ -128,7 +128,7 @@ def test_kinds_of_storage_give_one_fingerprint(tmp_path, avazu_folder, csv):
     found = set()
     for i, source in enumerate(sources):
         manifest = prepare(
-            variant, data_dir=tmp_path / f"data{i}", source=source, allow_unverified=True
+            spec, data_dir=tmp_path / f"data{i}", source=source, allow_unverified=True
         )
         inputs = tuple((file.md5, file.sha256, file.rows) for file in manifest.inputs)
         found.add((manifest.fingerprint, inputs))
@@ -144,28 +144,28 @@ def test_kinds_of_storage_give_one_fingerprint(tmp_path, avazu_folder, csv):
 
 
 def test_a_missing_last_line_feed_is_accepted(tmp_path, avazu_folder):
-    variant = resolve("avazu", {})
-    first = prepare(variant, data_dir=tmp_path / "a", source=avazu_folder, allow_unverified=True)
+    spec = resolve("avazu", {})
+    first = prepare(spec, data_dir=tmp_path / "a", source=avazu_folder, allow_unverified=True)
     path = avazu_folder / "test.csv"
     path.write_bytes(path.read_bytes()[:-1])
-    second = prepare(variant, data_dir=tmp_path / "b", source=avazu_folder, allow_unverified=True)
+    second = prepare(spec, data_dir=tmp_path / "b", source=avazu_folder, allow_unverified=True)
     assert second.fingerprint == first.fingerprint
 
 
 @pytest.mark.parametrize("old", ["0", "1"])
 def test_labels_written_as_floats_are_the_same(tmp_path, avazu_folder, old):
-    variant = resolve("avazu", {})
-    first = prepare(variant, data_dir=tmp_path / "a", source=avazu_folder, allow_unverified=True)
+    spec = resolve("avazu", {})
+    first = prepare(spec, data_dir=tmp_path / "a", source=avazu_folder, allow_unverified=True)
     path = avazu_folder / "valid.csv"
     path.write_text(path.read_text().replace(f"\n{old},", f"\n{old}.0,"))
-    second = prepare(variant, data_dir=tmp_path / "b", source=avazu_folder, allow_unverified=True)
+    second = prepare(spec, data_dir=tmp_path / "b", source=avazu_folder, allow_unverified=True)
     assert second.fingerprint == first.fingerprint
 
 
 @pytest.mark.parametrize("change", ["value", "label", "order", "split"])
 def test_another_content_gives_another_fingerprint(tmp_path, avazu_folder, change):
-    variant = resolve("avazu", {})
-    first = prepare(variant, data_dir=tmp_path / "a", source=avazu_folder, allow_unverified=True)
+    spec = resolve("avazu", {})
+    first = prepare(spec, data_dir=tmp_path / "a", source=avazu_folder, allow_unverified=True)
     lines = (avazu_folder / "train.csv").read_text().splitlines()
     if change == "value":
         lines[5] = lines[5][:-1] + "x"
@@ -177,7 +177,7 @@ def test_another_content_gives_another_fingerprint(tmp_path, avazu_folder, chang
         with (avazu_folder / "valid.csv").open("a") as valid:
             valid.write(lines.pop() + "\n")
     (avazu_folder / "train.csv").write_text("\n".join(lines))
-    second = prepare(variant, data_dir=tmp_path / "b", source=avazu_folder, allow_unverified=True)
+    second = prepare(spec, data_dir=tmp_path / "b", source=avazu_folder, allow_unverified=True)
     assert second.fingerprint != first.fingerprint
 
 
@@ -213,9 +213,9 @@ def test_threads_do_not_matter(tmp_path, request, name):
 
 
 def test_a_rerun_answers_at_once_and_changes_nothing(tmp_path, avazu_folder, monkeypatch):
-    variant = resolve("avazu", {})
+    spec = resolve("avazu", {})
     arguments = {"data_dir": tmp_path / "data", "source": avazu_folder, "allow_unverified": True}
-    first = prepare(variant, **arguments)
+    first = prepare(spec, **arguments)
     before = {path: path.stat().st_mtime_ns for path in (tmp_path / "data").rglob("*")}
 
     def refuse(*_, **__):
@@ -223,69 +223,69 @@ def test_a_rerun_answers_at_once_and_changes_nothing(tmp_path, avazu_folder, mon
 
     monkeypatch.setattr("prime_bench.data.prepare.encode", refuse)
     monkeypatch.setattr("prime_bench.data.prepare.digest_source", refuse)
-    assert prepare(variant, **arguments) == first
-    assert prepare(variant, data_dir=tmp_path / "data") == first
+    assert prepare(spec, **arguments) == first
+    assert prepare(spec, data_dir=tmp_path / "data") == first
     assert {path: path.stat().st_mtime_ns for path in (tmp_path / "data").rglob("*")} == before
 
 
 def test_a_killed_runs_lock_beside_a_complete_table(tmp_path, avazu_folder, names_in):
-    variant = resolve("avazu", {})
+    spec = resolve("avazu", {})
     data_dir = tmp_path / "data"
-    manifest = prepare(variant, data_dir=data_dir, source=avazu_folder, allow_unverified=True)
-    folder = variant.folder(data_dir)
+    manifest = prepare(spec, data_dir=data_dir, source=avazu_folder, allow_unverified=True)
+    folder = spec.folder(data_dir)
     (data_dir / f".lock-{folder.name}").touch()
     (data_dir / f".replaced-{folder.name}").mkdir()
-    assert prepare(variant, data_dir=data_dir) == manifest
+    assert prepare(spec, data_dir=data_dir) == manifest
     assert names_in(data_dir) == [folder.name]
 
 
 def test_the_same_content_elsewhere_is_not_read_into_a_new_table(
     tmp_path, avazu_folder, csv, monkeypatch
 ):
-    variant = resolve("avazu", {})
-    first = prepare(variant, data_dir=tmp_path / "data", source=avazu_folder, allow_unverified=True)
+    spec = resolve("avazu", {})
+    first = prepare(spec, data_dir=tmp_path / "data", source=avazu_folder, allow_unverified=True)
 
     def refuse(*_, **__):
         raise AssertionError("the table is there")
 
     monkeypatch.setattr("prime_bench.data.prepare.encode", refuse)
     for source in (gzipped(avazu_folder, csv), shutil.copytree(avazu_folder, tmp_path / "copy")):
-        found = prepare(variant, data_dir=tmp_path / "data", source=source, allow_unverified=True)
+        found = prepare(spec, data_dir=tmp_path / "data", source=source, allow_unverified=True)
         assert found == first
 
 
 def test_a_rebuilt_table_has_the_same_bytes(tmp_path, criteo_folder, tree):
-    variant = resolve("criteo", {"numeric": "log_bucket"})
+    spec = resolve("criteo", {"numeric": "log_bucket"})
     arguments = {"data_dir": tmp_path / "data", "source": criteo_folder, "allow_unverified": True}
-    prepare(variant, **arguments)
+    prepare(spec, **arguments)
     before = tree(tmp_path / "data")
     shutil.rmtree(tmp_path / "data")
-    prepare(variant, **arguments)
+    prepare(spec, **arguments)
     assert tree(tmp_path / "data") == before
 
 
 def test_other_inputs_replace_the_table_and_say_so(tmp_path, avazu_folder, names_in):
-    variant = resolve("avazu", {})
+    spec = resolve("avazu", {})
     arguments = {"data_dir": tmp_path / "data", "source": avazu_folder, "allow_unverified": True}
-    first = prepare(variant, **arguments)
+    first = prepare(spec, **arguments)
     # Of the same length, and with the same time: only the size tells, then the digest.
     path = avazu_folder / "train.csv"
     path.write_text(path.read_text().replace("\n0,", "\n1,", 1))
-    said = []
-    second = prepare(variant, **arguments, log=said.append)
+    messages = []
+    second = prepare(spec, **arguments, log=messages.append)
     assert second.fingerprint != first.fingerprint
-    assert said == [
-        f"{variant.folder(tmp_path / 'data')}: was prepared from other files; preparing it again"
+    assert messages == [
+        f"{spec.folder(tmp_path / 'data')}: was prepared from other files; preparing it again"
     ]
-    assert names_in(tmp_path / "data") == [variant.folder(tmp_path / "data").name]
+    assert names_in(tmp_path / "data") == [spec.folder(tmp_path / "data").name]
 
 
 @pytest.mark.parametrize("damage", ["array", "vocabulary", "manifest"])
 def test_a_damaged_table_is_prepared_again(tmp_path, avazu_folder, damage, tree):
-    variant = resolve("avazu", {})
-    folder = variant.folder(tmp_path / "data")
+    spec = resolve("avazu", {})
+    folder = spec.folder(tmp_path / "data")
     arguments = {"data_dir": tmp_path / "data", "source": avazu_folder, "allow_unverified": True}
-    prepare(variant, **arguments)
+    prepare(spec, **arguments)
     before = tree(tmp_path / "data")
     if damage == "array":
         (folder / "test.ids.npy").write_bytes(b"")
@@ -293,36 +293,36 @@ def test_a_damaged_table_is_prepared_again(tmp_path, avazu_folder, damage, tree)
         (folder / "vocabulary" / "feat_3.txt").unlink()
     else:
         (folder / "manifest.json").unlink()
-    said = []
-    prepare(variant, **arguments, log=said.append)
+    messages = []
+    prepare(spec, **arguments, log=messages.append)
     assert tree(tmp_path / "data") == before
-    assert "preparing the table again" in said[0]
+    assert "preparing the table again" in messages[0]
 
 
 def test_after_an_error_the_old_table_stays(tmp_path, avazu_folder, tree):
-    variant = resolve("avazu", {})
+    spec = resolve("avazu", {})
     arguments = {"data_dir": tmp_path / "data", "source": avazu_folder, "allow_unverified": True}
-    prepare(variant, **arguments)
+    prepare(spec, **arguments)
     before = tree(tmp_path / "data")
     with (avazu_folder / "test.csv").open("a") as file:
         file.write("0,1\n")
     with pytest.raises(DataError, match=r"test.csv: expected 23 .* line 62 has 2"):
-        prepare(variant, **arguments)
+        prepare(spec, **arguments)
     assert tree(tmp_path / "data") == before
 
 
 def test_generated_data(tmp_path, tree):
-    variant = resolve("synthetic", {"rows": 3_000})
-    manifest = prepare(variant, data_dir=tmp_path / "data")
+    spec = resolve("synthetic", {"rows": 3_000})
+    manifest = prepare(spec, data_dir=tmp_path / "data")
     assert manifest.rows.total == 3_000
     assert manifest.verified
     assert manifest.inputs == []
     assert set(manifest.best) == {"train", "valid", "test"}
     assert 0.5 < manifest.best["test"].auc < 1
     before = tree(tmp_path / "data")
-    assert prepare(variant, data_dir=tmp_path / "data") == manifest
+    assert prepare(spec, data_dir=tmp_path / "data") == manifest
     shutil.rmtree(tmp_path / "data")
-    prepare(variant, data_dir=tmp_path / "data")
+    prepare(spec, data_dir=tmp_path / "data")
     assert tree(tmp_path / "data") == before
 
 
@@ -333,13 +333,13 @@ def reorder(folder):
 
 
 def test_memory_maps_of_a_replaced_table_stay_readable(tmp_path, avazu_folder):
-    variant = resolve("avazu", {})
+    spec = resolve("avazu", {})
     arguments = {"data_dir": tmp_path / "data", "source": avazu_folder, "allow_unverified": True}
-    prepare(variant, **arguments)
-    ids = PreparedTable.open(variant.folder(tmp_path / "data")).split("train").ids
+    prepare(spec, **arguments)
+    ids = PreparedTable.open(spec.folder(tmp_path / "data")).split("train").ids
     before = np.array(ids)
     reorder(avazu_folder)
-    prepare(variant, **arguments)
+    prepare(spec, **arguments)
     assert (np.array(ids) == before).all()
 
 
@@ -362,9 +362,9 @@ def test_progress_is_reported_in_order(tmp_path, criteo_folder):
 
 
 def test_the_manifest_says_from_what_and_with_what(tmp_path, avazu_folder, tree):
-    variant = resolve("avazu", {})
-    prepare(variant, data_dir=tmp_path / "data", source=avazu_folder, allow_unverified=True)
-    folder = variant.folder(tmp_path / "data")
+    spec = resolve("avazu", {})
+    prepare(spec, data_dir=tmp_path / "data", source=avazu_folder, allow_unverified=True)
+    folder = spec.folder(tmp_path / "data")
     manifest = Manifest.read(folder)
     on_disk = tree(folder)
     del on_disk["manifest.json"]

@@ -37,10 +37,10 @@ def test_json(tmp_path, avazu_folder, capsys):
 def test_summary(tmp_path, avazu_folder, capsys):
     flags = ["--from", avazu_folder, "--allow-unverified", "--data-dir", tmp_path]
     out, _ = run(capsys, "avazu", *flags)
-    variant = resolve("avazu", {})
-    manifest = variant.manifest(tmp_path)
+    spec = resolve("avazu", {})
+    manifest = spec.manifest(tmp_path)
     for text in (
-        str(variant.folder(tmp_path)),
+        str(spec.folder(tmp_path)),
         f"{manifest.vocabulary_total:,} ids",
         manifest.fingerprint[:12],
         f"{manifest.positives.train / 300:.4f} positive",

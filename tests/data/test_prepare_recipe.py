@@ -34,7 +34,7 @@ def recipe(tmp_path):
 
 @pytest.fixture
 def run(tmp_path, recipe, monkeypatch, capsys):
-    """Run the command on the recipe: exit code, what was printed, what was said."""
+    """Run the command on the recipe: exit code, output and messages."""
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
 
     def command(*arguments):
@@ -55,12 +55,12 @@ def sources(avazu_folder, raw_log, csv, tmp_path):
 def test_all_are_made_and_then_there(tmp_path, run, sources, names_in):
     code, out, err = run(*sources)
     assert (code, err) == (0, "")
-    variants = [
+    specs = [
         resolve("synthetic", {"rows": 1000}),
         resolve("avazu", {"vocabulary": "train"}),
         resolve("avazu-raw", {"split_seed": 3}),
     ]
-    folders = [variant.folder(tmp_path / "data") for variant in variants]
+    folders = [spec.folder(tmp_path / "data") for spec in specs]
     assert names_in(tmp_path / "data") == sorted(folder.name for folder in folders)
     for folder in folders:
         assert str(folder) in out

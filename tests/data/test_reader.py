@@ -39,9 +39,9 @@ def log(tmp_path, csv):
 @pytest.fixture
 def read(log):
     """Reads the log in blocks of `block_bytes`."""
-    variant = resolve("criteo", {"min_count": 2})
+    spec = resolve("criteo", {"min_count": 2})
     return lambda block_bytes: Reader(
-        variant.card, variant.settings, find_sources(variant.card, log), block_bytes=block_bytes
+        spec.card, spec.settings, find_sources(spec.card, log), block_bytes=block_bytes
     )
 
 

@@ -353,7 +353,7 @@ def test_memory_does_not_grow_with_the_rows():
 
 
 def test_rows_beyond_the_disk_are_refused_before_any_is_made(tmp_path):
-    variant = resolve("synthetic", {"rows": 10**20})
+    spec = resolve("synthetic", {"rows": 10**20})
     with pytest.raises(EnvironmentFault, match=r"needs about .* GB of disk"):
-        prepare(variant, data_dir=tmp_path / "data")
+        prepare(spec, data_dir=tmp_path / "data")
     assert not (tmp_path / "data").exists() or not list((tmp_path / "data").glob("synthetic*"))

@@ -10,10 +10,10 @@ from prime_bench.data.table import PreparedTable
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    variant = resolve("synthetic", {"rows": 500})
+    spec = resolve("synthetic", {"rows": 500})
     data_dir = tmp_path_factory.mktemp("data")
-    prepare(variant, data_dir=data_dir)
-    return variant.folder(data_dir)
+    prepare(spec, data_dir=data_dir)
+    return spec.folder(data_dir)
 
 
 def test_a_table_as_it_was_prepared_is_accepted(folder):

@@ -12,7 +12,7 @@ from prime_bench.probes.routing import RoutingSums, entropies, overlap, routing_
 
 
 def _bags(weights):
-    """What is said of all rows of weights (B, G, M)."""
+    """The findings on all rows of weights (B, G, M)."""
     sums = RoutingSums([])
     sums.add(np.asarray(weights, dtype=np.float64))
     return sums.overall()

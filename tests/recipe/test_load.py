@@ -46,7 +46,7 @@ family = [
   ["prime", "dense"]
 ]
 """
-EXPECTED = [  # line, and what is said there
+EXPECTED = [  # line, and the message on it
     (3, "sedes: unknown key; did you mean `seeds`?"),
     (4, "seeds: 1 is listed 2 times"),
     (5, "arms: unknown arm `prmie`; did you mean `prime`?"),
@@ -142,7 +142,7 @@ def test_a_plugin_that_is_no_name_is_a_fault(write, sound, plugin):
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "wanted"),
     [
         ("schema = ", "not valid TOML"),
         ("a = 1\na = 2", "not valid TOML"),
@@ -153,14 +153,14 @@ def test_a_plugin_that_is_no_name_is_a_fault(write, sound, plugin):
         ("", "schema: missing"),
     ],
 )
-def test_a_file_that_is_no_recipe_is_named(tmp_path, text, said):
+def test_a_file_that_is_no_recipe_is_named(tmp_path, text, wanted):
     path = tmp_path / "x.toml"
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
 
     message = _message(path)
 
     assert message.startswith(f"{path}: ")
-    assert said in message
+    assert wanted in message
 
 
 def test_the_mark_of_a_windows_editor_is_read_over(tmp_path, sound):
@@ -193,7 +193,7 @@ def test_a_file_of_the_user_comes_before_a_bundled_one(tmp_path, monkeypatch, so
 
 
 @pytest.mark.parametrize(
-    ("argument", "said"),
+    ("argument", "wanted"),
     [
         ("main31", "main31: no such recipe; did you mean `main13`?"),
         ("elsewhere/main13.toml", "elsewhere/main13.toml: no such recipe; did you mean `main13`?"),
@@ -201,11 +201,11 @@ def test_a_file_of_the_user_comes_before_a_bundled_one(tmp_path, monkeypatch, so
         ("", ".: a folder, not a recipe"),
     ],
 )
-def test_a_recipe_that_is_not_there(tmp_path, monkeypatch, argument, said):
+def test_a_recipe_that_is_not_there(tmp_path, monkeypatch, argument, wanted):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "folder").mkdir()
 
-    assert _message(argument) == said
+    assert _message(argument) == wanted
 
 
 # ---- --set
@@ -248,7 +248,7 @@ def test_set_changes_one_key_with_the_type_that_was_written(write, sound, change
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "wanted"),
     [
         ("training.max_epochs", "--set training.max_epochs: expected KEY=VALUE"),
         ("=3", "--set =3: expected KEY=VALUE"),
@@ -285,12 +285,12 @@ def test_set_changes_one_key_with_the_type_that_was_written(write, sound, change
         ("training.loss=\udcff", "--set 'training.loss=\\udcff': not valid UTF-8"),
     ],
 )
-def test_an_error_names_the_faulty_change_and_not_the_file(write, sound, change, said):
+def test_an_error_names_the_faulty_change_and_not_the_file(write, sound, change, wanted):
     path = write(sound)
 
     message = _message(path, [change])
 
-    assert message.startswith(said)
+    assert message.startswith(wanted)
     assert str(path) not in message
 
 

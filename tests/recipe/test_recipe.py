@@ -71,7 +71,7 @@ def test_only_narrows(grid, only, number):
 
 
 @pytest.mark.parametrize(
-    ("only", "said"),
+    ("only", "wanted"),
     [
         ("seed", "--only seed: expected KEY=VALUE with KEY one of dataset, backbone, arm, seed"),
         ("model=DNN", "--only model=DNN: expected KEY=VALUE"),
@@ -81,11 +81,11 @@ def test_only_narrows(grid, only, number):
         ("arm=", "--only arm=: no such arm in the recipe"),
     ],
 )
-def test_only_refuses_values_that_the_recipe_lacks(grid, only, said):
+def test_only_refuses_values_that_the_recipe_lacks(grid, only, wanted):
     with pytest.raises(UsageError) as caught:
         grid.job_specs(only=[only])
 
-    assert caught.value.message.startswith(said)
+    assert caught.value.message.startswith(wanted)
 
 
 def test_on_tables_hold_on_their_data_set_alone(grid):
@@ -119,18 +119,18 @@ def test_arms_refine_plugins(write, sound):
 
 
 @pytest.mark.parametrize(
-    ("table", "said"),
+    ("table", "wanted"),
     [
         ("[arm.mine]\nrank = 2\n", "arm.mine: `plugin` is missing"),
         ('[arm.mine]\nplugin = "prime"\nlabel = 3\n', "arm.mine.label: must be a text"),
         ('[arm.mine]\nplugin = "dense"\nrank = 3\n', "arm.mine.rank: unknown key"),
     ],
 )
-def test_faulty_arms(write, sound, table, said):
+def test_faulty_arms(write, sound, table, wanted):
     with pytest.raises(UsageError) as caught:
         load_recipe(write(sound.replace('"prime"', '"mine"') + table))
 
-    assert said in caught.value.message
+    assert wanted in caught.value.message
 
 
 def test_an_arm_that_does_not_fit_a_backbone_is_a_fault_of_the_recipe(write, sound):

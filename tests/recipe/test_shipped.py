@@ -226,9 +226,9 @@ def _recipe(name):
 def _ids(name):
     """Job ids, each bound to the digest of its data set's settings."""
     recipe = load_recipe(name)
-    variants = {data: resolve(data, keys).digest for data, keys in recipe.datasets.items()}
+    digests = {data: resolve(data, keys).digest for data, keys in recipe.datasets.items()}
     return {
-        job_spec.bind(variants[job_spec.dataset]).id: job_spec for job_spec in recipe.job_specs()
+        job_spec.bind(digests[job_spec.dataset]).id: job_spec for job_spec in recipe.job_specs()
     }
 
 
@@ -292,9 +292,9 @@ def test_costs_are_measured_by_the_papers_protocol_on_main13s_backbones():
 )
 def test_probes_measure_arms_that_another_recipe_trains(name, trained_by):
     recipe, known = load_recipe(name), _ids(trained_by)
-    variants = {data: resolve(data, keys).digest for data, keys in recipe.datasets.items()}
+    digests = {data: resolve(data, keys).digest for data, keys in recipe.datasets.items()}
 
-    needed = {t.bind(variants[t.dataset]).training_run.id for t in recipe.job_specs()}
+    needed = {t.bind(digests[t.dataset]).training_run.id for t in recipe.job_specs()}
 
     assert len(needed) == JOBS[name]
     assert needed <= set(known)

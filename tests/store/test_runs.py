@@ -137,7 +137,7 @@ def _edited(**changes):
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("", "cannot read the record"),
         (_edited()[:-20], "cannot read the record"),
@@ -152,7 +152,7 @@ def _edited(**changes):
         (_edited(job={**JOB.plain(), "seed": 1}), "the record's job has the id"),
     ],
 )
-def test_a_broken_record_is_a_data_error_that_names_it(runs, text, said):
+def test_a_broken_record_is_a_data_error_that_names_it(runs, text, message):
     file = runs.path(JOB.id) / RECORD
     file.parent.mkdir(parents=True)
     file.write_text(text)
@@ -161,7 +161,7 @@ def test_a_broken_record_is_a_data_error_that_names_it(runs, text, said):
         runs.find(JOB.id)
 
     assert caught.value.message.startswith(f"{file}: ")
-    assert said in caught.value.message
+    assert message in caught.value.message
     assert caught.value.hint
     assert runs.readable() == ([], [caught.value.message])
 
@@ -186,7 +186,7 @@ def test_a_record_below_a_file_is_an_environment_fault(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ('{"error": "RuntimeError: out of memory"}', "RuntimeError: out of memory"),
         ("{}", "not readable"),
@@ -194,12 +194,12 @@ def test_a_record_below_a_file_is_an_environment_fault(tmp_path):
         ("", "not readable"),
     ],
 )
-def test_a_failure_is_one_line(runs, text, said):
+def test_a_failure_is_one_line(runs, text, message):
     assert runs.failure(JOB.id) is None
     runs.path(JOB.id).mkdir(parents=True)
     (runs.path(JOB.id) / "failure.json").write_text(text)
 
-    assert said in runs.failure(JOB.id)
+    assert message in runs.failure(JOB.id)
 
 
 def test_a_claim_is_ours_until_it_ends(runs):
