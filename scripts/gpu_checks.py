@@ -21,8 +21,8 @@ from prime_bench.data.manifest import SplitCounts
 from prime_bench.data.schema import Schema
 from prime_bench.data.table import PreparedTable, Split
 from prime_bench.probes.arms import Pool, forms_on, forward_of, trainer_of
-from prime_bench.recipe.recipe import Recipe
 from prime_bench.recipe.job import Job, JobRequest
+from prime_bench.recipe.recipe import Recipe
 from prime_bench.settings.probes import CostArm, CostProbe
 from prime_bench.store.costs import MeasuredCosts
 from prime_bench.store.record import ProbeRecord, RunRecord
