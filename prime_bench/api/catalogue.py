@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     from prime_bench.data.describe import TableFacts
     from prime_bench.data.manifest import Manifest
 
-Kind = Literal["backbones", "arms", "recipes", "datasets", "tables", "figures"]
+ListedKind = Literal["backbones", "arms", "recipes", "datasets", "tables", "figures"]
 """What `names` and `listing` list: `tables` and `figures` are those of a report."""
 
 _BYTES_A_PARAMETER = 4 * (1 + 2)
 """A float32 weight and the two moments that Adam keeps of it."""
 
 
-def names(kind: Kind) -> list[str]:
+def names(kind: ListedKind) -> list[str]:
     """List what a recipe or a report can name.
 
     Backbones and plug-ins of installed packages (entry points) are listed too, and recipes in the
@@ -39,7 +39,7 @@ def names(kind: Kind) -> list[str]:
     return [str(row["name"]) for row in listing(kind)]
 
 
-def listing(kind: Kind, *, data_dir: StrPath = "data") -> list[dict[str, Any]]:
+def listing(kind: ListedKind, *, data_dir: StrPath = "data") -> list[dict[str, Any]]:
     """List what `names` lists, each with what `prime-bench ls KIND --json` prints of it.
 
     Args:
