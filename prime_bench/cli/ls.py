@@ -27,10 +27,10 @@ def ls(ctx: click.Context, as_json: bool) -> None:
     from typing import get_args
 
     from prime_bench import api
-    from prime_bench.api.catalogue import Kind
+    from prime_bench.api.catalogue import ListedKind
     from prime_bench.cli.output import print_json
 
-    every = {kind: api.listing(kind) for kind in get_args(Kind)}
+    every = {kind: api.listing(kind) for kind in get_args(ListedKind)}
     if as_json:
         print_json(LS_SCHEMA, every)
         return
