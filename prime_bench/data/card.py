@@ -76,7 +76,7 @@ class DatasetCard(Frozen):
     homepage: str
     """Where the data set is described or published."""
     archives: list[CardArchive] = []
-    """Where the files can be downloaded, tried in this order; empty where one has to print in."""
+    """Where the files can be downloaded, tried in this order; empty where an account is needed."""
     raw_form: Literal["libsvm", "kaggle"] | None = None
     """Another format that can be read: AFN's libsvm files, or Kaggle's log of Criteo."""
     notes: list[str] = []
@@ -98,6 +98,8 @@ class DatasetCard(Frozen):
             raise ValueError("a card has exactly one label column")
         if len({column.name for column in self.columns}) < len(self.columns):
             raise ValueError("two columns have one name")
+        if 0 < len(self.files) < 3:
+            raise ValueError("files: give train, valid and test, or none of them")
         return self
 
     @property
