@@ -4,12 +4,15 @@ import importlib
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import click
 import pytest
 
+from prime_bench.base.errors import UsageError
 from prime_bench.cli.main import COMMANDS, cli
+from prime_bench.data.card import DatasetCard
 from prime_bench.recipe.file import load_recipe
 from prime_bench.settings.keys import keys_of
 
@@ -79,9 +82,22 @@ def test_every_key_is_explained() -> None:
     assert silent == []
 
 
+def test_the_card_in_the_documents_is_one() -> None:
+    text = (ROOT / "docs" / "cards.md").read_text(encoding="utf-8")
+    (card,) = re.findall(r"^```text\n(name = .*?)^```$", text, flags=re.MULTILINE | re.DOTALL)
+    table = tomllib.loads(card)
+    file = {"md5": "0" * 32, "rows": 2, "positives": 1}
+
+    assert DatasetCard.parse(table, where="card").name == "mylog"
+    every = {"train": file, "valid": file, "test": file}
+    assert DatasetCard.parse({**table, "files": every}, where="card").files.keys() == every.keys()
+    with pytest.raises(UsageError, match="files: give train, valid and test, or none"):
+        DatasetCard.parse({**table, "files": {"train": file}}, where="card")
+
+
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
 def test_files_named_in_documents_exist(path: Path) -> None:
-    """`training/loop.py` or `prime_bench/training/loop.py`; a bare `loop.py` may be the reader's."""
+    """`training/loop.py` or `prime_bench/training/loop.py`; a bare `loop.py` may be a user's."""
     if path.name in ("files.md", "decisions.md"):
         pytest.skip("made, or about files of other packages as well")
     named = re.findall(r"`((?:\w+/)+\w+\.py)`", path.read_text(encoding="utf-8"))
