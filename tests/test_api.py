@@ -14,6 +14,7 @@ import polars as pl
 import pytest
 
 from prime_bench import api
+from prime_bench.api.recipes import only_texts
 from prime_bench.base.errors import DataError, UsageError, UserError
 from prime_bench.data.manifest import resolve
 from prime_bench.recipe.file import load_recipe
@@ -396,3 +397,40 @@ def test_doctor_reports_each_check(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     results = api.doctor(data_dir=tmp_path, runs_dir=tmp_path, on_check=seen.append)
     assert results == seen
     assert {"python", "torch", "memory", "tables"} <= {result.topic for result in results}
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: api.load_recipe("quick", changes={"title": None}), "changes: title: a number"),
+        (lambda: api.load_recipe("quick", changes={"training": {"a": 1}}), "changes: training"),
+        (
+            lambda: api.load_recipe("quick", changes={"training.learning_rate": float("nan")}),
+            "changes: training.learning_rate",
+        ),
+        (lambda: api.plan("quick", only={"seed": []}), "only: seed: the list is empty"),
+        (lambda: api.run("quick", engine="cloud"), "no engine `cloud`"),
+        (lambda: api.run("quick", slots=0), "slots: at least 1"),
+        (lambda: api.run("quick", threads=-1), "threads: at least 1"),
+        (lambda: api.run("quick", job_timeout_s=0), "job_timeout_s: more than 0"),
+        (lambda: api.report("quick", level="medium"), "level: one of"),
+        (lambda: api.report("quick", against="rumour"), "against: one of"),
+        (lambda: api.report("quick", tables="main"), "tables: a list of names"),
+    ],
+)
+def test_a_wrong_argument_is_refused(call, message, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UsageError, match=re.escape(message)):
+        call()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_changes_and_only_take_what_python_has():
+    recipe = api.load_recipe("quick", changes={"title": "caf\u00e9 \U0001f600 \x7f"})
+    assert recipe.title == "caf\u00e9 \U0001f600 \x7f"
+    seeds = frozenset({2021})
+    assert only_texts({"seed": seeds, "arm": (name for name in ("dense", "prime"))}) == [
+        "seed=2021",
+        "arm=dense",
+        "arm=prime",
+    ]

@@ -2,9 +2,8 @@
 
 import json
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import cast
 
 from prime_bench.base.errors import UsageError
 from prime_bench.recipe import file
@@ -55,9 +54,22 @@ def change_texts(changes: Changes) -> list[str]:
     if isinstance(changes, str):
         raise UsageError(f"changes: a list of texts or a mapping is wanted, got `{changes}`")
     if isinstance(changes, Mapping):
-        # A JSON number, text, boolean or list of them is valid TOML too.
-        return [f"{key}={json.dumps(value)}" for key, value in changes.items()]
+        return [f"{key}={_toml(str(key), value)}" for key, value in changes.items()]
     return list(changes)
+
+
+def _toml(key: str, value: object) -> str:
+    """The value as TOML: JSON without escapes of surrogates is TOML too."""
+    if value is None or isinstance(value, Mapping):
+        raise UsageError(
+            f"changes: {key}: a number, text, boolean or list is wanted, got {value!r}",
+            hint="name a key of a table with dots: {'training.max_epochs': 1}",
+        )
+    try:
+        text = json.dumps(value, ensure_ascii=False, allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise UsageError(f"changes: {key}: {error}") from error
+    return text.replace("\x7f", "\\u007f")
 
 
 def only_texts(only: Only) -> list[str]:
@@ -68,7 +80,10 @@ def only_texts(only: Only) -> list[str]:
         return list(only)
     texts = []
     for key, value in only.items():
-        several = isinstance(value, Sequence | set | range) and not isinstance(value, str)
-        values = cast("Sequence[object]", value) if several else [value]
+        values = (
+            list(value) if isinstance(value, Iterable) and not isinstance(value, str) else [value]
+        )
+        if not values:
+            raise UsageError(f"only: {key}: the list is empty, so it would select nothing")
         texts += [f"{key}={item}" for item in values]
     return texts

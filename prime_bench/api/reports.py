@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from prime_bench.api.recipes import Changes, Only, StrPath, change_texts, only_texts
+from prime_bench.base.errors import UsageError
 from prime_bench.store.runs import Runs
 
 if TYPE_CHECKING:
@@ -51,6 +52,14 @@ def report(
     from prime_bench.report.request import ReportRequest, open_source
     from prime_bench.report.view import ReportView, compared_with
 
+    for name, value, known in (
+        ("level", level, ("simple", "full")),
+        ("against", against, (None, "paper")),
+    ):
+        if value not in known:
+            raise UsageError(f"{name}: one of {known} is wanted, got {value!r}")
+    if isinstance(tables, str):
+        raise UsageError(f"tables: a list of names is wanted, got `{tables}`")
     request = ReportRequest(
         recipe=None if recipe is None else str(recipe),
         tables=tables,

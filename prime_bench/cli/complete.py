@@ -145,13 +145,14 @@ def _paths(incomplete: str) -> list[Path]:
     folder, begins = (
         (typed, "") if not incomplete or incomplete.endswith("/") else (typed.parent, typed.name)
     )
-    if not folder.is_dir():
+    try:
+        return sorted(
+            path
+            for path in folder.iterdir()
+            if path.name.startswith(begins) and (begins or not path.name.startswith("."))
+        )
+    except OSError:  # No such folder, or one that may not be read: nothing to offer.
         return []
-    return sorted(
-        path
-        for path in folder.iterdir()
-        if path.name.startswith(begins) and (begins or not path.name.startswith("."))
-    )
 
 
 def _jobs(ctx: click.Context, incomplete: str) -> list[CompletionItem]:

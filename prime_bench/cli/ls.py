@@ -23,6 +23,8 @@ def ls(ctx: click.Context, as_json: bool) -> None:
     class of your own needs no entry point: a recipe can name it as `module:Class`.
     """
     if ctx.invoked_subcommand is not None:
+        if as_json:
+            raise click.UsageError(f"put --json behind: ls {ctx.invoked_subcommand} --json")
         return
     from typing import get_args
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from types import FrameType
 from typing import Literal
 
+from prime_bench.base.errors import UsageError
 from prime_bench.base.files import making
 from prime_bench.recipe.events import WorkerEvent
 from prime_bench.recipe.file import origins
@@ -44,6 +45,13 @@ def open_engine(
         UsageError: `device` is not a device's name.
         EnvironmentFault: The device or the cluster is not there.
     """
+    if name not in ("local", "ray"):
+        raise UsageError(f"no engine `{name}`", hint="engines: local, ray")
+    for key, number in (("slots", slots), ("threads", threads)):
+        if number is not None and (not isinstance(number, int) or number < 1):
+            raise UsageError(f"{key}: at least 1 is wanted, got {number!r}")
+    if job_timeout_s is not None and not job_timeout_s > 0:
+        raise UsageError(f"job_timeout_s: more than 0 is wanted, got {job_timeout_s!r}")
     if name == "ray":
         from prime_bench.schedule.cluster import RayEngine
 

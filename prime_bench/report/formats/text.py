@@ -171,7 +171,8 @@ def _parts(columns: Sequence[TextColumn], width: int) -> Iterator[list[TextColum
     def fits(part: Sequence[TextColumn]) -> bool:
         return _narrowest([*names, *part]) <= width
 
-    if fits(rest):
+    # Where every column names the rows there is nothing to print in parts.
+    if not rest or fits(rest):
         yield list(columns)
         return
     part: list[TextColumn] = []

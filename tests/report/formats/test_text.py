@@ -13,6 +13,7 @@ from prime_bench.report.formats import markdown, text
 from prime_bench.report.quantities.records import gather
 from prime_bench.report.tables.kinds import load_definition
 from prime_bench.report.tables.model import Report
+from prime_bench.report.view import compared_with
 from prime_bench.store.record import ProbeRecord, RunRecord
 from prime_bench.store.runs import Runs
 
@@ -46,6 +47,14 @@ def numbers_of(printed: str) -> Counter[str]:
 @pytest.mark.parametrize("width", [80, 120])
 def test_no_line_is_wider_than_the_terminal(report: Report, width: int) -> None:
     assert max(map(len, text.render(report, width=width).splitlines())) <= width
+
+
+@pytest.mark.parametrize("width", [20, 33, 80])
+def test_a_table_of_words_alone_is_there_at_every_width(report: Report, width: int) -> None:
+    compared, _ = compared_with(report, against="paper", check=None)
+    printed = text.render(compared, width=width)
+    assert compared.tables[0].name == "claims"
+    assert printed.count("PRIME") >= len(compared.tables[0].blocks[0].rows)
 
 
 @pytest.mark.parametrize("width", [40, 80, 400])
