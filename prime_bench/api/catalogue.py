@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin
+from typing import TYPE_CHECKING, Any, Literal
 
 from prime_bench.api.recipes import StrPath
 from prime_bench.base.frozen import Frozen
@@ -15,6 +15,7 @@ from prime_bench.catalog import (
     find_backbone,
     find_plugin,
 )
+from prime_bench.settings.keys import keys_of
 
 if TYPE_CHECKING:
     from prime_bench.data.describe import TableFacts
@@ -72,7 +73,7 @@ class KeyFacts:
     name: str
     default: object
     """As a JSON value."""
-    choices: list[str] | None
+    choices: list[object] | None
     """The values it may have, where they are few."""
     doc: str
 
@@ -325,19 +326,10 @@ def _keys(settings: Frozen) -> list[KeyFacts]:
     defaults = settings.plain()
     return [
         KeyFacts(
-            name=name,
-            default=defaults[name],
-            choices=list(get_args(field.annotation))
-            if get_origin(field.annotation) is Literal
-            else None,
-            doc=_doc(type(settings), name),
+            name=key.name,
+            default=defaults[key.name],
+            choices=None if key.choices is None else list(key.choices),
+            doc=key.doc,
         )
-        for name, field in type(settings).model_fields.items()
+        for key in keys_of(type(settings))
     ]
-
-
-def _doc(settings: type[Frozen], key: str) -> str:
-    """The key's docstring; of a key that has another default alone, that of the base class."""
-    fields = [getattr(base, "model_fields", {}).get(key) for base in settings.__mro__]
-    texts = [field.description for field in fields if field is not None and field.description]
-    return " ".join(texts[0].split()) if texts else ""

@@ -58,7 +58,7 @@ def arms(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[
 def backbones_and_arms(
     _ctx: click.Context, _param: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:
-    """What `check` takes."""
+    """Backbones and arms, which `check` takes."""
     return _matching([*arm_names(), *backbone_names()], incomplete)
 
 
@@ -70,7 +70,7 @@ def sides(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list
 
 
 def datasets(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Data sets."""
+    """Data sets, by the names of their cards."""
     return _matching(_dataset_names(), incomplete)
 
 

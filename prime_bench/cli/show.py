@@ -205,4 +205,4 @@ def _wrapped(text: str, width: int) -> str:
 
 
 def _described(key: "KeyFacts") -> str:
-    return f"{key.doc} One of {', '.join(key.choices)}." if key.choices else key.doc
+    return f"{key.doc} One of {', '.join(map(str, key.choices))}." if key.choices else key.doc

@@ -35,7 +35,7 @@ class TrainingKeys(TrainSpec):
 
 
 class RecipeKeys(Frozen):
-    """A recipe file."""
+    """The top level of a recipe file."""
 
     recipe_schema: Literal[1] = pydantic.Field(alias="schema")
     """Version of this format."""

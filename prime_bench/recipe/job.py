@@ -120,12 +120,12 @@ class ResolvedJob:
 
     @property
     def id(self) -> str:
-        """The job's id."""
+        """The id of the job, 16 hex digits, as `Job.id`."""
         return self.job.id
 
     @property
     def training(self) -> TrainSpec:
-        """The training protocol."""
+        """The training protocol; a probe has that of the run which it measures."""
         return self.job.training
 
     @property

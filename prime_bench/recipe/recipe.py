@@ -135,7 +135,7 @@ class JobSpec:
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
-    """A checked recipe."""
+    """A recipe whose names and settings have been checked, with all defaults filled in."""
 
     name: str
     title: str

@@ -40,7 +40,7 @@ _UNREADABLE = (ValueError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.erro
 
 
 class BundleContents(Frozen):
-    """Content of bundle.json."""
+    """bundle.json: which recipe and which records a bundle has, with their digests."""
 
     bundle_schema: Literal[1] = pydantic.Field(1, alias="schema")
     recipe: str
@@ -57,7 +57,7 @@ class BundleContents(Frozen):
 
 @dataclass(frozen=True, kw_only=True)
 class Bundle:
-    """An unpacked bundle."""
+    """A bundle, unpacked into a temporary folder while it is read."""
 
     path: Path
     """The zip."""

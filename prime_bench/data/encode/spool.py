@@ -90,7 +90,7 @@ class Spool:
             file.close()
 
     def close(self) -> None:
-        """Delete the folder."""
+        """Close the files and delete them with their folder. The spool is of no use afterwards."""
         self.finish()
         for name in self._files:
             (self.folder / name).unlink(missing_ok=True)

@@ -28,7 +28,7 @@ def pack(content: bytes, starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
 
 
 def pack_text(text: str) -> np.uint64:
-    """Pack one text."""
+    """Pack one text of at most 8 bytes into a number, the first byte lowest."""
     return np.uint64(int.from_bytes(text.encode(), "little"))
 
 
