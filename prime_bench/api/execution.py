@@ -143,7 +143,8 @@ def estimate(
     Raises:
         EnvironmentFault: The device is not there.
     """
-    from prime_bench.schedule.devices import cores, find_devices
+    from prime_bench.base.machine import cores
+    from prime_bench.schedule.devices import find_devices
     from prime_bench.schedule.measure import measure as measured_paces
 
     paces: dict[SimilarityKey, Pace] = {}
@@ -188,7 +189,8 @@ def cost_plan(
         UsageError: The recipe is faulty or of another kind.
         EnvironmentFault: The device is not there.
     """
-    from prime_bench.schedule.devices import cores, find_devices, vendors_name
+    from prime_bench.base.machine import cores
+    from prime_bench.schedule.devices import find_devices, vendors_name
     from prime_bench.schedule.plan import measured_again, on_device
 
     here = find_devices(device)[0]

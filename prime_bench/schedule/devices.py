@@ -91,13 +91,6 @@ def vendors_name(device: Device) -> str:
     return _asked(_ASK_NAME, device.name, variables=device.variables, fault=fault)
 
 
-def cores() -> int:
-    """Return the number of CPU cores that this process may use."""
-    # Not every system has sched_getaffinity.
-    count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return count or 1
-
-
 def _cuda(number: int) -> Device:
     """A CUDA device that is the only one its process can see, so that no other is used."""
     visible = [part for part in os.environ.get(_VISIBLE, "").split(",") if part]

@@ -16,6 +16,7 @@ from typing import Literal
 from prime_bench.base.errors import DataError
 from prime_bench.base.files import nearest_folder, pins
 from prime_bench.base.frozen import Frozen
+from prime_bench.base.machine import memory_bytes
 from prime_bench.data.manifest import MANIFEST_NAME, Manifest
 
 COMMAND = (sys.executable, "-m", "prime_bench.training.tryout")
@@ -112,7 +113,7 @@ def _compiler() -> HealthCheck:
 
 
 def _memory() -> HealthCheck:
-    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    total = memory_bytes()
     found = f"{total / 1e9:.1f} GB in all"
     if total < _LOW_MEMORY_BYTES:
         advice = "`plan` says what a job needs; use one slot"

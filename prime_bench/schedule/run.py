@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from types import FrameType
 from typing import Literal
 
+from prime_bench.base import machine
 from prime_bench.base.errors import UsageError
 from prime_bench.base.files import making
 from prime_bench.recipe.events import WorkerEvent
@@ -63,7 +64,7 @@ def open_engine(
             job_timeout_s=job_timeout_s,
         )
     found = devices.find_devices(device)
-    share = max(1, devices.cores() // (slots * len(found)))
+    share = max(1, machine.cores() // (slots * len(found)))
     return local.LocalEngine(
         devices=found, slots=slots, threads=threads or share, job_timeout_s=job_timeout_s
     )
@@ -72,7 +73,7 @@ def open_engine(
 def measuring_engine(device: str) -> Engine:
     """Return an engine that runs one job at a time on the first device, with every core."""
     here = devices.find_devices(device)[0]
-    return local.LocalEngine(devices=[here], threads=devices.cores())
+    return local.LocalEngine(devices=[here], threads=machine.cores())
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,6 +4,7 @@ Shapes: N rows of a split, B rows of a batch, C categorical and K numeric fields
 """
 
 import hashlib
+import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
@@ -14,9 +15,9 @@ from torch import Tensor
 from prime_bench.base.streams import derive
 from prime_bench.data.prefetch import prefetch
 from prime_bench.data.table import Split
+from prime_bench.settings.memory import JOBS_ON_DEVICE, rows_fit
+from prime_bench.training.device import device_bytes
 
-# The whole split is copied to the device if it takes at most this share of the free memory there.
-_DEVICE_SHARE = 0.5
 _COPY_ROWS = 1 << 20
 
 
@@ -33,8 +34,8 @@ class Batch:
 
 
 class Rows:
-    """The rows of a split, gathered into batches. The whole split is copied to the GPU if it fits;
-    otherwise a thread reads batches ahead from the memory maps.
+    """The rows of a split, gathered into batches. The whole split is copied to the GPU if it fits
+    (`settings.memory.rows_fit`); otherwise a thread reads batches ahead from the memory maps.
     """
 
     def __init__(self, split: Split, *, device: torch.device) -> None:
@@ -123,8 +124,11 @@ def joins_last_row(n_rows: int, batch_size: int) -> bool:
 def _fits(arrays: tuple[np.ndarray, ...], device: torch.device) -> bool:
     if device.type != "cuda":
         return False
-    free_bytes, _ = torch.cuda.mem_get_info(device)
-    return sum(array.nbytes for array in arrays) <= _DEVICE_SHARE * free_bytes
+    return rows_fit(
+        sum(array.nbytes for array in arrays),
+        total_bytes=device_bytes(device),
+        jobs=int(os.environ.get(JOBS_ON_DEVICE, "1")),
+    )
 
 
 def _moved(array: np.ndarray, device: torch.device) -> Tensor:

@@ -38,10 +38,14 @@ def environment(device: torch.device) -> Environment:
 
 
 def conditions(environment: Environment) -> dict[str, str]:
-    """What two processes must share for one job to have the same bits in both, by name."""
+    """What two processes must share for one job to have the same bits in both, by name.
+
+    On a GPU the CPU adds nothing up, so the number of its threads is not among them.
+    """
+    on_cpu = environment.device_kind == "cpu"
     return {
         "device": environment.device,
-        "number of threads": str(environment.threads),
+        **({"number of threads": str(environment.threads)} if on_cpu else {}),
         "Python": environment.python,
         "prime-bench": environment.package_version,
         **environment.versions,

@@ -22,6 +22,7 @@ from prime_bench.recipe.events import (
 )
 from prime_bench.recipe.job import JobRequest, ResolvedJob
 from prime_bench.settings.interface import Budget
+from prime_bench.settings.memory import MemoryNeed
 from prime_bench.store.record import Environment, Pairing, Result, RunRecord
 from prime_bench.store.runs import CHECKPOINT, PREDICTIONS
 from prime_bench.training.batches import Rows, joins_last_row
@@ -33,7 +34,7 @@ from prime_bench.training.checkpoint import (
     load_state,
     save_weights,
 )
-from prime_bench.training.device import device_bytes, is_out_of_memory, memory_need
+from prime_bench.training.device import device_bytes, is_out_of_memory
 from prime_bench.training.environment import conditions
 from prime_bench.training.evaluation import (
     SCORED_SPLITS,
@@ -80,16 +81,21 @@ class TrainingJob:
         start, job, shape = time.perf_counter(), self.job, self.table.schema.shape
         check_labels("test", self.table.split("test").labels)
         budget = job.budget(shape)
-        need = memory_need(
+        rows = self.table.manifest.rows
+        need = MemoryNeed.of(
             budget,
             shape,
             embedding_dim=job.backbone.embedding_dim,
             batch_size=job.training.batch_size,
+            train_rows=rows.train,
+            valid_rows=rows.valid,
+            test_rows=rows.test,
         )
         name = f"{self.request.dataset}, {job.job.backbone}, {self.request.arm}, seed {job.seed}"
         self.folder.log(f"{name}: {budget}")
-        if need.bytes > device_bytes(self.device):
-            raise need.fault(self.device)
+        total_bytes = device_bytes(self.device)
+        if need.trained_bytes > total_bytes:
+            raise need.fault(str(self.device), total_bytes=total_bytes)
         try:
             assembled, trained = self._trained(budget)
             weights = save_weights(self.folder.path / CHECKPOINT, trained.weights)
@@ -97,7 +103,7 @@ class TrainingJob:
         except (MemoryError, RuntimeError) as error:
             if not is_out_of_memory(error):
                 raise
-            raise need.fault(self.device) from error
+            raise need.fault(str(self.device), total_bytes=total_bytes) from error
         self.folder.drop_progress()
         self.folder.write(TEST, {"rows": self.table.manifest.rows.test, **result.test.plain()})
         self.folder.log(f"done: {result}")

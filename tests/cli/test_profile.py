@@ -5,11 +5,12 @@ from pathlib import Path
 
 import pytest
 
+from prime_bench.base.machine import cores
 from prime_bench.cli.main import exit_code
 from prime_bench.findings import ArmCost, CostFindings, InferenceCost
 from prime_bench.recipe.events import EpochProgress, ProgressEvent
 from prime_bench.schedule import devices
-from prime_bench.schedule.devices import CPU, cores
+from prime_bench.schedule.devices import CPU
 from prime_bench.schedule.engine import Outcome
 from prime_bench.store.record import Environment, ProbeRecord
 from prime_bench.store.runs import Runs

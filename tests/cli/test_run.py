@@ -149,7 +149,7 @@ def test_options_reach_the_engine_and_the_jobs(engine):
 @pytest.mark.usefixtures("prepared")
 @pytest.mark.parametrize(("cores", "slots", "threads"), [(8, 1, 8), (8, 3, 2), (2, 4, 1)])
 def test_the_slots_share_the_cores(engine, monkeypatch, cores, slots, threads):
-    monkeypatch.setattr("prime_bench.schedule.devices.cores", lambda: cores)
+    monkeypatch.setattr("prime_bench.base.machine.cores", lambda: cores)
     given = engine(None, None, None)
 
     assert exit_code(["run", *SMALL, "--slots", str(slots)]) == 0

@@ -10,6 +10,7 @@ import torch
 
 from prime_bench.base.streams import derive
 from prime_bench.data.table import Split
+from prime_bench.training import batches as batches_module
 from prime_bench.training.batches import Rows, batch_bounds, row_order, row_order_digest
 
 CPU = torch.device("cpu")
@@ -91,3 +92,19 @@ def test_a_pass_in_order_reads_memory_maps_without_touching_them(tmp_path):
     batches[0].numerics.zero_()
     assert np.array_equal(mapped.numerics, split.numerics)
     assert torch.equal(torch.cat([b.ids for b in batches]), torch.from_numpy(split.ids))
+
+
+@pytest.mark.parametrize(("jobs", "fits"), [(None, True), ("4", True), ("5", False)])
+def test_whether_rows_are_copied_to_a_gpu_depends_on_the_jobs_that_share_it(
+    jobs, fits, monkeypatch
+):
+    """Of its whole memory: what is free there when a worker starts decides nothing."""
+    split = split_of(11)
+    size = sum(array.nbytes for array in vars(split).values())
+    monkeypatch.setattr(batches_module, "device_bytes", lambda _: 7 * size)
+    monkeypatch.setattr(torch.cuda, "mem_get_info", None)
+    if jobs is not None:
+        monkeypatch.setenv("PRIME_BENCH_JOBS_ON_DEVICE", jobs)
+    arrays = tuple(vars(split).values())
+    assert batches_module._fits(arrays, torch.device("cuda")) == fits
+    assert not batches_module._fits(arrays, CPU)

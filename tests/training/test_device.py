@@ -5,59 +5,20 @@ where that is certain, and always with the sizes.
 import json
 import subprocess
 import sys
+import warnings
 
 import pytest
 import torch
 
+from prime_bench.base import machine
 from prime_bench.base.errors import EnvironmentFault
-from prime_bench.settings.interface import Budget, TableShape
-from prime_bench.training import device, loop
 from prime_bench.training import job as training_job
-from prime_bench.training.device import device_bytes, is_out_of_memory, memory_need
+from prime_bench.training import loop
+from prime_bench.training.device import NoDevice, is_out_of_memory, resolve_device
 from prime_bench.worker import run_job
 
 CPU = torch.device("cpu")
 ALLOCATION = 1 << 55
-BUDGET = Budget(
-    backbone_parameters=10_000_000 + 600_000, plugin_parameters=0, backbone_macs=1, plugin_macs=0
-)
-SHAPE = TableShape(vocabulary_sizes=(400_000, 599_998), n_numeric=2)
-
-
-def message_of(total, monkeypatch):
-    monkeypatch.setattr(device, "device_bytes", lambda _: total)
-    need = memory_need(BUDGET, SHAPE, embedding_dim=10, batch_size=4096)
-    return need, need.fault(CPU).message
-
-
-def test_the_sizes_are_those_of_the_table_with_its_gradient_and_moments(monkeypatch):
-    need, message = message_of(1 << 30, monkeypatch)
-    assert need.bytes == 16 * 10_600_000
-    assert "out of memory on cpu (1.0 GiB)" in message
-    assert "1,000,000 rows x 10 x 4 bytes takes 0.15 GiB" in message
-    assert "all 10,600,000 parameters 0.16 GiB; a batch of 4,096 rows comes on top" in message
-    assert "\n" not in message
-
-
-def test_what_would_fit(monkeypatch):
-    _, message = message_of(16 * 5_600_000, monkeypatch)  # room for half of the table
-    assert message.endswith(
-        "at this width at most 500,000 rows fit, with these rows a width of at most 5"
-    )
-    _, message = message_of(16 * 600_000, monkeypatch)
-    assert message.endswith("no table fits beside the other parameters")
-    _, message = message_of(16 * 10_600_000, monkeypatch)
-    assert "without the batch that fits" in message
-
-
-def test_the_cpu_has_the_machines_memory_or_what_its_group_may_use(monkeypatch, tmp_path):
-    whole = device_bytes(CPU)
-    assert whole > 1 << 28
-    limit = tmp_path / "memory.max"
-    monkeypatch.setattr(device, "_GROUP_LIMIT", limit)
-    for text, expected in (("4096\n", 4096), ("max\n", device_bytes(CPU)), (str(1 << 60), None)):
-        limit.write_text(text)
-        assert device_bytes(CPU) == (expected or min(device_bytes(CPU), 1 << 60))
 
 
 def test_only_failed_allocations_are_out_of_memory():
@@ -70,6 +31,75 @@ def test_only_failed_allocations_are_out_of_memory():
     assert is_out_of_memory(MemoryError())
     assert is_out_of_memory(torch.OutOfMemoryError("CUDA out of memory"))
     assert not is_out_of_memory(RuntimeError("mat1 and mat2 shapes cannot be multiplied"))
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "CUDA error: out of memory\nCUDA kernel errors might be reported at some other call",
+        "CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`",
+        "cuDNN error: CUDNN_STATUS_ALLOC_FAILED",
+        "[enforce fail at alloc_cpu.cpp:121] DefaultCPUAllocator: can't allocate memory",
+        "std::bad_alloc",
+    ],
+)
+def test_every_form_of_a_failed_allocation_is_known_also_as_the_cause(message):
+    cause = RuntimeError(message)
+    assert is_out_of_memory(cause)
+    fault = EnvironmentFault("sizes")
+    fault.__cause__ = cause
+    assert is_out_of_memory(fault)
+    assert not is_out_of_memory(EnvironmentFault(message))
+
+
+@pytest.fixture
+def no_cuda(monkeypatch):
+    """A torch that sees no GPU and says why, on a machine with a driver or without one."""
+
+    def no_cuda(*, driver, warning=None):
+        def is_available():
+            if warning:
+                warnings.warn(warning, stacklevel=1)
+            return False
+
+        monkeypatch.setattr(torch.cuda, "is_available", is_available)
+        monkeypatch.setattr(machine, "has_nvidia_driver", lambda: driver)
+        monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+
+    return no_cuda
+
+
+def test_auto_never_computes_on_the_cpu_where_a_gpu_waits(no_cuda, monkeypatch):
+    no_cuda(driver=False)
+    assert resolve_device("auto") == CPU
+
+    no_cuda(driver=True)
+    monkeypatch.setattr(torch.version, "cuda", None)
+    with pytest.raises(NoDevice, match="built without CUDA") as error:
+        resolve_device("auto")
+    assert "pip install torch===" in error.value.hint
+    assert resolve_device("cpu") == CPU
+
+
+def test_a_driver_that_is_too_old_is_said_with_what_torch_says(no_cuda, monkeypatch):
+    monkeypatch.setattr(torch.version, "cuda", "13.0")
+    no_cuda(
+        driver=True, warning="The NVIDIA driver on your system is too old (found version 12040)"
+    )
+    for name in ("auto", "cuda"):
+        with pytest.raises(NoDevice, match=r"too old for torch .*found version 12040") as error:
+            resolve_device(name)
+        assert "install a driver for CUDA 13.0" in error.value.hint
+
+
+def test_the_chosen_gpu_becomes_the_current_one(monkeypatch):
+    chosen = []
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.setattr(torch.cuda, "set_device", chosen.append)
+    assert resolve_device("cuda:1") == torch.device("cuda", 1)
+    assert resolve_device("auto") == torch.device("cuda", 0)
+    assert chosen == [torch.device("cuda", 1), torch.device("cuda", 0)]
 
 
 def test_a_job_that_runs_out_of_memory_fails_with_sizes_and_the_next_one_is_done(

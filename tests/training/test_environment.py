@@ -9,7 +9,7 @@ import torch
 from prime_bench.base.errors import DataError, EnvironmentFault
 from prime_bench.training import environment as environment_module
 from prime_bench.training.checkpoint import load_weights, save_weights
-from prime_bench.training.environment import checkout, environment
+from prime_bench.training.environment import checkout, conditions, environment
 
 CPU = torch.device("cpu")
 
@@ -92,6 +92,14 @@ def test_the_environment_names_what_can_change_a_number(monkeypatch):
     assert (found.device_kind, found.threads) == ("cpu", 1)
     assert found.device
     assert found.started.endswith("+00:00")
+
+
+def test_threads_are_a_condition_on_the_cpu_alone():
+    found = environment(CPU)
+    assert conditions(found)["number of threads"] == str(found.threads)
+    on_gpu = found.model_copy(update={"device_kind": "cuda"})
+    assert "number of threads" not in conditions(on_gpu)
+    assert conditions(on_gpu).keys() < conditions(found).keys()
 
 
 def test_a_checkpoint_keeps_names_types_and_bits(tmp_path):

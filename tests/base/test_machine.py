@@ -1,0 +1,99 @@
+"""Cores and memory under the limits of control groups, and machines whose GPU torch cannot use."""
+
+import os
+
+import pytest
+
+from prime_bench.base import machine
+from prime_bench.base.files import pins
+from prime_bench.base.machine import cores, memory_bytes, unused_gpu
+
+
+@pytest.fixture
+def groups(monkeypatch, tmp_path):
+    """A process in the control group /a/b with these files, on eight cores."""
+    top = tmp_path / "cgroup"
+    (top / "a" / "b").mkdir(parents=True)
+    own = tmp_path / "own"
+    own.write_text("0::/a/b\n")
+    monkeypatch.setattr(machine, "_GROUPS", top)
+    monkeypatch.setattr(machine, "_OWN_GROUP", own)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(8)), raising=False)
+
+    def groups(name, **texts):
+        for folder, text in texts.items():
+            place = {"top": top, "a": top / "a", "b": top / "a" / "b"}[folder]
+            (place / name).write_text(text)
+
+    return groups
+
+
+@pytest.mark.parametrize(
+    ("texts", "expected"),
+    [
+        ({}, 8),
+        ({"b": "max 100000\n"}, 8),
+        ({"b": "250000 100000\n"}, 2),
+        ({"b": "50000 100000\n"}, 1),
+        ({"top": "300000 100000\n", "b": "max 100000\n"}, 3),
+        ({"a": "400000 100000\n", "b": "600000 100000\n"}, 4),
+        ({"b": "nonsense"}, 8),
+    ],
+)
+def test_a_quota_leaves_fewer_cores(groups, texts, expected):
+    groups("cpu.max", **texts)
+    assert cores() == expected
+
+
+def test_the_group_of_a_host_is_not_there_in_a_container(groups, monkeypatch, tmp_path):
+    groups("cpu.max", top="200000 100000\n")
+    own = tmp_path / "host"
+    own.write_text("0::/kubepods/pod7\n")
+    monkeypatch.setattr(machine, "_OWN_GROUP", own)
+    assert cores() == 2
+
+
+def test_the_machine_has_its_memory_or_what_the_groups_allow(groups):
+    whole = memory_bytes()
+    assert whole > 1 << 28
+    groups("memory.max", b=f"{1 << 60}\n")
+    assert memory_bytes() == whole
+    groups("memory.max", b="max\n", a="4096\n")
+    assert memory_bytes() == 4096
+
+
+@pytest.fixture
+def driver(monkeypatch, tmp_path):
+    """The file of a driver, which is there."""
+    path = tmp_path / "nvidiactl"
+    path.touch()
+    monkeypatch.setattr(machine, "_NVIDIA_DRIVERS", (path,))
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    return path
+
+
+@pytest.mark.usefixtures("driver")
+@pytest.mark.parametrize(
+    ("cuda", "warning", "message", "hint"),
+    [
+        (None, "", "torch 2.13.0 is built without CUDA", f"torch==={pins()['torch']}"),
+        ("13.0", "driver too old (found 12040)", "too old for torch 2.13.0 (CUDA 13.0)", "13.0 or"),
+        ("13.0", "", "sees no GPU", "nvidia-smi"),
+    ],
+)
+def test_a_gpu_that_torch_cannot_use_is_an_error(cuda, warning, message, hint):
+    fault = unused_gpu(torch="2.13.0", cuda=cuda, warning=warning)
+    assert fault.exit_code == 4
+    assert message in fault.message
+    assert warning in fault.message
+    assert hint in fault.hint
+    assert "`--device cpu`" in fault.hint
+
+
+def test_without_a_driver_or_with_all_gpus_hidden_the_cpu_is_meant(driver, monkeypatch):
+    for hidden in ("", "-1"):
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", hidden)
+        assert unused_gpu(torch="2.13.0", cuda=None, warning="") is None
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES")
+    driver.unlink()
+    assert unused_gpu(torch="2.13.0", cuda=None, warning="") is None
