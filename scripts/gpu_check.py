@@ -1,130 +1,149 @@
-"""Everything that needs a GPU, in one go: agreement with the CPU, equal repetitions, speed, memory.
+"""Everything that needs a GPU, in one go: agreement with the CPU, equal bits, speed, memory.
 
     scripts/gpu_check.sh [--device cpu --small] [--only CHECK ...] [--output DIR]
 
-The shell script brings what a machine lacks that has torch and little else. On an H100 it is meant
-to take under 8 minutes; what has no time left is skipped and says so. `--small` does the same with
-few rows, to try the script where there is no GPU. Exit code 1 where a check failed.
+The results so far are in gpu_check.json and gpu_check.md after each part of a check, most telling
+checks first; what no longer fits into `--minutes` is left out and named there. `--small` does the
+same with few rows, to try the script where there is no GPU. Exit code 1 if a check found a fault, 4
+if the script cannot start here.
 """
 
 import argparse
-import json
 import os
 import platform
+import signal
 import sys
 import tempfile
 import time
-import traceback
+from collections.abc import Iterable
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, NoReturn
 
-import torch
-from gpu_checks import CHECKS, NEEDS, Bench
-from tabulate import tabulate
+import gpu_packages
 
-from prime_bench.catalog import BACKBONES
-from prime_bench.recipe.file import load_recipe
-from prime_bench.training.checkpoint import one_line
-from prime_bench.training.device import device_name, fix_arithmetic, resolve_device
+if TYPE_CHECKING:
+    import torch
+
+_EXIT_LACKING = 4
+_ENDING_S = 3.0
+"""For what comes after the last part: the process has ended before the minutes are over."""
 
 
 def main() -> int:
     """Do the checks; 1 if one found a fault."""
-    given = _arguments()
     started = time.perf_counter()
-    device = resolve_device(given.device)
-    fix_arithmetic(threads=given.threads or os.cpu_count() or 1)
-    results: dict[str, dict[str, Any]] = {}
+    given = _arguments()
+    if given.pack:
+        gpu_packages.pack()
+        print(f"{gpu_packages.PACKED}: {len(list(gpu_packages.PACKED.iterdir()))} wheels")
+        return 0
+    signal.signal(signal.SIGTERM, _end)  # so that temporary files are deleted
     with tempfile.TemporaryDirectory(dir=given.work, prefix="gpu-check-") as folder:
-        bench = Bench(
-            device=device,
-            small=given.small,
-            backbones=given.backbones,
-            folder=Path(folder),
-            deadline=started + 60 * given.minutes,
-            recipe=load_recipe("cost"),
-        )
-        wanted = {*given.only, *(need for name in given.only for need in NEEDS.get(name, ()))}
-        for name in CHECKS:
-            if name in wanted:
-                results[name] = _done(bench, name, results)
-                print(f"{name}: {results[name]['verdict']}", flush=True)
-    content = {
-        "schema": 1,
-        "device": device_name(device),
-        "torch": torch.__version__,
-        "python": platform.python_version(),
-        "threads": torch.get_num_threads(),
-        "small": given.small,
-        "wall_s": time.perf_counter() - started,
-        "checks": results,
-    }
-    if given.output is not None:
-        given.output.mkdir(parents=True, exist_ok=True)
-        (given.output / "gpu_check.json").write_text(json.dumps(content, indent=2) + "\n")
-    _print(content)
-    return any(result["verdict"] == "WRONG" for result in results.values())
+        try:
+            gpu_packages.provide(Path(folder) / "packages")
+        except gpu_packages.Lacking as error:
+            print(f"gpu_check: {error}", file=sys.stderr)
+            return _EXIT_LACKING
+        from prime_bench.base.errors import UserError
+
+        try:
+            return _check(given, Path(folder), started=started)
+        except UserError as error:
+            print(f"gpu_check: {error.message}\nhint: {error.hint}", file=sys.stderr)
+            return error.exit_code
+
+
+def _check(given: argparse.Namespace, folder: Path, *, started: float) -> int:
+    # Only here, since these modules import the packages that `provide` has made importable.
+    from gpu_checks import CHECKS
+    from gpu_results import Results
+    from gpu_session import Bench, run_checks
+
+    from prime_bench.catalog import BACKBONES
+    from prime_bench.training.device import fix_arithmetic, resolve_device
+
+    names = [check.name for check in CHECKS]
+    _know(given.only, names, "check")
+    _know(given.backbones, BACKBONES, "backbone")
+    device = resolve_device(given.device)
+    threads = given.threads or os.cpu_count() or 1
+    fix_arithmetic(threads=threads)
+    results = Results(given.output, about=_about(given, device, threads), started=started)
+    bench = Bench(
+        device=device,
+        small=given.small,
+        threads=threads,
+        backbones=given.backbones or list(BACKBONES),
+        folder=folder,
+    )
+    wanted = set(given.only or names)
+    for check in reversed(CHECKS):  # what a check needs stands before it
+        if check.name in wanted:
+            wanted |= set(check.needs)
+    run_checks(
+        [check for check in CHECKS if check.name in wanted],
+        bench,
+        results,
+        deadline=started + 60 * given.minutes - _ENDING_S,
+    )
+    results.about["finished"] = True
+    results.write()
+    print(f"\n{results.markdown()}", flush=True)
+    return int(results.wrong)
 
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--device", default="cuda", help="cuda, cuda:INDEX or cpu")
-    parser.add_argument(
-        "--small", action="store_true", help="few rows and steps, to try the script"
-    )
-    parser.add_argument("--only", nargs="+", choices=CHECKS, default=list(CHECKS), metavar="CHECK")
-    parser.add_argument(
-        "--backbones", nargs="+", choices=BACKBONES, default=list(BACKBONES), metavar="BACKBONE"
-    )
-    parser.add_argument("--minutes", type=float, default=7.0, help="after which no check starts")
-    parser.add_argument("--threads", type=int, help="CPU threads; all cores by default")
-    parser.add_argument("--work", type=Path, help="folder for 4 GB of generated rows; the system's")
     out = os.environ.get("OUT")
     parser.add_argument(
-        "--output", type=Path, default=out and Path(out), help="folder for gpu_check.json; $OUT"
+        "--pack", action="store_true", help="download the packages that checks need, and stop"
+    )
+    parser.add_argument("--device", default="cuda", help="cuda, cuda:INDEX or cpu")
+    parser.add_argument("--small", action="store_true", help="few rows, to try the script")
+    parser.add_argument("--only", nargs="+", metavar="CHECK", help="checks; all by default")
+    parser.add_argument("--backbones", nargs="+", metavar="BACKBONE", help="all by default")
+    parser.add_argument("--minutes", type=float, default=9.0, help="for everything; 9 by default")
+    parser.add_argument("--threads", type=int, help="CPU threads; all cores by default")
+    parser.add_argument("--work", type=Path, help="folder for 4 GB of generated rows; the system's")
+    parser.add_argument(
+        "--output", type=Path, default=out and Path(out), help="folder for the results; $OUT"
     )
     return parser.parse_args()
 
 
-def _done(bench: Bench, name: str, results: dict[str, dict[str, Any]]) -> dict[str, Any]:
-    """What became of a check: verdict, why, seconds, figures."""
-    lacking = [need for need in NEEDS.get(name, ()) if results[need]["verdict"] != "ok"]
-    start = time.perf_counter()
-    if lacking or bench.left_s < 0:
-        why = f"without {', '.join(lacking)}" if lacking else "no time left"
-        return {"verdict": "skipped", "why": why, "seconds": 0.0, "figures": {}}
-    try:
-        verdict, why, figures = "ok", "", CHECKS[name](bench)
-    except Exception as error:  # noqa: BLE001  # whatever it is, the other checks are worth doing
-        traceback.print_exc()
-        verdict, why, figures = "WRONG", one_line(error), {}
-    seconds = time.perf_counter() - start
-    return {"verdict": verdict, "why": why, "seconds": seconds, "figures": figures}
+def _know(given: Iterable[str] | None, known: Iterable[str], what: str) -> None:
+    from prime_bench.base.errors import UsageError
+
+    if unknown := sorted({*(given or ())} - {*known}):
+        raise UsageError(f"no {what} {', '.join(unknown)}", hint=f"choose from {', '.join(known)}")
 
 
-def _print(content: dict[str, Any]) -> None:
-    """The verdicts, and those figures that no table above has."""
-    rows = [
-        [name, result["verdict"], f"{result['seconds']:.1f}", result["why"] or _figures(result)]
-        for name, result in content["checks"].items()
-    ]
-    print()
-    print(tabulate(rows, headers=["check", "verdict", "s", "found"], disable_numparse=True))
-    where = f"{content['device']}, torch {content['torch']}, Python {content['python']}"
-    print(f"\n{where}: {content['wall_s']:.0f} s{', small' if content['small'] else ''}")
+def _about(given: argparse.Namespace, device: "torch.device", threads: int) -> dict[str, object]:
+    """On what machine, with what, how long."""
+    import torch
+
+    from prime_bench.training.device import device_name
+    from prime_bench.training.environment import checkout
+
+    commit, dirty = checkout(gpu_packages.ROOT / "prime_bench")
+    return {
+        "device": device_name(device),
+        "date": datetime.now(UTC).strftime("%Y-%m-%d"),
+        "commit": f"{commit[:12]}{', changed' if dirty else ''}" if commit else "unknown",
+        "torch": torch.__version__,
+        "cuda": torch.version.cuda or "none",
+        "python": platform.python_version(),
+        "threads": threads,
+        "small": given.small,
+        "minutes": given.minutes,
+    }
 
 
-def _figures(result: dict[str, Any]) -> str:
-    """In a few words; costs have a table of their own."""
-    lines = []
-    for key, value in result["figures"].items():
-        if isinstance(value, dict):
-            lines.append(f"{key}: {_figures({'figures': value})}")
-        elif key != "costs" and value not in ([], None):
-            lines.append(f"{key} {value:.4g}" if isinstance(value, float) else f"{key} {value}")
-    return ", ".join(lines)
+def _end(number: int, _frame: object) -> NoReturn:
+    sys.exit(128 + number)
 
 
 if __name__ == "__main__":
