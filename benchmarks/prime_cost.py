@@ -61,7 +61,7 @@ def trainer(job: ResolvedJob, schema: Schema) -> Callable[[Batch], Any]:
 def predictor(job: ResolvedJob, schema: Schema) -> Callable[[Batch], Any]:
     """Its forward pass in evaluation."""
     arm: ArmModel = build_arm(job, schema).arm.eval()
-    forward: Any = compiled(arm, device=CPU) if job.training.compile else arm
+    forward: Any = compiled(arm) if job.training.compile else arm
 
     @torch.no_grad()
     def predict(batch: Batch) -> Any:

@@ -179,7 +179,7 @@ def dense(arm: ArmModel, l2: float, *, compile: bool = False) -> Step:
     def loss_of(batch: Batch) -> Tensor:
         return batch_loss(arm, batch, kind="probability")
 
-    chosen = compiled(loss_of, device=torch.device("cpu")) if compile else loss_of
+    chosen = compiled(loss_of) if compile else loss_of
 
     def step(batch: Batch) -> None:
         adam.zero_grad(set_to_none=True)

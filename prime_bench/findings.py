@@ -297,9 +297,21 @@ class ArmCost(Frozen):
     inference: list[InferenceCost]
     """One for each form and batch size."""
     training_ms: list[float]
-    """Milliseconds of a training step (forward, backward, update), one number a repetition."""
+    """Milliseconds of a training step (forward, backward, update) as a run does it, one number a
+    repetition: on CUDA as a graph."""
+    eager_training_ms: list[float] | None = None
+    """The same of eager steps, on CUDA; elsewhere all steps are eager."""
     peak_memory_bytes: int | None
     """Peak memory of training at the protocol's batch size; None if it was not measured."""
+
+    def deployed(self, *, batch_size: int) -> list[float]:
+        """Return the latencies of the form that one would deploy, one a repetition: a CUDA graph
+        where there is one. Raises KeyError if they were not measured.
+        """
+        forms = {cost.form for cost in self.inference if cost.batch_size == batch_size}
+        return self.inference_ms(
+            batch_size=batch_size, form="graph" if "graph" in forms else "eager"
+        )
 
     def inference_ms(self, *, batch_size: int, form: Form = "eager") -> list[float]:
         """Return the latencies, one a repetition. Raises KeyError if they were not measured."""

@@ -120,7 +120,12 @@ def _do(
     folder.write(CONFIG, {"job_id": job.id, **request.plain()})
     if job.numerics != NUMERICS:
         raise UsageError(f"the job wants numerics {job.numerics}, this version has {NUMERICS}")
-    fix_arithmetic(threads=request.threads or _DEFAULT_THREADS)
+    if job.training.matmul == "tf32" and device.type != "cuda":
+        raise UsageError(
+            "training.matmul: tf32 is a precision of NVIDIA GPUs, and this job is on a CPU",
+            hint="set it to float32, or name a GPU with --device",
+        )
+    fix_arithmetic(threads=request.threads or _DEFAULT_THREADS, matmul=job.training.matmul)
     found_environment = environment(device)
     folder.write(ENVIRONMENT, found_environment.plain())
     table = _table(request.table, fingerprint=job.fingerprint)

@@ -8,6 +8,10 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, settings
 
+# Before anything imports torch. Two threads of one small operation wait for each other in each
+# step, and while other programs run for twenty times as long as one thread takes.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 # No test fails because a machine is slow; in CI the examples are the same every time.
 settings.register_profile(
     "suite",

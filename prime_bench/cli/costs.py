@@ -38,7 +38,7 @@ def _protocol(measured: Sequence[MeasuredCosts]) -> str:
             for count, base in ((arm.parameters, dense.parameters), (arm.macs, dense.macs)):
                 row += [f"{count:,}", f"{count / base:.3f}"]
             for own, other in (
-                (arm.inference_ms(batch_size=size), dense.inference_ms(batch_size=size)),
+                (arm.deployed(batch_size=size), dense.deployed(batch_size=size)),
                 (arm.training_ms, dense.training_ms),
             ):
                 row += [_ms(own), f"{median_ratio(own, other):.3f}"]
@@ -80,7 +80,16 @@ def _others(item: MeasuredCosts) -> bool:
 
 def _words(item: MeasuredCosts) -> list[str]:
     probe, where = item.record.job.probe, item.record.environment
+    arms, size = item.findings.arms, item.record.job.training.batch_size
+    graphed = [
+        f"on {where.device} inference and training are CUDA graphs; a training step without is "
+        f"{_ms(arm.eager_training_ms)} ms for {item.arm_name(arm)} on {item.record.job.backbone}, "
+        f"inference {_ms(arm.inference_ms(batch_size=size))} ms"
+        for arm in arms
+        if arm.eager_training_ms is not None
+    ]
     return [
+        *graphed,
         f"on {where.device}, {where.threads} CPU threads, torch {where.versions.get('torch', '?')}",
         f"times by {item.findings.clock}: medians of {probe['repetitions']} repetitions of "
         f"{probe['inference_steps']} forward passes (evaluation mode) and "

@@ -61,6 +61,14 @@ class Plugin(nn.Module):
     def load_stream_state(self, state: Mapping[str, StreamValue]) -> None:
         """Continue the random streams from a `state` that `stream_state` returned."""
 
+    def prepare_batch(self, n_rows: int) -> None:
+        """Called before each training batch, with its number of rows.
+
+        Whatever `forward` needs from the host in train mode, such as random numbers that are drawn
+        on the CPU, is copied here into tensors that keep their memory: on a GPU the rest of a step
+        is a CUDA graph, in which Python code runs no more after the first steps.
+        """
+
     def routing(self, z: Tensor, router_input: Tensor | None = None) -> Tensor | None:  # noqa: ARG002
         """The weights of the experts (B, G, M) in evaluation; None without routers."""
         return None

@@ -38,7 +38,7 @@ class Prime(Plugin):
     forward pass also updates the buffers `load_average` and `load_bias`, (G, M).
     """
 
-    uncompiled = ("_permutation",)
+    uncompiled = ("_next_permutation", "_evaluation_order")
     load_bias: Tensor
     load_average: Tensor
     routed: Tensor
@@ -73,6 +73,10 @@ class Prime(Plugin):
                 std = math.sqrt(2 / (weight.shape[-1] + fan_out))
                 nn.init.normal_(weight, std=std, generator=generator)
         self._seed = self._batches = 0
+        # Permuted routing: the order of a batch's rows by its number of rows, drawn on the CPU.
+        self._training_orders: dict[int, Tensor] = {}
+        self._evaluation_orders: dict[int, Tensor] = {}
+        self._drawn: Tensor | None = None
         self._auxiliary: Tensor | None = None
         self._batch_routing: Tensor | None = None
         # Sums of entropy and loads of each bag over training batches; not part of the state dict.
@@ -86,6 +90,21 @@ class Prime(Plugin):
         evaluation use "permute/0", so that a loaded checkpoint gives the scores of its run.
         """
         self._seed = seed
+        self._evaluation_orders.clear()
+
+    def prepare_batch(self, n_rows: int) -> None:
+        """Draw the permutation of the next training batch, in which `routing = "permuted"` gives
+        its rows their routing.
+        """
+        if self.config.routing != "permuted":
+            return
+        drawn, device = self._next_permutation(n_rows), self.load_bias.device
+        kept = self._training_orders.get(n_rows)
+        if kept is None or kept.device != device:
+            kept = self._training_orders[n_rows] = torch.empty_like(drawn, device=device)
+        # The host does not wait for the copy of pinned memory.
+        kept.copy_(drawn.pin_memory() if device.type == "cuda" else drawn, non_blocking=True)
+        self._drawn = kept
 
     def stream_state(self) -> dict[str, StreamValue]:
         """The number of training batches so far, which determines the next permutation."""
@@ -183,15 +202,35 @@ class Prime(Plugin):
         if self.router is not None:
             biased = biased + self.load_bias.unsqueeze(2)
         if self.config.routing == "permuted":
-            order = self._permutation(len(z))
-            biased = biased.index_select(2, order.to(biased.device, non_blocking=True))
+            biased = biased.index_select(2, self._order(len(z)))
         return delta, biased / self.config.temperature
 
-    def _permutation(self, n_rows: int) -> Tensor:
-        """The permutation of the rows of this batch, drawn on the CPU for every device."""
-        self._batches += self.training
-        name = f"permute/{self._batches if self.training else 0}"
-        generator = torch.Generator().manual_seed(derive(self._seed, name))
+    def _order(self, n_rows: int) -> Tensor:
+        """The permutation of the rows of this batch, on the device."""
+        if not self.training:
+            return self._evaluation_order(n_rows)
+        drawn, self._drawn = self._drawn, None
+        if drawn is None:  # outside of a training step, which calls `prepare_batch`
+            return self._next_permutation(n_rows).to(self.load_bias.device)
+        return drawn
+
+    def _next_permutation(self, n_rows: int) -> Tensor:
+        """The permutation of the next training batch, on the CPU."""
+        self._batches += 1
+        return self._permutation(self._batches, n_rows)
+
+    def _evaluation_order(self, n_rows: int) -> Tensor:
+        kept, device = self._evaluation_orders.get(n_rows), self.load_bias.device
+        if kept is None or kept.device != device:
+            # Not an inference tensor: a later forward pass with gradients must be able to read it.
+            with torch.inference_mode(False):
+                kept = self._permutation(0, n_rows).to(device)
+            self._evaluation_orders[n_rows] = kept
+        return kept
+
+    def _permutation(self, number: int, n_rows: int) -> Tensor:
+        """The permutation of the stream "permute/<number>", drawn on the CPU for every device."""
+        generator = torch.Generator().manual_seed(derive(self._seed, f"permute/{number}"))
         return torch.randperm(n_rows, generator=generator)
 
     def _normalise(self, x: Tensor) -> Tensor:

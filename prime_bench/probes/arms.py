@@ -4,6 +4,7 @@ their forward pass in each form in which a deployment could run it.
 Shapes: B rows of a batch, N rows of a pool.
 """
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +27,7 @@ from prime_bench.store.runs import CHECKPOINT, Runs
 from prime_bench.training.batches import Batch, row_order
 from prime_bench.training.checkpoint import load_weights
 from prime_bench.training.device import compiled
+from prime_bench.training.graph import GraphedForward, GraphedStep, capture_on
 from prime_bench.training.optimizer import Optimizer, Penalty
 
 
@@ -35,6 +37,8 @@ class Trainer:
 
     arm: ArmModel
     optimizer: Optimizer
+    step: GraphedStep
+    """The step of the optimizer as a run does it: a graph, on a device that has them."""
 
 
 def job_of(job: ResolvedJob, arm: CostArm) -> ResolvedJob:
@@ -50,7 +54,8 @@ def trainer_of(
     arm = build_arm(job, schema).arm.to(device, dtype).train()
     torch.manual_seed(derive(job.seed, "dropout"))
     optimizer = Optimizer(arm, job.training, penalty=Penalty.of(job.backbone))
-    return Trainer(arm=arm, optimizer=optimizer)
+    step = GraphedStep(optimizer, capture=capture_on(device))
+    return Trainer(arm=arm, optimizer=optimizer, step=step)
 
 
 class Pool:
@@ -59,8 +64,7 @@ class Pool:
     """
 
     def __init__(self, split: Split, *, n_rows: int, seed: int, device: torch.device) -> None:
-        order = row_order(len(split), seed=seed, epoch=1).numpy()
-        rows = np.resize(order, n_rows)
+        rows = np.resize(_first_order(len(split), seed), n_rows)
         self._columns = [
             torch.from_numpy(array.take(rows, axis=0)).to(device)
             for array in (split.ids, split.numerics, split.labels)
@@ -73,6 +77,13 @@ class Pool:
         parts = [torch.split(column, batch_size) for column in self._columns]
         n_whole = len(self._columns[0]) // batch_size
         return [Batch(*(part[number % n_whole] for part in parts)) for number in range(n)]
+
+
+@functools.lru_cache(maxsize=1)  # of a published table it takes seconds, and each backbone asks
+def _first_order(n_rows: int, seed: int) -> np.ndarray:
+    """The row order of the seed's first epoch (N,)."""
+    order: np.ndarray = row_order(n_rows, seed=seed, epoch=1).numpy()
+    return order
 
 
 def load_trained(
@@ -103,8 +114,6 @@ def batch_of(split: Split, rows: np.ndarray, *, device: torch.device) -> Batch:
 Forward = Callable[[Batch], Tensor]
 """Batch -> click probabilities (B,). The next call may overwrite the tensor."""
 
-_RUNS_BEFORE_CAPTURE = 3
-
 
 def forms_on(device: torch.device, *, with_compiled: bool) -> tuple[Form, ...]:
     """The forms of a forward pass that a device supports, `torch.compile` only on request: it takes
@@ -116,35 +125,12 @@ def forms_on(device: torch.device, *, with_compiled: bool) -> tuple[Form, ...]:
 
 def forward_of(arm: ArmModel, form: Form, *, like: Batch) -> Forward:
     """The arm's forward pass in a form, for batches with as many rows as `like`. Call it in
-    evaluation mode and under `torch.inference_mode`.
+    evaluation mode and under `torch.inference_mode`. On CUDA the compiled form is a graph as well.
+
+    Raises NotCaptured or RuntimeError if the arm cannot be captured.
     """
-    if form == "graph":
-        return _GraphedForward(arm, like)
-    run: Any = compiled(arm, device=like.ids.device) if form == "compiled" else arm
+    run: Any = compiled(arm) if form == "compiled" else arm
+    capture = capture_on(like.ids.device)
+    if form != "eager" and capture is not None:
+        return GraphedForward(run, like, capture=capture)
     return lambda batch: run(batch.ids, batch.numerics)
-
-
-class _GraphedForward:
-    """A CUDA graph of the forward pass: a call copies the batch into the graph's inputs and
-    replays the graph, in one launch.
-    """
-
-    def __init__(self, arm: ArmModel, like: Batch) -> None:
-        self._ids, self._numerics = like.ids.clone(), like.numerics.clone()
-        # The first calls set up libraries' workspaces, which must not be part of the graph.
-        stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
-        stream.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(stream):
-            for _ in range(_RUNS_BEFORE_CAPTURE):
-                arm(self._ids, self._numerics)
-        torch.cuda.current_stream().wait_stream(stream)
-        self._graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(self._graph):
-            self._out: Tensor = arm(self._ids, self._numerics)
-
-    def __call__(self, batch: Batch) -> Tensor:
-        """Return the click probabilities (B,), which the next call overwrites."""
-        self._ids.copy_(batch.ids)
-        self._numerics.copy_(batch.numerics)
-        self._graph.replay()
-        return self._out

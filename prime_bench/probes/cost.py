@@ -32,10 +32,11 @@ _FEWEST_STEPS = 5
 
 @dataclass(frozen=True, kw_only=True)
 class Phase:
-    """A part of a repetition: training steps, or forward passes in one form at one batch size."""
+    """A part of a repetition: steps or forward passes, in one form at one batch size."""
 
-    form: Form | None
-    """None for training."""
+    training: bool
+    """Whether it trains: a form is then `eager`, or `graph` for steps as a run does them."""
+    form: Form
     batch_size: int
     steps: int
     warm_up_steps: int
@@ -62,7 +63,10 @@ def run(
     jobs = [job, *(job_of(job, arm) for arm in probe.arms)]
     size = job.training.batch_size
     phases = phases_of(
-        probe, batch_size=size, forms=forms_on(device, with_compiled=job.training.compile)
+        probe,
+        batch_size=size,
+        forms=forms_on(device, with_compiled=job.training.compile),
+        training_forms=forms_on(device, with_compiled=False),
     )
     most = size * (probe.warm_up_steps + max(probe.inference_steps, probe.training_steps))
     pool = Pool(
@@ -101,18 +105,22 @@ def run(
     )
 
 
-def phases_of(probe: CostProbe, *, batch_size: int, forms: Sequence[Form]) -> list[Phase]:
+def phases_of(
+    probe: CostProbe, *, batch_size: int, forms: Sequence[Form], training_forms: Sequence[Form]
+) -> list[Phase]:
     """The phases of a repetition: those at the protocol's batch size, then forward passes at other
     batch sizes. The latter are not compiled, since each size would take a compilation of its own.
     """
     protocol = [
         Phase(
+            training=training,
             form=form,
             batch_size=batch_size,
-            steps=probe.training_steps if form is None else probe.inference_steps,
+            steps=probe.training_steps if training else probe.inference_steps,
             warm_up_steps=probe.warm_up_steps,
         )
-        for form in (*forms, None)
+        for training, own in ((False, forms), (True, training_forms))
+        for form in own
     ]
     others = []
     for size in probe.other_batch_sizes:
@@ -120,6 +128,7 @@ def phases_of(probe: CostProbe, *, batch_size: int, forms: Sequence[Form]) -> li
         steps = min(probe.inference_steps, max(_FEWEST_STEPS, fitting))
         others += [
             Phase(
+                training=False,
                 form=form,
                 batch_size=size,
                 steps=steps,
@@ -136,12 +145,11 @@ def repeat(
 ) -> list[float]:
     """Do one repetition of a phase. Returns each arm's milliseconds a step."""
     batches = pool.batches(batch_size=phase.batch_size, n=phase.warm_up_steps + phase.steps)
-    training = phase.form is None
     for trainer in trainers:
-        trainer.arm.train(training)
-    with torch.inference_mode(not training):
+        trainer.arm.train(phase.training)
+    with torch.inference_mode(not phase.training):
         return latencies_ms(
-            [_step(trainer, phase.form, batches) for trainer in trainers],
+            [_step(trainer, phase, batches) for trainer in trainers],
             steps=phase.steps,
             warm_up_steps=phase.warm_up_steps,
             clock=clock_for(device),
@@ -149,10 +157,11 @@ def repeat(
         )
 
 
-def _step(trainer: Trainer, form: Form | None, batches: Sequence[Batch]) -> Step:
-    if form is None:
-        return lambda number: trainer.optimizer.step(batches[number])
-    forward = forward_of(trainer.arm, form, like=batches[0])
+def _step(trainer: Trainer, phase: Phase, batches: Sequence[Batch]) -> Step:
+    if phase.training:
+        step = trainer.optimizer.step if phase.form == "eager" else trainer.step
+        return lambda number: step(batches[number])
+    forward = forward_of(trainer.arm, phase.form, like=batches[0])
     return lambda number: forward(batches[number])
 
 
@@ -165,6 +174,7 @@ def _cost(
 ) -> ArmCost:
     """An arm's cost; `times` has its milliseconds a step by phase, one a repetition."""
     budget = job.budget(shape)
+    training = {phase.form: found for phase, found in times if phase.training}
     return ArmCost(
         plugin=job.job.plugin,
         settings=job.job.plugin_settings,
@@ -173,9 +183,10 @@ def _cost(
         inference=[
             InferenceCost(form=phase.form, batch_size=phase.batch_size, latencies_ms=found)
             for phase, found in times
-            if phase.form is not None
+            if not phase.training
         ],
-        training_ms=next(found for phase, found in times if phase.form is None),
+        training_ms=training.get("graph", training["eager"]),
+        eager_training_ms=training["eager"] if "graph" in training else None,
         peak_memory_bytes=peak_bytes,
     )
 

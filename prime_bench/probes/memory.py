@@ -84,7 +84,7 @@ def _batches(job: ResolvedJob, table: PreparedTable, *, device: torch.device) ->
 def _train(job: ResolvedJob, schema: Schema, batches: list[Batch], *, device: torch.device) -> None:
     trainer = trainer_of(job, schema, device=device)
     for batch in batches:
-        trainer.optimizer.step(batch)
+        trainer.step(batch)
     if device.type == "cuda":
         torch.cuda.synchronize(device)
 
@@ -112,7 +112,7 @@ def _resident_bytes(key: str) -> int:
 def main() -> None:
     """Measure the arm of one request."""
     request = JobRequest.parse(json.loads(sys.stdin.read()), where="request")
-    fix_arithmetic(threads=request.threads or 1)
+    fix_arithmetic(threads=request.threads or 1, matmul=request.job.training.matmul)
     device = resolve_device(request.device)
     table = PreparedTable.open(request.table)
     job = request.job.resolve()

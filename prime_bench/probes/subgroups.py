@@ -17,6 +17,7 @@ from prime_bench.recipe.job import JobRequest, ResolvedJob
 from prime_bench.settings.probes import SubgroupsSettings
 from prime_bench.training.batches import Rows
 from prime_bench.training.evaluation import predict
+from prime_bench.training.graph import capture_on
 from prime_bench.training.metrics import auc, logloss
 from prime_bench.training.progress import ProgressMeter
 
@@ -35,7 +36,13 @@ def run(
     split = table.split(settings.split)
     rows = Rows(split, device=device)
     progress = ProgressMeter(on_progress, rows_total=len(split))
-    predicted = predict(arm, rows, batch_size=job.training.batch_size, on_rows=progress.add)
+    predicted = predict(
+        arm,
+        rows,
+        batch_size=job.training.batch_size,
+        capture=capture_on(device),
+        on_rows=progress.add,
+    )
     probabilities, labels = predicted.float().cpu().numpy(), rows.labels
     everything = GroupSize(name="all rows", rows=len(labels), positives=int(labels.sum()))
     bins = settings.calibration_bins

@@ -56,11 +56,17 @@ class Job(Frozen):
     """Settings of a probe; a training run has none."""
 
     def plain(self) -> JsonTable:
-        """The job as JSON values. `code` and `probe` are left out where they are empty, so that
-        jobs without them keep the ids that they had before these keys existed.
+        """The job as JSON values. `code` and `probe` are left out where they are empty and
+        `training.matmul` where it is the default, so that jobs without them keep the ids that they
+        had before these keys existed.
         """
         absent = [key for key in ("code", "probe") if not getattr(self, key)]
-        return {key: value for key, value in super().plain().items() if key not in absent}
+        plain = {key: value for key, value in super().plain().items() if key not in absent}
+        if self.training.matmul == "float32":
+            training = dict(self.training.plain())
+            del training["matmul"]
+            plain["training"] = training
+        return plain
 
     @property
     def training_run(self) -> "Job":

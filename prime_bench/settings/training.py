@@ -30,6 +30,9 @@ class TrainSpec(Frozen):
     loss: Literal["probability", "logit"] = "probability"
     """Binary cross-entropy of the float32 probability with logs clamped at -100, as in FuxiCTR, or
     of the logit."""
+    matmul: Literal["float32", "tf32"] = "float32"
+    """Precision of matrix products on a GPU: float32, or TF32, whose factors have 10 bits after the
+    point instead of 23 and which is faster. It changes results; a CPU has float32 alone."""
     compile: bool = False
     """Whether torch.compile compiles the step. This is faster and changes the last bits of results.
     On a CPU it needs a C++ compiler."""

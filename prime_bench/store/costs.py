@@ -68,6 +68,9 @@ class MeasuredCosts:
                 for cost in arm.inference
             ],
             "training": _plain_times(arm.training_ms, dense.training_ms),
+            "eager_training": None
+            if arm.eager_training_ms is None or dense.eager_training_ms is None
+            else _plain_times(arm.eager_training_ms, dense.eager_training_ms),
             "peak_memory_bytes": arm.peak_memory_bytes,
             "memory_ratio": arm.memory_ratio(dense),
         }

@@ -6,6 +6,7 @@ Shapes: N rows of a split, B rows of a batch, C categorical and K numeric fields
 import hashlib
 import os
 from collections.abc import Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
@@ -99,6 +100,31 @@ def row_order(n_rows: int, *, seed: int, epoch: int) -> Tensor:
     """
     generator = torch.Generator().manual_seed(derive(seed, f"row-order/{epoch}"))
     return torch.randperm(n_rows, generator=generator)
+
+
+class RowOrders:
+    """The row orders of a run, each drawn in a thread while the epoch before it is trained: that
+    takes a second or two for the rows of a published data set, in which a GPU would wait.
+    """
+
+    def __init__(self, n_rows: int, *, seed: int) -> None:
+        self._n_rows, self._seed = n_rows, seed
+        self._pool = ThreadPoolExecutor(max_workers=1)
+        self._next: tuple[int, Future[Tensor]] | None = None
+
+    def of(self, epoch: int, *, last: bool) -> Tensor:
+        """The order (N,) of epoch `epoch`; unless it is the `last`, the next one is begun."""
+        begun = self._next if self._next is not None and self._next[0] == epoch else None
+        order = self._begun(epoch).result() if begun is None else begun[1].result()
+        self._next = None if last else (epoch + 1, self._begun(epoch + 1))
+        return order
+
+    def close(self) -> None:
+        """End the thread, without waiting for an order that nobody needs."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def _begun(self, epoch: int) -> Future[Tensor]:
+        return self._pool.submit(row_order, self._n_rows, seed=self._seed, epoch=epoch)
 
 
 def row_order_digest(order: Tensor) -> str:

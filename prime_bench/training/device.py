@@ -1,8 +1,9 @@
 """The device of a job: which one it is, how it computes, and how much memory it has."""
 
+import os
 import warnings
 from collections.abc import Callable
-from typing import Any, TypeVar, cast
+from typing import Any, Literal, TypeVar, cast
 
 import torch
 
@@ -54,16 +55,18 @@ def _cuda_devices() -> tuple[int, str]:
     return count, " ".join(str(warning.message).splitlines()[0] for warning in caught)
 
 
-def fix_arithmetic(*, threads: int) -> None:
-    """Set full float32 products (no TF32), cuDNN's deterministic kernels and `threads` CPU threads,
-    and treat subnormal numbers as 0 on the CPU.
+def fix_arithmetic(*, threads: int, matmul: Literal["float32", "tf32"] = "float32") -> None:
+    """Set the precision of matrix products (`TrainSpec.matmul`), cuDNN's deterministic kernels and
+    `threads` CPU threads, and treat subnormal numbers as 0 on the CPU.
 
     Call it before torch starts its threads: a thread inherits the treatment of subnormal numbers
     from its creator.
     """
     torch.set_flush_denormal(True)
     torch.set_num_threads(threads)
-    torch.set_float32_matmul_precision("highest")
+    # The variable would overrule the precision, which is part of a job's identity.
+    os.environ.pop("NVIDIA_TF32_OVERRIDE", None)
+    torch.set_float32_matmul_precision("highest" if matmul == "float32" else "high")
     torch.backends.cudnn.allow_tf32 = False
     torch.backends.cudnn.deterministic = True
     torch.backends.cudnn.benchmark = False
@@ -85,7 +88,7 @@ def require_compiler(device: torch.device) -> None:
         # torch's own modules warn while they are imported, and a user cannot act on that.
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            compiled(_add_one, device=device)(torch.ones(2, device=device))
+            compiled(_add_one)(torch.ones(2, device=device))
     except Exception as error:
         # Each part of torch's tool chain has its own errors, which share no base class.
         reason = next(line for line in str(error).splitlines() if not line.startswith("backend="))
@@ -97,19 +100,20 @@ def require_compiler(device: torch.device) -> None:
         ) from error
 
 
-def compiled(function: _Function, *, device: torch.device) -> _Function:
-    """Compile `function` for the shapes that it is called with, with CUDA graphs on CUDA.
+def compiled(function: _Function) -> _Function:
+    """Compile `function` for the shapes that it is called with.
 
-    Random numbers come from torch's own generators, as without a compiler. The compiled function
-    raises RuntimeError at torch's limit of recompilations, instead of running uncompiled from then
-    on.
+    Random numbers come from torch's own generators, as without a compiler. No kernel is chosen by
+    timing it, so that two processes choose the same ones. The compiled function raises RuntimeError
+    at torch's limit of recompilations, instead of running uncompiled from then on.
     """
     # torch.compile has no argument for this.
     torch._dynamo.config.fail_on_recompile_limit_hit = True
     made: Any = torch.compile(
         function,
         dynamic=False,
-        options={"fallback_random": True, "triton.cudagraphs": device.type == "cuda"},
+        # A whole step becomes one CUDA graph elsewhere (`training.graph`).
+        options={"fallback_random": True, "triton.cudagraphs": False, "deterministic": True},
     )
     return cast(_Function, made)
 

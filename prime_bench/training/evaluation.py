@@ -1,5 +1,6 @@
 """Predictions of a split, their metrics, and the reasons for which a run is degenerate."""
 
+import contextlib
 import io
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -13,6 +14,7 @@ from prime_bench.base.files import write_whole
 from prime_bench.findings import Score
 from prime_bench.plugins.attach import ArmModel
 from prime_bench.training.batches import Rows
+from prime_bench.training.graph import Capture, GraphedForward, NotCaptured
 from prime_bench.training.metrics import auc, logloss
 
 SCORED_SPLITS = ("valid", "test")
@@ -21,19 +23,34 @@ SCORED_SPLITS = ("valid", "test")
 
 @torch.inference_mode()
 def predict(
-    model: ArmModel, rows: Rows, *, batch_size: int, on_rows: Callable[[int], None] = lambda _: None
+    model: ArmModel,
+    rows: Rows,
+    *,
+    batch_size: int,
+    capture: Capture | None = None,
+    on_rows: Callable[[int], None] = lambda _: None,
 ) -> Tensor:
     """Predict probabilities (N,) in the order of the file, in evaluation mode, on the model's
-    device, without waiting for it. The model's mode is restored.
+    device. The model's mode is restored.
 
-    `on_rows` is called after each batch with its number of rows.
+    With `capture`, batches of `batch_size` rows are predicted by a graph if it can be had, with the
+    same bits. `on_rows` is called after each batch with its number of rows.
     """
     training = model.training
     model.eval()
-    parts = []
+    parts: list[Tensor] = []
+    graph: GraphedForward | None = None
     for batch in rows.in_order(batch_size=batch_size):
-        parts.append(model(batch.ids, batch.numerics))
-        on_rows(len(batch.labels))
+        n_rows = len(batch.labels)
+        if capture is not None and not parts and n_rows == batch_size:
+            # An arm that cannot be captured is predicted eagerly.
+            with contextlib.suppress(NotCaptured, RuntimeError):
+                graph = GraphedForward(model, batch, capture=capture)
+        if graph is not None and n_rows == batch_size:
+            parts.append(graph(batch).clone())
+        else:
+            parts.append(model(batch.ids, batch.numerics))
+        on_rows(n_rows)
     model.train(training)
     return torch.cat(parts)
 

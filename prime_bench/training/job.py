@@ -44,6 +44,7 @@ from prime_bench.training.evaluation import (
     save_predictions,
     score,
 )
+from prime_bench.training.graph import capture_on
 from prime_bench.training.loop import (
     StateMisfit,
     TrainingSplits,
@@ -162,6 +163,8 @@ class TrainingJob:
             on_validation=self._report_validation,
             state=state,
             checkpoint=keep,
+            capture=capture_on(self.device),
+            log=self.folder.log,
         )
         return assembled, trained
 
@@ -186,7 +189,9 @@ class TrainingJob:
         for name in SCORED_SPLITS:
             rows = Rows(self.table.split(name), device=self.device)
             labels[name] = rows.labels
-            found[name] = predict(assembled.arm, rows, batch_size=batch_size)
+            found[name] = predict(
+                assembled.arm, rows, batch_size=batch_size, capture=capture_on(self.device)
+            )
             scores[name] = score(rows.labels, found[name])
         if self.request.keep_predictions:
             save_predictions(self.folder.path / PREDICTIONS, found, labels)

@@ -4,6 +4,7 @@ The loop gets the train and the valid split and never sees the test split. After
 state of a run can be saved; a run that continues from it gives bitwise the same results.
 """
 
+import contextlib
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -22,8 +23,9 @@ from prime_bench.plugins.attach import ArmModel
 from prime_bench.plugins.interface import StreamValue
 from prime_bench.recipe.events import EpochProgress
 from prime_bench.settings.training import TrainSpec
-from prime_bench.training.batches import Batch, Rows, row_order, row_order_digest
+from prime_bench.training.batches import Batch, RowOrders, Rows, row_order_digest
 from prime_bench.training.evaluation import check_labels, predict, score
+from prime_bench.training.graph import Capture, GraphedStep
 from prime_bench.training.optimizer import Optimizer, OptimizerState, Penalty
 from prime_bench.training.progress import ProgressMeter
 
@@ -159,6 +161,8 @@ def train(
     on_validation: Callable[[Validation], None] = lambda _: None,
     state: TrainingState | None = None,
     checkpoint: Callable[[TrainingState], None] = lambda _: None,
+    capture: Capture | None = None,
+    log: Callable[[str], None] = lambda _: None,
 ) -> TrainResult:
     """Train `model` in place, move it to `device`, and leave its best weights in it.
 
@@ -170,6 +174,8 @@ def train(
         on_validation: Called with each validation.
         state: The state after an earlier validation of the same run, to continue from.
         checkpoint: Called with the run's state after each validation.
+        capture: How steps and predictions become graphs; None runs them eagerly. It changes no bit.
+        log: Called with a line on what is worth knowing about the run and changes no result.
 
     Raises:
         DataError: A split has no rows, or the rows of one class only.
@@ -177,15 +183,25 @@ def train(
     """
     check_labels("train", splits.train.labels)
     check_labels("valid", splits.valid.labels)
-    training = Training(
-        model, splits, spec, penalty=penalty, seed=seed, device=device, on_progress=on_progress
-    )
-    if state is not None:
-        training.load_state_dict(state)
-    while not training.over:
-        on_validation(training.run_epoch())
-        checkpoint(training.state_dict())
-    return training.finish()
+    with contextlib.closing(
+        Training(
+            model,
+            splits,
+            spec,
+            penalty=penalty,
+            seed=seed,
+            device=device,
+            on_progress=on_progress,
+            capture=capture,
+            log=log,
+        )
+    ) as training:
+        if state is not None:
+            training.load_state_dict(state)
+        while not training.over:
+            on_validation(training.run_epoch())
+            checkpoint(training.state_dict())
+        return training.finish()
 
 
 class Training:
@@ -203,13 +219,18 @@ class Training:
         seed: int,
         device: torch.device,
         on_progress: Callable[[EpochProgress], None],
+        capture: Capture | None = None,
+        log: Callable[[str], None] = lambda _: None,
     ) -> None:
         self._model = model.to(device).train()
         self._train, self._valid = (
             Rows(split, device=device) for split in (splits.train, splits.valid)
         )
         self._rule, self._optimizer = StopRule(spec), Optimizer(model, spec, penalty=penalty)
-        self._spec, self._seed, self._device = spec, seed, device
+        self._capture = capture
+        self._step = GraphedStep(self._optimizer, capture=capture, log=log)
+        self._orders = RowOrders(len(self._train), seed=seed)
+        self._spec, self._device = spec, device
         self._on_progress = on_progress
         self._history: list[Validation] = []
         self._best: dict[str, Tensor] | None = None
@@ -226,16 +247,16 @@ class Training:
     def run_epoch(self) -> Validation:
         """Train an epoch, validate, and apply the stop rule."""
         epoch = len(self._history) + 1
-        order = row_order(len(self._train), seed=self._seed, epoch=epoch)
+        order = self._orders.of(epoch, last=epoch >= self._spec.max_epochs)
         self._row_order = self._row_order or row_order_digest(order)
         self._optimizer.learning_rate = self._rule.learning_rate
-        loss = _train_batches(
-            self._optimizer,
+        loss = self._train_batches(
             self._train.shuffled(order, batch_size=self._spec.batch_size),
-            device=self._device,
             meter=ProgressMeter(self._on_progress, rows_total=len(self._train), epoch=epoch),
         )
-        probabilities = predict(self._model, self._valid, batch_size=self._spec.batch_size)
+        probabilities = predict(
+            self._model, self._valid, batch_size=self._spec.batch_size, capture=self._capture
+        )
         found = score(self._valid.labels, probabilities)
         validation = Validation(
             epoch=epoch,
@@ -253,6 +274,22 @@ class Training:
         if validation.improved:
             self._best = weights_of(self._model)
         return validation
+
+    def close(self) -> None:
+        """End the thread that draws row orders."""
+        self._orders.close()
+
+    def _train_batches(self, batches: Iterator[Batch], *, meter: ProgressMeter) -> float | None:
+        """Mean of the batches' losses, or None if it is not finite. Waits for the device once, at
+        the end.
+        """
+        n_batches = 0
+        for batch in batches:
+            self._step(batch)
+            n_batches += 1
+            meter.add(len(batch.labels))
+        mean = float(self._optimizer.take_loss()) / n_batches
+        return mean if math.isfinite(mean) else None
 
     def finish(self) -> TrainResult:
         """Put the best weights into the model and return the outcome."""
@@ -306,21 +343,6 @@ class Training:
                 torch.cuda.set_rng_state(streams["cuda"], self._device)
         except (KeyError, TypeError, ValueError, RuntimeError, UsageError) as error:
             raise StateMisfit(f"{type(error).__name__}: {error}".splitlines()[0]) from error
-
-
-def _train_batches(
-    optimizer: Optimizer, batches: Iterator[Batch], *, device: torch.device, meter: ProgressMeter
-) -> float | None:
-    """Mean of the batches' losses, or None if it is not finite. Waits for the device once, at the
-    end.
-    """
-    total, n_batches = torch.zeros((), dtype=torch.float64, device=device), 0
-    for batch in batches:
-        total += optimizer.step(batch)
-        n_batches += 1
-        meter.add(len(batch.labels))
-    mean = float(total) / n_batches
-    return mean if math.isfinite(mean) else None
 
 
 def _routing_of(model: ArmModel) -> Routing | None:

@@ -7,6 +7,10 @@ rows inside the clipped gradient, Adam.
 FuxiCTR adds (l2/2) ||W||^2 of every table to the loss; l2 W is its gradient. Adam's `weight_decay`
 would differ: it is applied after the clip. Embedding tables are updated by `embedding_adam`, all
 other parameters by torch's fused Adam.
+
+A step has a part on the host (`begin_step`) and one on the device (`step_on_device`). The latter
+reads and writes the same tensors in each step, and no Python number that changes other than the
+learning rate, so that it can be a CUDA graph (`training.graph`).
 """
 
 from collections.abc import Callable
@@ -24,10 +28,10 @@ from prime_bench.settings.training import TrainSpec
 from prime_bench.training.batches import Batch
 from prime_bench.training.device import compiled, leave_out, require_compiler
 from prime_bench.training.embedding_adam import (
-    BETAS,
-    EPSILON,
     TrainedTable,
+    TrainedTables,
     compiled_pass,
+    fused_adam,
     in_blocks,
 )
 
@@ -65,28 +69,35 @@ class OptimizerState(TypedDict):
     """State of an `Optimizer` between two steps, weights and buffers not included."""
 
     steps: int
-    adam: dict[str, object]
-    """`torch.optim.Adam.state_dict()`, learning rate included."""
+    learning_rate: float
+    first: list[Tensor]
+    """First moments of the parameters that are no embedding table."""
+    second: list[Tensor]
+    """Their second moments."""
+    counts: Tensor
+    """(parameters,): the number of steps that each of them has taken."""
     tables: list[dict[str, Tensor]]
     """`TrainedTable.state_dict()` of each embedding table."""
 
 
 class Optimizer:
-    """Updates a model's parameters. No method waits for the device.
+    """Updates a model's parameters. No step waits for the device, but for the first.
 
     With `spec.compile`, batches that have as many rows as the first one run compiled; others, such
     as the last one of an epoch, do not. Raises EnvironmentFault if torch.compile does not work.
     """
 
     def __init__(self, model: ArmModel, spec: TrainSpec, *, penalty: Penalty) -> None:
-        self._model, self._loss, self._max_norm = model, spec.loss, spec.max_gradient_norm
-        device = next(model.parameters()).device
+        self.model = model
+        self._loss, self._max_norm = spec.loss, spec.max_gradient_norm
+        self.device = next(model.parameters()).device
+        """The device of the model."""
         self._compiled, table_pass = self._losses, in_blocks
         if spec.compile:
-            require_compiler(device)
+            require_compiler(self.device)
             leave_out(model.plugin)
-            self._compiled = compiled(self._losses, device=device)
-            table_pass = compiled_pass(device)
+            self._compiled = compiled(self._losses)
+            table_pass = compiled_pass()
         self._compiled_rows: int | None = None
         factor = {id(p): penalty.embedding for p in model.embedding_parameters()}
         factor |= {id(p): penalty.network for p in model.network_parameters()}
@@ -97,60 +108,98 @@ class Optimizer:
             and module.table is not None
             and module.table.requires_grad
         ]
+        self._groups = TrainedTables.grouped(self._tables)
         tables = {id(table.parameter) for table in self._tables}
         self._others = [p for p in model.parameters() if p.requires_grad and id(p) not in tables]
         self._penalties = [(factor[id(p)], p) for p in self._others if factor[id(p)] > 0]
+        self._first, self._second = ([torch.zeros_like(p) for p in self._others] for _ in "mv")
+        self._counts = torch.zeros(len(self._others), device=self.device)
+        self._count = torch.zeros((), device=self.device)
+        self._loss_sum = torch.zeros((), dtype=torch.float64, device=self.device)
+        self._learning_rate = spec.learning_rate
         self.steps = 0
         """Number of steps so far."""
-        # As a group, because Adam refuses an empty list of parameters.
-        self._adam = torch.optim.Adam(
-            [{"params": self._others}],
-            lr=spec.learning_rate,
-            betas=BETAS,
-            eps=EPSILON,
-            fused=True,
-        )
+        self.version = 0
+        """Changes whenever `step_on_device` would compute something else on the same tensors."""
 
     @property
     def learning_rate(self) -> float:
         """Adam's rate."""
-        return float(self._adam.param_groups[0]["lr"])
+        return self._learning_rate
 
     @learning_rate.setter
     def learning_rate(self, value: float) -> None:
-        self._adam.param_groups[0]["lr"] = value
+        if value != self._learning_rate:
+            self._learning_rate = value
+            self.version += 1
 
     def step(self, batch: Batch) -> Tensor:
         """Update on one batch, in train mode. Returns the batch's mean cross-entropy on the device,
         without L2 and without a plug-in's auxiliary loss.
         """
-        self._adam.zero_grad(set_to_none=True)
-        for table in self._tables:
-            table.look_up(batch.ids)
+        self.begin_step(len(batch.labels))
+        return self.step_on_device(batch)
+
+    def begin_step(self, n_rows: int) -> None:
+        """Do what the host does in a step on a batch of `n_rows` rows."""
+        self.steps += 1
+        if self.model.plugin is not None:
+            self.model.plugin.prepare_batch(n_rows)
+
+    def step_on_device(self, batch: Batch) -> Tensor:
+        """Do the rest of a step, and return what `step` returns."""
+        for parameter in self._others:
+            parameter.grad = None
+        for group in self._groups:
+            group.look_up(batch.ids)
         loss, auxiliary = self._chosen(batch)(batch)
-        if self._model.plugin is not None:
-            self._model.plugin.update_buffers()
+        if self.model.plugin is not None:
+            self.model.plugin.update_buffers()
         torch.autograd.backward(loss if auxiliary is None else loss + auxiliary)
         self._add_penalties()
-        self.steps += 1
         self._update(self._clip())
-        return loss.detach().clone()  # a CUDA graph overwrites its memory in the next step
+        loss = loss.detach()
+        self._loss_sum += loss
+        return loss
+
+    def take_loss(self) -> Tensor:
+        """The sum of the losses of all batches since the last call, a float64 scalar on the
+        device.
+        """
+        taken = self._loss_sum.clone()
+        self._loss_sum.zero_()
+        return taken
+
+    def tensors(self) -> list[Tensor]:
+        """Every tensor that a step changes, beside the model's parameters and buffers."""
+        moments = [*self._first, *self._second, self._counts, self._count, self._loss_sum]
+        return moments + [part for table in self._tables for part in table.state_dict().values()]
 
     def state_dict(self) -> OptimizerState:
         """Everything that the next step depends on beside weights, buffers and torch's global
         generators. Tensors are not copied.
         """
-        tables = [table.state_dict() for table in self._tables]
-        return {"steps": self.steps, "adam": self._adam.state_dict(), "tables": tables}
+        return {
+            "steps": self.steps,
+            "learning_rate": self.learning_rate,
+            "first": self._first,
+            "second": self._second,
+            "counts": self._counts,
+            "tables": [table.state_dict() for table in self._tables],
+        }
 
     def load_state_dict(self, state: OptimizerState) -> None:
         """Continue from `state`, whose tensors may be on another device. The model's weights are
         loaded elsewhere.
         """
-        self.steps = state["steps"]
-        self._adam.load_state_dict(dict(state["adam"]))
-        for table, own in zip(self._tables, state["tables"], strict=True):
-            table.load_state_dict(own)
+        self.steps, self.learning_rate = state["steps"], state["learning_rate"]
+        self._count.fill_(self.steps)
+        self._counts.copy_(state["counts"])
+        for name, own in (("first", self._first), ("second", self._second)):
+            for mine, saved in zip(own, state[name], strict=True):  # type: ignore[literal-required]
+                mine.copy_(saved)
+        for table, saved in zip(self._tables, state["tables"], strict=True):
+            table.load_state_dict(saved)
 
     def _chosen(self, batch: Batch) -> Callable[[Batch], tuple[Tensor, Tensor | None]]:
         """`_losses`, compiled if the batch has as many rows as the first one."""
@@ -160,8 +209,8 @@ class Optimizer:
 
     def _losses(self, batch: Batch) -> tuple[Tensor, Tensor | None]:
         """The batch's cross-entropy, and the plug-in's auxiliary loss."""
-        loss = batch_loss(self._model, batch, kind=self._loss)
-        return loss, self._model.auxiliary_loss()
+        loss = batch_loss(self.model, batch, kind=self._loss)
+        return loss, self.model.auxiliary_loss()
 
     def _add_penalties(self) -> None:
         for _, parameter in self._penalties:
@@ -175,17 +224,29 @@ class Optimizer:
     def _clip(self) -> Tensor:
         """min(1, max_norm / (|G| + 1e-6)), a float64 scalar; NaN where a gradient is."""
         gradients = [p.grad for p in self._others if p.grad is not None]
-        squares = [table.collect() for table in self._tables]
+        squares = [square for group in self._groups for square in group.collect()]
+        parts = [torch.stack(squares)] if squares else []
         if gradients:
-            squares += [norm.double().square() for norm in torch._foreach_norm(gradients)]
+            parts.append(torch.stack(torch._foreach_norm(gradients)).double().square())
         # Rounding can make a sum of differences slightly negative.
-        norm = torch.stack(squares).sum().clamp(min=0).sqrt()
+        norm = torch.cat(parts).sum().clamp(min=0).sqrt()
         return (self._max_norm / (norm + _NORM_MARGIN)).clamp(max=1.0)
 
     def _update(self, clip: Tensor) -> None:
+        self._count += 1
+        for group in self._groups:
+            group.update(clip, count=self._count, learning_rate=self.learning_rate)
+        moved = [place for place, p in enumerate(self._others) if p.grad is not None]
         gradients = [p.grad for p in self._others if p.grad is not None]
-        for table in self._tables:
-            table.update(clip, step=self.steps, learning_rate=self.learning_rate)
-        if gradients:
-            torch._foreach_mul_(gradients, clip.to(gradients[0].dtype))
-            self._adam.step()
+        if not gradients:
+            return
+        torch._foreach_mul_(gradients, clip.to(gradients[0].dtype))
+        counts = self._counts.unbind()
+        fused_adam(
+            [self._others[place].detach() for place in moved],
+            gradients,
+            [self._first[place] for place in moved],
+            [self._second[place] for place in moved],
+            [counts[place] for place in moved],
+            learning_rate=self.learning_rate,
+        )

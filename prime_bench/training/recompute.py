@@ -21,6 +21,7 @@ from prime_bench.training.checkpoint import load_weights
 from prime_bench.training.device import fix_arithmetic, is_out_of_memory, resolve_device
 from prime_bench.training.environment import conditions, environment, unlike
 from prime_bench.training.evaluation import SCORED_SPLITS, predict, save_predictions, score
+from prime_bench.training.graph import capture_on
 
 TOLERANCE = 1e-5
 """Largest allowed difference between a metric and the recorded one, relative to the larger of it
@@ -62,7 +63,7 @@ def recompute(
         EnvironmentFault: Memory does not suffice.
     """
     _check_fit(record, table)
-    fix_arithmetic(threads=record.environment.threads)
+    fix_arithmetic(threads=record.environment.threads, matmul=record.job.training.matmul)
     changed = unlike(conditions(record.environment), conditions(environment(device)))
     assembled = build_arm(record.job.resolve(), table.schema)
     _load(assembled, folder / CHECKPOINT)
@@ -75,7 +76,11 @@ def recompute(
         for name in SCORED_SPLITS:
             rows = Rows(table.split(name), device=device)
             probabilities[name] = predict(
-                assembled.arm, rows, batch_size=record.job.training.batch_size, on_rows=on_rows
+                assembled.arm,
+                rows,
+                batch_size=record.job.training.batch_size,
+                capture=capture_on(device),
+                on_rows=on_rows,
             )
             now, then = score(rows.labels, probabilities[name]), record.result.scores[name]
             for metric, found, recorded in (

@@ -222,7 +222,7 @@ def test_each_training_batch_has_its_own_permutation_and_an_evaluation_always_th
         each.use_seed(seed)
     z, logit = double(2, 40, D), double(3, 40)
     evaluated = prime.eval()(z, logit)
-    trained = [prime._permutation(40) for _ in range(2) if prime.train()]
+    trained = [prime.train()._order(40) for _ in range(2)]
     assert not torch.equal(*trained)
     assert [order.tolist() for order in trained] == [
         torch.randperm(
@@ -238,7 +238,7 @@ def test_each_training_batch_has_its_own_permutation_and_an_evaluation_always_th
 def test_a_plugins_own_streams_come_from_the_jobs_seed_and_not_from_the_global_generator():
     before = torch.get_rng_state()
     plugins = [build_plugin("permuted_routing", D, SMALL, seed=seed) for seed in (1, 1, 2)]
-    orders = [plugin.train()._permutation(40) for plugin in plugins]
+    orders = [plugin.train()._order(40) for plugin in plugins]
     assert torch.equal(orders[0], orders[1])
     assert not torch.equal(orders[0], orders[2])
     assert torch.equal(torch.get_rng_state(), before)

@@ -154,14 +154,21 @@ def test_arms_are_timed_in_turn_in_the_modes_of_their_phases(make_request, table
 def test_other_batch_sizes_keep_the_rows_within_those_of_the_protocol():
     probe = CostProbe(device="x", threads=1, arms=[])
 
-    phases = phases_of(probe, batch_size=4096, forms=("eager", "graph", "compiled"))
-    assert [(p.form, p.steps, p.warm_up_steps) for p in phases if p.batch_size == 4096] == [
-        ("eager", 100, 20),
-        ("graph", 100, 20),
-        ("compiled", 100, 20),
-        (None, 50, 20),
+    phases = phases_of(
+        probe,
+        batch_size=4096,
+        forms=("eager", "graph", "compiled"),
+        training_forms=("eager", "graph"),
+    )
+    protocol = [p for p in phases if p.batch_size == 4096]
+    assert [(p.training, p.form, p.steps, p.warm_up_steps) for p in protocol] == [
+        (False, "eager", 100, 20),
+        (False, "graph", 100, 20),
+        (False, "compiled", 100, 20),
+        (True, "eager", 50, 20),
+        (True, "graph", 50, 20),
     ]
-    steps = {p.batch_size: p.steps for p in phases if p.form == "graph"}
+    steps = {p.batch_size: p.steps for p in phases if p.form == "graph" and not p.training}
     assert steps == dict.fromkeys((1, 4, 16, 64, 256, 1024, 4096), 100) | {16384: 25, 65536: 6}
     assert {p.warm_up_steps for p in phases if p.batch_size == 65536} == {6}
     assert not [p for p in phases if p.form == "compiled" and p.batch_size != 4096]

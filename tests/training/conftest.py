@@ -2,6 +2,8 @@
 
 import numpy as np
 import pytest
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from prime_bench.catalog import BACKBONES, PLUGINS
 from prime_bench.data.schema import Field, Schema
@@ -61,3 +63,53 @@ def make_job():
         )
 
     return make
+
+
+class Tape(TorchDispatchMode):
+    """Collects the operations of a function, to repeat them on the same memory as a CUDA graph
+    does: numbers are those of the recording, and no Python code of the function runs again.
+
+    All tensors of the recording are kept, so that none of their memory is used for another. What
+    CUDA cannot capture is refused: an operation that hands a number to the host, and one that draws
+    from a generator other than torch's global one.
+    """
+
+    WAITING = {"_local_scalar_dense", "item", "nonzero", "masked_select", "_unique2", "equal"}
+
+    def __init__(self):
+        super().__init__()
+        self.calls = []
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        kwargs = kwargs or {}
+        name = func.overloadpacket.__name__
+        if name in self.WAITING or kwargs.get("generator") is not None:
+            raise RuntimeError(f"{name}: operation not permitted when stream is capturing")
+        out = func(*args, **kwargs)
+        if not func.is_view:
+            self.calls.append((func, args, kwargs, out))
+        return out
+
+    def repeat(self):
+        with torch.no_grad():
+            for func, args, kwargs, out in self.calls:
+                again = func(*args, **kwargs)
+                if func._schema.is_mutable:
+                    continue
+                outs, agains = (x if isinstance(x, (tuple, list)) else [x] for x in (out, again))
+                for old, new in zip(outs, agains, strict=True):
+                    if isinstance(old, torch.Tensor):
+                        old.copy_(new)
+
+
+@pytest.fixture
+def tape():
+    """A `Capture` on the CPU. `tape.last` is the tape that it has made last."""
+
+    def capture(function):
+        capture.last = Tape()
+        with capture.last:
+            function()
+        return capture.last.repeat
+
+    return capture

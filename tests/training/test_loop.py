@@ -68,7 +68,7 @@ def test_the_loop_has_no_way_to_the_test_split():
     names = set(inspect.signature(train).parameters)
     assert names == {
         *("model", "splits", "spec", "penalty", "seed", "device"),
-        *("on_progress", "on_validation", "state", "checkpoint"),
+        *("on_progress", "on_validation", "state", "checkpoint", "capture", "log"),
     }
 
 
@@ -152,7 +152,9 @@ def test_every_row_is_seen_once_an_epoch(monkeypatch, run, make_split, n_rows):
 
 def test_the_training_loss_is_the_mean_over_batches(monkeypatch, run):
     losses = iter([1.0, 2.0, 6.0] * 2)
-    monkeypatch.setattr(loop.Optimizer, "step", lambda *_: torch.tensor(next(losses)))
+    monkeypatch.setattr(
+        loop.Optimizer, "_losses", lambda *_: (torch.tensor(next(losses)).requires_grad_(), None)
+    )
     _, result, _ = run(batch_size=100, max_epochs=2)
     assert [v.train_loss for v in result.history] == [3.0, 3.0]
 

@@ -6,7 +6,7 @@ import torch
 
 from prime_bench.assemble import build_arm
 from prime_bench.base.streams import derive
-from prime_bench.training import loop
+from prime_bench.training import batches, loop
 from prime_bench.training.batches import Rows
 from prime_bench.training.evaluation import predict
 from prime_bench.training.loop import TrainingSplits, train
@@ -32,7 +32,7 @@ def paired_runs(schema, make_split, make_job, monkeypatch):
         assembled = build_arm(job.resolve(), schema)
         found = {"initial_weights": assembled.initial_weights, "orders": [], "states": []}
         found["first"] = predict(assembled.arm, Rows(splits.valid, device=CPU), batch_size=16)
-        order = loop.row_order
+        order = batches.row_order
 
         def watched(*args, **named):
             found["orders"].append(order(*args, **named))
@@ -45,7 +45,7 @@ def paired_runs(schema, make_split, make_job, monkeypatch):
             found["states"].append(torch.get_rng_state())
             return loss
 
-        monkeypatch.setattr(loop, "row_order", watched)
+        monkeypatch.setattr(batches, "row_order", watched)
         monkeypatch.setattr(loop.Optimizer, "step", stepped)
         before()
         found["result"] = train(

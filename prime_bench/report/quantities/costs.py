@@ -50,7 +50,7 @@ class MeasuredCost:
         return self.arm.memory_ratio(self.dense)
 
     def _inference(self, arm: ArmCost) -> list[float]:
-        return arm.inference_ms(batch_size=self.record.job.training.batch_size)
+        return arm.deployed(batch_size=self.record.job.training.batch_size)
 
 
 class CostKey(NamedTuple):

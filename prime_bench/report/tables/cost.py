@@ -54,6 +54,10 @@ def build(records: ReportRecords, definition: CostDefinition) -> TableBody:
     )
 
 
+def _graphed(findings: CostFindings) -> bool:
+    return any(arm.eager_training_ms is not None for arm in findings.arms)
+
+
 def _columns() -> Iterator[Column]:
     yield Column(key="backbone", label="Backbone", kind="words")
     yield Column(key="method", label="Method", kind="words")
@@ -143,5 +147,6 @@ def _how(records: Sequence[ProbeRecord]) -> Iterator[TableNote]:
             f"{probe.warm_up_steps} steps of warm-up, {probe.inference_steps} of inference, "
             f"{probe.training_steps} of training; medians of {probe.repetitions} repetitions; "
             f"time by {record.findings.clock}, memory: {record.findings.memory}"
+            + ("; steps and forward passes as CUDA graphs" if _graphed(record.findings) else "")
         )
     yield from (note("measurement", way) for way in dict.fromkeys(ways))

@@ -1,0 +1,273 @@
+"""CUDA graphs of the training step and of the forward pass.
+
+A training step of a small model is hundreds of kernels, each of which the host must launch; a
+graph launches all of them at once. It repeats the same kernels on the same memory and runs no
+Python code, so whatever changes from step to step must be in a tensor that keeps its memory. That
+is not taken on trust: the first steps are done both ways from the same state, and the graph is
+used only if all bits agree. A job's result is therefore the same with and without graphs, and they
+are no part of its identity.
+
+Nothing but `cuda_graph` depends on CUDA. Tests capture on the CPU, with another `Capture`.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from prime_bench.plugins.attach import ArmModel
+from prime_bench.plugins.interface import StreamValue
+from prime_bench.training.batches import Batch
+from prime_bench.training.optimizer import Optimizer
+
+Capture = Callable[[Callable[[], None]], Callable[[], None]]
+"""Takes a function that has been called before, runs its Python code once, and returns a function
+that repeats its operations on the same memory. The code may or may not have had an effect."""
+
+# The first calls set up the workspaces of libraries, and compile what is to be compiled.
+_TRIED_CALLS = 3
+
+
+def cuda_graph(function: Callable[[], None]) -> Callable[[], None]:
+    """Capture the function as a CUDA graph; a `Capture`."""
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        function()
+    return graph.replay
+
+
+def capture_on(device: torch.device) -> Capture | None:
+    """How functions are captured on a device; None where they are not."""
+    return cuda_graph if device.type == "cuda" else None
+
+
+class GraphedStep:
+    """The steps of an optimizer, as a graph for batches with as many rows as the first one.
+
+    Other batches, such as the last one of an epoch, are stepped eagerly on the same state. After a
+    change of the learning rate the graph is captured again. If a step cannot be captured, or the
+    graph gives other bits, then all steps are eager.
+    """
+
+    def __init__(
+        self,
+        optimizer: Optimizer,
+        *,
+        capture: Capture | None,
+        log: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        """`log` is called once with the reason if a graph was wanted and all steps are eager."""
+        self._optimizer, self._capture, self._log = optimizer, capture, log
+        self._n_rows: int | None = None
+        self._graph: _StepGraph | None = None
+        self.why = "" if capture is not None else "not captured on this device"
+        """Why all steps are eager; empty if they are not."""
+
+    @property
+    def active(self) -> bool:
+        """Whether there is a graph."""
+        return self._graph is not None
+
+    def __call__(self, batch: Batch) -> Tensor:
+        """As `Optimizer.step`. The next call may overwrite the returned tensor."""
+        self._n_rows = self._n_rows or len(batch.labels)
+        if self.why or len(batch.labels) != self._n_rows:
+            return self._optimizer.step(batch)
+        if self._graph is None or self._graph.version != self._optimizer.version:
+            self._graph = None  # frees its memory before the next one takes as much
+            try:
+                self._graph = self._captured(batch)
+            except (NotCaptured, RuntimeError) as error:
+                # torch reports a failed capture, like a lack of memory, by a RuntimeError. If the
+                # model itself fails, the eager step raises the same error.
+                self.why = str(error).partition("\n")[0]
+                self._log(f"training steps are not a CUDA graph: {self.why}")
+                return self._optimizer.step(batch)
+        return self._graph.step(batch)
+
+    def _captured(self, batch: Batch) -> "_StepGraph":
+        """A graph of the next step, compared with eager steps; the state stays as it is."""
+        assert self._capture is not None  # noqa: S101
+        optimizer, graph = self._optimizer, _StepGraph(self._optimizer, batch)
+        state = _State(optimizer)
+        before = state.copy()
+        try:
+            with _side_stream(optimizer.device):
+                for _ in range(_TRIED_CALLS):
+                    optimizer.begin_step(len(batch.labels))
+                    numbers = _python_numbers(optimizer.model)
+                    graph.on_device()
+            if changed := _differing(numbers, _python_numbers(optimizer.model)):
+                raise NotCaptured(
+                    f"{changed} is a Python number that a training step changes, which a graph"
+                    " does not: keep it in a buffer, or change it in `prepare_batch`"
+                )
+            eager = state.copy()
+            state.restore(before)
+            optimizer.begin_step(len(batch.labels))
+            graph.repeat = self._capture(graph.on_device)
+            state.restore(before)
+            for _ in range(_TRIED_CALLS):
+                graph.step(batch)
+            if not eager.equals(state.copy()):
+                raise NotCaptured(f"{_TRIED_CALLS} steps of the graph and eager ones differ")
+        finally:
+            state.restore(before)
+        return graph
+
+
+class GraphedForward:
+    """An arm's forward pass as a graph, for batches with as many rows as `like`. The weights are
+    read where they are, so they may change in place, but the arm must stay in the mode that it is
+    in.
+
+    Raises NotCaptured if the graph gives other bits, and RuntimeError if the arm cannot be
+    captured.
+    """
+
+    def __init__(self, arm: ArmModel, like: Batch, *, capture: Capture) -> None:
+        self._arm, self._batch = arm, _copied(like)
+        with _side_stream(like.ids.device):
+            for _ in range(_TRIED_CALLS):
+                self._forward()
+        eager = self._out.clone()
+        self._repeat = capture(self._forward)
+        if not _same_bits(self(like), eager):
+            raise NotCaptured("the graph and an eager forward pass differ")
+
+    def __call__(self, batch: Batch) -> Tensor:
+        """Click probabilities (B,), which the next call overwrites."""
+        _copy_into(self._batch, batch)
+        self._repeat()
+        return self._out
+
+    def _forward(self) -> None:
+        self._out: Tensor = self._arm(self._batch.ids, self._batch.numerics)
+
+
+class NotCaptured(Exception):
+    """Something cannot be a graph; the text says why."""
+
+
+class _StepGraph:
+    """A captured step: the tensors that it reads its batch from, and those that it gives."""
+
+    repeat: Callable[[], None]
+
+    def __init__(self, optimizer: Optimizer, batch: Batch) -> None:
+        self._optimizer, self._batch, self.version = optimizer, _copied(batch), optimizer.version
+
+    def on_device(self) -> None:
+        """The eager step, on the graph's own batch."""
+        self._loss = self._optimizer.step_on_device(self._batch)
+
+    def step(self, batch: Batch) -> Tensor:
+        """Do a step by the graph."""
+        _copy_into(self._batch, batch)
+        self._optimizer.begin_step(len(batch.labels))
+        self.repeat()
+        return self._loss
+
+
+@dataclass(frozen=True, kw_only=True)
+class _SavedState:
+    """A copy of everything that a step reads and writes."""
+
+    tensors: list[Tensor]
+    steps: int
+    generators: list[Tensor]
+    """States of torch's generators, on the CPU and on the device."""
+    streams: Mapping[str, StreamValue]
+    """State of the plug-in's own random streams."""
+
+    def equals(self, other: "_SavedState") -> bool:
+        """Whether all bits agree."""
+        mine, others = ([*state.tensors, *state.generators] for state in (self, other))
+        return self.steps == other.steps and all(map(_same_bits, mine, others))
+
+
+class _State:
+    """Everything that a step reads and writes."""
+
+    def __init__(self, optimizer: Optimizer) -> None:
+        model = optimizer.model
+        self._optimizer, self._plugin, self._device = optimizer, model.plugin, optimizer.device
+        tensors = [*model.parameters(), *model.buffers(), *optimizer.tensors()]
+        self._tensors = [tensor.detach() for tensor in tensors]
+
+    def copy(self) -> _SavedState:
+        """Copy everything on its device."""
+        streams = {} if self._plugin is None else self._plugin.stream_state()
+        generators = [torch.get_rng_state()]
+        if self._device.type == "cuda":
+            generators.append(torch.cuda.get_rng_state(self._device))
+        return _SavedState(
+            tensors=[tensor.clone() for tensor in self._tensors],
+            steps=self._optimizer.steps,
+            generators=generators,
+            streams={
+                name: value.clone() if isinstance(value, Tensor) else value
+                for name, value in streams.items()
+            },
+        )
+
+    def restore(self, saved: _SavedState) -> None:
+        """Put everything back, in the same memory."""
+        torch._foreach_copy_(self._tensors, saved.tensors)
+        self._optimizer.steps = saved.steps
+        torch.set_rng_state(saved.generators[0])
+        if self._device.type == "cuda":
+            torch.cuda.set_rng_state(saved.generators[1], self._device)
+        if self._plugin is not None:
+            self._plugin.load_stream_state(saved.streams)
+
+
+def _same_bits(a: Tensor, b: Tensor) -> bool:
+    """Whether all bits of two tensors agree, NaN included."""
+    return torch.equal(_as_bytes(a), _as_bytes(b))
+
+
+def _as_bytes(tensor: Tensor) -> Tensor:
+    return tensor.contiguous().view(-1).view(torch.uint8)
+
+
+def _python_numbers(model: nn.Module) -> dict[str, object]:
+    """Every number and text that a module of the model has as an attribute, by its path."""
+    return {
+        f"{path}.{name}".lstrip("."): value
+        for path, module in model.named_modules()
+        for name, value in vars(module).items()
+        if isinstance(value, (bool, int, float, str))
+    }
+
+
+def _differing(before: Mapping[str, object], after: Mapping[str, object]) -> str:
+    """The first name whose value differs; empty if none does."""
+    names = [*before, *(name for name in after if name not in before)]
+    return next((name for name in names if before.get(name) != after.get(name)), "")
+
+
+def _copied(batch: Batch) -> Batch:
+    return Batch(batch.ids.clone(), batch.numerics.clone(), batch.labels.clone())
+
+
+def _copy_into(own: Batch, batch: Batch) -> None:
+    own.ids.copy_(batch.ids)
+    own.numerics.copy_(batch.numerics)
+    own.labels.copy_(batch.labels)
+
+
+@contextmanager
+def _side_stream(device: torch.device) -> Iterator[None]:
+    """On CUDA, work on another stream than the current one, as torch wants before a capture."""
+    if device.type != "cuda":
+        yield
+        return
+    current = torch.cuda.current_stream(device)
+    side = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+    side.wait_stream(current)
+    with torch.cuda.stream(side):
+        yield
+    current.wait_stream(side)

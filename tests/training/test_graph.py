@@ -1,0 +1,209 @@
+"""Steps and predictions as graphs, on a stand-in for CUDA graphs: equal bits, and what cannot be
+one.
+"""
+
+import pytest
+import torch
+
+from prime_bench.assemble import build_arm
+from prime_bench.catalog import BACKBONES, PLUGINS
+from prime_bench.plugins.attach import ArmModel
+from prime_bench.plugins.interface import Plugin
+from prime_bench.recipe.job import Job
+from prime_bench.settings.training import TrainSpec
+from prime_bench.training.batches import Batch, Rows
+from prime_bench.training.evaluation import predict
+from prime_bench.training.graph import GraphedForward, GraphedStep
+from prime_bench.training.optimizer import Optimizer, Penalty
+
+CPU = torch.device("cpu")
+PENALTY = Penalty(embedding=0.03, network=0.007)
+ROWS, STEPS = 16, 12
+PARTIAL, LOWER_RATE = 5, 8
+"""The step with fewer rows than the others, and the one from which the rate is lower."""
+CONTROLS = [name for name in PLUGINS if name not in ("dense", "prime", "apg")]
+
+
+def job_of(backbone, plugin, **training):
+    own = BACKBONES[backbone].settings().plain()
+    small = {key: [12, 9] for key in own if key.endswith("hidden_units") and own[key]}
+    small |= {"net_dropout": 0.2} if "net_dropout" in own else {}
+    return Job(
+        fingerprint="t",
+        backbone=backbone,
+        backbone_settings=own | small | {"embedding_dim": 4},
+        plugin=plugin,
+        plugin_settings=PLUGINS[plugin].settings().plain()
+        | ({"rank_k": 2} if plugin == "apg" else {}),
+        training=TrainSpec(batch_size=ROWS, max_gradient_norm=0.05, **training),
+        seed=5,
+    ).resolve()
+
+
+def trained(job, schema, split, step_of):
+    """Loss of each step, and everything that the steps have left."""
+    arm = build_arm(job, schema).arm
+    with torch.no_grad():
+        for weight in arm.embedding_parameters():
+            weight.mul_(100)  # so that the clip is at work
+    torch.manual_seed(3)
+    optimizer = Optimizer(arm, job.training, penalty=PENALTY)
+    step, losses = step_of(optimizer), []
+    for number in range(STEPS):
+        if number == LOWER_RATE:
+            optimizer.learning_rate = 1e-4
+        n_rows = ROWS - 3 if number == PARTIAL else ROWS
+        losses.append(step(batch_of(split, number * ROWS, n_rows)).clone())
+    left = [*arm.parameters(), *arm.buffers(), *optimizer.tensors(), torch.get_rng_state()]
+    return torch.stack(losses), [tensor.detach() for tensor in left], optimizer
+
+
+def batch_of(split, start, n_rows):
+    columns = (split.ids, split.numerics, split.labels)
+    return Batch(*(torch.from_numpy(column[start : start + n_rows]) for column in columns))
+
+
+@pytest.mark.parametrize(
+    ("backbone", "plugin"),
+    [(b, p) for b in BACKBONES for p in ("dense", "prime")]
+    + [("DNN", p) for p in CONTROLS]
+    + [("DCNv2", "apg"), ("FiBiNET", "apg")],
+)
+def test_a_graph_gives_the_bits_of_eager_steps(backbone, plugin, schema, make_split, tape):
+    job, split = job_of(backbone, plugin), make_split(STEPS * ROWS)
+    eager = trained(job, schema, split, lambda optimizer: optimizer.step)
+    steps = []
+
+    def graphed(optimizer):
+        steps.append(GraphedStep(optimizer, capture=tape))
+        return steps[0]
+
+    found = trained(job, schema, split, graphed)
+    assert steps[0].active, steps[0].why
+    assert torch.equal(found[0], eager[0])
+    for mine, other in zip(found[1], eager[1], strict=True):
+        assert torch.equal(mine, other)
+    assert found[2].steps == eager[2].steps == STEPS
+    assert found[2].take_loss() == eager[0].double().sum()
+
+
+def test_the_loss_of_the_logit_as_a_graph(schema, make_split, tape):
+    job, split = job_of("DNN", "prime", loss="logit"), make_split(STEPS * ROWS)
+    eager = trained(job, schema, split, lambda optimizer: optimizer.step)
+    found = trained(job, schema, split, lambda optimizer: GraphedStep(optimizer, capture=tape))
+    assert torch.equal(found[0], eager[0])
+
+
+class Scheduled(Plugin):
+    """Adds to the logit what depends on a number that Python counts."""
+
+    def __init__(self, width, *, on_host):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.zeros(width))
+        self.register_buffer("count", torch.zeros(()))
+        self.on_host, self.calls = on_host, 0
+
+    def forward(self, z, dense_logit, router_input=None):  # noqa: ARG002
+        if self.on_host:
+            self.calls += 1
+            return torch.sigmoid(dense_logit + (z @ self.weight + 1) / self.calls)
+        return torch.sigmoid(dense_logit + (z @ self.weight + 1) / self.count)
+
+    def prepare_batch(self, n_rows):  # noqa: ARG002
+        self.count += 1
+
+
+class ReadsANumber(Scheduled):
+    def forward(self, z, dense_logit, router_input=None):
+        if float(z.detach().sum()) > 1e9:
+            raise ValueError
+        return super().forward(z, dense_logit, router_input)
+
+
+class HidesANumber(Scheduled):
+    """Counts where no one looks: in a list."""
+
+    def __init__(self, width):
+        super().__init__(width, on_host=False)
+        self.hidden = [0]
+
+    def forward(self, z, dense_logit, router_input=None):
+        self.hidden[0] += 1
+        return super().forward(z, dense_logit * self.hidden[0], router_input)
+
+
+def with_plugin(plugin, schema, split, tape, *, steps=3):
+    job, lines = job_of("DNN", "dense"), []
+    torch.manual_seed(3)
+    arm = ArmModel(build_arm(job, schema).arm.backbone, plugin)
+    step = GraphedStep(
+        Optimizer(arm, job.training, penalty=PENALTY), capture=tape, log=lines.append
+    )
+    for number in range(steps):
+        step(batch_of(split, number * ROWS, ROWS))
+    return step, lines, arm
+
+
+@pytest.mark.parametrize(
+    ("plugin", "why"),
+    [
+        (lambda: Scheduled(20, on_host=True), "plugin.calls is a Python number"),
+        (lambda: ReadsANumber(20, on_host=False), "not permitted when stream is capturing"),
+        (lambda: HidesANumber(20), "steps of the graph and eager ones differ"),
+    ],
+    ids=["number", "waits", "hidden"],
+)
+def test_what_a_graph_would_get_wrong_is_stepped_eagerly(plugin, why, schema, make_split, tape):
+    split = make_split(3 * ROWS)
+    step, lines, arm = with_plugin(plugin(), schema, split, tape)
+    assert not step.active
+    assert why in step.why
+    assert len(lines) == 1
+    assert why in lines[0]
+    assert step._optimizer.steps == 3
+    assert arm.plugin.count == 3
+
+
+def test_what_prepare_batch_puts_into_a_buffer_reaches_the_graph(schema, make_split, tape):
+    split = make_split(3 * ROWS)
+    step, _, arm = with_plugin(Scheduled(20, on_host=False), schema, split, tape)
+    other, _, same = with_plugin(Scheduled(20, on_host=False), schema, split, None)
+    assert step.active
+    assert not other.active
+    assert arm.plugin.count == 3
+    for mine, twin in zip(arm.parameters(), same.parameters(), strict=True):
+        assert torch.equal(mine, twin)
+
+
+@pytest.mark.parametrize("plugin", ["dense", "prime", "permuted_routing"])
+def test_predictions_by_a_graph(plugin, schema, make_split, tape):
+    arm = build_arm(job_of("DNN", plugin), schema).arm
+    rows = Rows(make_split(5 * ROWS + 3), device=CPU)
+    eager = predict(arm, rows, batch_size=ROWS)
+    assert torch.equal(predict(arm, rows, batch_size=ROWS, capture=tape), eager)
+    assert tape.last.calls
+    with torch.no_grad():
+        next(arm.backbone.mlp.parameters()).mul_(2)
+    changed = predict(arm, rows, batch_size=ROWS)
+    assert torch.equal(predict(arm, rows, batch_size=ROWS, capture=tape), changed)
+    assert not torch.equal(changed, eager)
+
+
+def test_predictions_of_what_cannot_be_captured(schema, make_split, tape):
+    arm = ArmModel(
+        build_arm(job_of("DNN", "dense"), schema).arm.backbone, ReadsANumber(20, on_host=False)
+    )
+    arm.plugin.count += 1
+    rows = Rows(make_split(3 * ROWS), device=CPU)
+    assert torch.equal(
+        predict(arm, rows, batch_size=ROWS, capture=tape), predict(arm, rows, batch_size=ROWS)
+    )
+
+
+def test_the_graph_of_a_forward_pass_reads_the_weights_where_they_are(schema, make_split, tape):
+    arm = build_arm(job_of("DNN", "prime"), schema).arm.eval()
+    split = make_split(2 * ROWS)
+    first, second = (batch_of(split, start, ROWS) for start in (0, ROWS))
+    with torch.inference_mode():
+        forward = GraphedForward(arm, first, capture=tape)
+        assert torch.equal(forward(second), arm(second.ids, second.numerics))
