@@ -89,8 +89,14 @@ def in_blocks(
     return squares
 
 
-def compiled_pass() -> TablePass:
-    """The update of a table as one compiled loop."""
+def compiled_pass(device: torch.device) -> TablePass:
+    """The update of a table as one loop: on a CPU by torch.compile, on CUDA by Triton, without
+    which torch.compile does not work there either.
+    """
+    if device.type == "cuda":
+        from prime_bench.training.table_kernel import kernel_pass  # imports triton
+
+        return kernel_pass
     formula: Callable[..., Tensor] = compiled(_formula)
 
     def one_pass(

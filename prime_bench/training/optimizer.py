@@ -97,7 +97,7 @@ class Optimizer:
             require_compiler(self.device)
             leave_out(model.plugin)
             self._compiled = compiled(self._losses)
-            table_pass = compiled_pass()
+            table_pass = compiled_pass(self.device)
         self._compiled_rows: int | None = None
         factor = {id(p): penalty.embedding for p in model.embedding_parameters()}
         factor |= {id(p): penalty.network for p in model.network_parameters()}
