@@ -138,7 +138,6 @@ def _update(
             tl.store(weight + places, w, mask=places < size)
             tl.store(first + places, m, mask=places < size)
             tl.store(second + places, v, mask=places < size)
-            w = tl.where(places < size, w, 0.0)  # c may be NaN
         squares += w.to(tl.float64) * w.to(tl.float64)
     tl.store(partials + program, tl.sum(squares))
 
