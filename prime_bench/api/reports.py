@@ -24,6 +24,7 @@ def report(
     level: Literal["simple", "full"] = "simple",
     against: Literal["paper"] | None = None,
     check: StrPath | None = None,
+    allow_missing: bool = False,
     mixed: bool = False,
     runs_dir: StrPath = "runs",
 ) -> ReportView:
@@ -37,7 +38,9 @@ def report(
         tables: Names of tables to make in place of the recipe's own.
         level: `full` adds statistics over backbones, of each cell, and every pair.
         against: `paper` puts a comparison with every printed number and claim of the paper first.
-        check: A TOML file with numbers to compare with; `ReportView.agrees` has the result.
+        check: A TOML file with numbers to compare with; `ReportView.agrees` has the result, and
+            `ReportView.check` the verdict of each.
+        allow_missing: Whether numbers of `check` may have no cell in the report.
         mixed: Whether to compare runs that differ in more than the arm; captions say so.
         runs_dir: Folder of the records.
 
@@ -46,8 +49,8 @@ def report(
         matplotlib figures, `.render(format)` as text, and `.write(folder)` writes files.
 
     Raises:
-        UsageError: The recipe is faulty, or there is no such table.
-        DataError: There is no record, or the bundle or `check` cannot be read.
+        UsageError: The recipe or `check` is faulty, or there is no such table.
+        DataError: There is no record, or the bundle cannot be read.
     """
     from prime_bench.report.request import ReportRequest, open_source
     from prime_bench.report.view import ReportView, compared_with
@@ -58,6 +61,8 @@ def report(
     ):
         if value not in known:
             raise UsageError(f"{name}: one of {known} is wanted, got {value!r}")
+    if allow_missing and check is None:
+        raise UsageError("allow_missing goes with check")
     if isinstance(tables, str):
         raise UsageError(f"tables: a list of names is wanted, got `{tables}`")
     request = ReportRequest(
@@ -73,10 +78,13 @@ def report(
             made, records = request.paper_report(source), None
         else:
             made, records = request.report(source)
-    made, agrees = compared_with(
-        made, against=against, check=None if check is None else Path(check)
+    made, checked = compared_with(
+        made,
+        against=against,
+        check=None if check is None else Path(check),
+        allow_missing=allow_missing,
     )
-    return ReportView(report=made, agrees=agrees, _records=records)
+    return ReportView(report=made, check=checked, _records=records)
 
 
 def pack(

@@ -48,7 +48,12 @@ if TYPE_CHECKING:
 @click.option(
     "--check",
     type=click.Path(path_type=Path, dir_okay=False, exists=True),
-    help="Compare with the numbers in this TOML file; exit 1 where one differs.",
+    help="Compare with the numbers in this TOML file; exit 1 where one differs or has no cell.",
+)
+@click.option(
+    "--allow-missing",
+    is_flag=True,
+    help="With --check: numbers that have no cell in the report are named and pass.",
 )
 @click.option("--figures", is_flag=True, help="With --output: write figures too.")
 @click.option(
@@ -75,6 +80,7 @@ def report(
     level: Literal["simple", "full"],
     against: Literal["paper"] | None,
     check: Path | None,
+    allow_missing: bool,
     figures: bool,
     mixed: bool,
     output: Path | None,
@@ -93,6 +99,8 @@ def report(
 
     if figures and output is None:
         raise UsageError("--figures writes files: name their folder with --output")
+    if allow_missing and check is None:
+        raise UsageError("--allow-missing goes with --check FILE")
     made = api.report(
         recipe,
         only=only,
@@ -101,6 +109,7 @@ def report(
         level=level,
         against=against,
         check=check,
+        allow_missing=allow_missing,
         mixed=mixed,
         runs_dir=runs_dir,
     )
@@ -110,6 +119,8 @@ def report(
     else:
         for path in made.write(output, format=format or "markdown", figures=figures):
             click.echo(f"wrote {path}", err=True)
+    if made.check is not None:
+        click.echo(str(made.check), err=True)
     if not made.agrees:
         ctx.exit(EXIT_FAILED)
 

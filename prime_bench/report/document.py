@@ -32,6 +32,7 @@ def make_report(records: ReportRecords, *, definitions: Mapping[str, TableDefini
         ),
         blocks=records.grid(baseline=first.baseline).blocks,
         records=tuple(behind.values()),
+        degenerate=records.degenerate_jobs(),
     )
 
 

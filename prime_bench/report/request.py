@@ -119,6 +119,7 @@ class ReportRequest:
             tables=tuple(table for report in made for table in report.tables),
             blocks=tuple(block for report in made for block in report.blocks),
             records=tuple(records.values()),
+            degenerate=frozenset().union(*(report.degenerate for report in made)),
         )
         return _with_digests(report, source)
 

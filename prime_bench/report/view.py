@@ -10,7 +10,14 @@ from prime_bench.report.formats.render import Format, render, write_report
 from prime_bench.report.manifest import write_manifest
 from prime_bench.report.quantities.records import ReportRecords
 from prime_bench.report.tables.comparison import claims_table, expected_table
-from prime_bench.report.tables.expected import load_bars, load_paper, read_expected
+from prime_bench.report.tables.expected import (
+    AGREEMENTS,
+    MISMATCHES,
+    Judgement,
+    load_bars,
+    load_paper,
+    read_expected,
+)
 from prime_bench.report.tables.model import Picture, Report
 
 if TYPE_CHECKING:
@@ -26,10 +33,15 @@ class ReportView:
 
     report: Report
     """The tables as data: blocks, rows, columns, cells, notes, provenance."""
-    agrees: bool
-    """Whether all numbers of the file `check` agree; True where there was none."""
+    check: "CheckedNumbers | None" = None
+    """How the numbers of the file `check` compare; None where there was none."""
     _records: ReportRecords | None
     _drawn: "dict[str, NamedFigure]" = field(default_factory=dict)
+
+    @property
+    def agrees(self) -> bool:
+        """Whether the numbers of the file `check` agree; True where there was none."""
+        return self.check is None or self.check.agrees
 
     @property
     def tables(self) -> "dict[str, pl.DataFrame]":
@@ -115,15 +127,50 @@ class ReportView:
         return "\n".join(table_html(table) for table in self.report.tables)
 
 
-def compared_with(made: Report, *, against: str | None, check: Path | None) -> tuple[Report, bool]:
-    """The report with the tables of the comparison first, and whether all checked numbers agree."""
-    first, agrees = [], True
+@dataclass(frozen=True, kw_only=True)
+class CheckedNumbers:
+    """How the numbers of a file compare with a report."""
+
+    file: Path
+    judgement: Judgement
+    """Every number with its verdict, and those that have no cell."""
+    allow_missing: bool
+    """Whether numbers without a cell may be there."""
+
+    @property
+    def agrees(self) -> bool:
+        """Whether no number differs, and at least one was compared."""
+        return self.judgement.agrees(allow_missing=self.allow_missing)
+
+    def __str__(self) -> str:
+        """What was compared, in a line."""
+        found = self.judgement
+        n = len(found.judged) + len(found.missing)
+        same, other = len(found.of(*AGREEMENTS)), len(found.of(*MISMATCHES))
+        parts = [f"{same} agree", f"{other} differ"]
+        if not_judged := len(found.of("not judged")):
+            parts.append(f"{not_judged} not judged")
+        if missing := len(found.missing):
+            parts.append(f"{missing} without a cell{' (allowed)' * self.allow_missing}")
+        return f"{self.file}: {same + other} of {n} numbers compared: {', '.join(parts)}"
+
+
+def compared_with(
+    made: Report, *, against: str | None, check: Path | None, allow_missing: bool = False
+) -> tuple[Report, CheckedNumbers | None]:
+    """The report with the tables of the comparison first, and how the numbers of `check` compare.
+
+    `allow_missing` lets numbers of `check` pass that have no cell.
+    """
+    first, checked = [], None
     if against:
         paper = load_paper()
-        first += [claims_table(made, paper), expected_table(made, paper, name="paper")[0]]
-        bars, _ = expected_table(made, load_bars(), name="bars")
+        compared, _ = expected_table(made, paper, name="paper", gate=False)
+        first += [claims_table(made, paper), compared]
+        bars, _ = expected_table(made, load_bars(), name="bars", gate=False)
         first += [bars] if bars.blocks else []
     if check:
-        table, agrees = expected_table(made, read_expected(check), name="check")
+        table, judgement = expected_table(made, read_expected(check), name="check", gate=True)
         first.append(table)
-    return replace(made, tables=(*first, *made.tables)), agrees
+        checked = CheckedNumbers(file=check, judgement=judgement, allow_missing=allow_missing)
+    return replace(made, tables=(*first, *made.tables)), checked

@@ -333,25 +333,79 @@ def test_check_exits_1_where_a_number_is_another(
     auc = pair["arms"]["dense"]["test_auc"]
 
     arguments = (recipe, "--runs-dir", runs, "--format", "markdown", "--check")
-    assert call(*arguments, numbers(tmp_path / "right.toml", auc)) == 0
-    assert "1 numbers: 1 inside" in capsys.readouterr().out
-    assert call(*arguments, numbers(tmp_path / "wrong.toml", auc + 0.01)) == 1
+    right, wrong = tmp_path / "right.toml", tmp_path / "wrong.toml"
+    assert call(*arguments, numbers(right, auc)) == 0
+    out, err = capsys.readouterr()
+    assert "1 numbers: 1 inside" in out
+    assert err == f"{right}: 1 of 1 numbers compared: 1 agree, 0 differ\n"
+    assert call(*arguments, numbers(wrong, auc + 0.01)) == 1
     out, err = capsys.readouterr()
     assert "**outside**" in out
-    assert err == ""
+    assert err == f"{wrong}: 1 of 1 numbers compared: 0 agree, 1 differ\n"
 
 
-def test_check_says_how_many_numbers_it_had_no_table_for(
-    runs: Path, recipe: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("flagged", [True, False])
+def test_a_collapsed_run_does_not_pass_a_check(
+    tmp_path: Path, make_record: MakeRecord, capsys: pytest.CaptureFixture[str], flagged: bool
 ) -> None:
-    path = numbers(tmp_path / "n.toml", 0.7)
+    """Its own spread was noise enough to be inside of."""
+    for seed, auc, logloss in ((1, 0.7651, 0.37), (2, 0.7653, 0.38), (3, 0.5, 5.0)):
+        degenerate = "AUC 0.5" if flagged and auc == 0.5 else None
+        record = make_record(seed=seed, auc=auc, logloss=logloss, degenerate=degenerate)
+        put(tmp_path / "runs", record)
+    path = tmp_path / "n.toml"
     path.write_text(
-        f'{path.read_text("utf-8")}[values.main.avazu.DNN]\n"auc.dense" = 0.7\n', "utf-8"
+        'schema = 1\ntitle = "CI"\ntolerance = 1e-6\n[values.main.avazu.DNN]\n'
+        '"auc.dense" = [0.7652, 0.0034]\n"logloss.dense" = 0.375\n',
+        encoding="utf-8",
     )
 
-    assert call(recipe, "--runs-dir", runs, "--check", path) == 1
-    said = "1 more are of tables or blocks that this report does not show"
-    assert said in capsys.readouterr().out
+    assert call("--runs-dir", tmp_path / "runs", "--check", path) == 1
+    out, err = capsys.readouterr()
+    assert out.count("degenerate run" if flagged else "outside") >= 2
+    assert err.endswith(": 2 of 2 numbers compared: 0 agree, 2 differ\n")
+
+
+def test_a_printed_sd_is_checked(
+    tmp_path: Path, make_record: MakeRecord, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for seed, auc in ((1, 0.7618), (2, 0.7686)):
+        put(tmp_path / "runs", make_record(seed=seed, auc=auc, logloss=0.37))
+    for sd, code in ((0.0048, 0), (0.9, 1)):
+        path = tmp_path / "n.toml"
+        path.write_text(
+            'schema = 1\ntitle = "CI"\ntolerance = 1e-4\n'
+            f'[values.main.avazu.DNN]\n"auc.dense" = [0.7652, {sd}]\n',
+            encoding="utf-8",
+        )
+        assert call("--runs-dir", tmp_path / "runs", "--check", path) == code
+        assert ("other SD" in capsys.readouterr().out.partition("\n\n")[2][200:]) is bool(code)
+
+
+def test_check_names_each_number_without_a_cell_and_the_nearest_one(
+    runs: Path, recipe: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert call(recipe, "--runs-dir", runs, "--format", "json") == 0
+    (pair,) = json.loads(capsys.readouterr().out)["pairs"]
+    path = numbers(tmp_path / "n.toml", pair["arms"]["dense"]["test_auc"])
+    path.write_text(
+        f'{path.read_text("utf-8")}[values.main.synthetci.DNN]\n"auc.dense" = 0.7\n'
+        '[values.cost.synthetic."DNN.dense"]\nmemory = 1.0\n',
+        encoding="utf-8",
+    )
+
+    arguments = (recipe, "--runs-dir", runs, "--check", path, "--format", "json")
+    for more, code, said in (([], 1, ""), (["--allow-missing"], 0, " (allowed)")):
+        assert call(*arguments, *more) == code
+        out, err = capsys.readouterr()
+        notes = json.loads(out)["tables"][0]["notes"]
+        near = "main.synthetic.DNN.auc.dense"
+        assert f"No such cell: main.synthetci.DNN.auc.dense: the nearest is `{near}`" in notes
+        assert any("cost.synthetic.DNN.dense.memory: the table `cost` is not" in n for n in notes)
+        counted = "1 of 3 numbers compared: 1 agree, 0 differ, 2 without a cell"
+        assert err == f"{path}: {counted}{said}\n"
+    assert call(recipe, "--runs-dir", runs, "--allow-missing") == 2
+    assert "--allow-missing goes with --check" in capsys.readouterr().err
 
 
 def test_check_of_nothing_is_no_agreement(

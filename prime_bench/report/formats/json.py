@@ -63,7 +63,7 @@ def _cell(cell: Cell) -> dict[str, JsonValue]:
         "text": text.text,
         "value": quantity.value,
         "sd": quantity.sd,
-        "noise": quantity.noise,
+        "noise": None if quantity.noise is None else quantity.noise.error,
         "remark": text.remark,
         "aside": text.aside,
         "bold": text.bold,

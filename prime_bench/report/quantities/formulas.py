@@ -2,12 +2,12 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import stdtrit
+from scipy.special import fdtri, stdtrit
 
 Metric = Literal["auc", "logloss"]
 METRICS: tuple[Metric, ...] = ("auc", "logloss")
@@ -15,6 +15,20 @@ METRIC_LABELS: dict[Metric, str] = {"auc": "AUC", "logloss": "LogLoss"}
 Equivalence = Literal["better", "equivalent", "worse", "unclear", "too few"]
 CONFIDENCE = 0.95
 """Confidence of intervals: the probability with which they cover the true value."""
+ERROR_RATE = 0.05
+"""How often two numbers from runs of one distribution are called different."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SeedNoise:
+    """How much a number varies over repetitions with other seeds, estimated from its own runs."""
+
+    error: float
+    """Standard deviation of the number over repetitions."""
+    freedom: float
+    """Degrees of freedom of the estimate; Satterthwaite's where it is made of several."""
+    n: float
+    """Runs behind the number: with m runs in their place `error` would be sqrt(n / m) times it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,9 +41,9 @@ class Moments:
     """With n - 1 in the denominator; None for a single value: its spread is unknown, not zero."""
 
     @property
-    def error(self) -> float | None:
-        """Standard deviation of the mean of n such values; None where the spread is unknown."""
-        return None if self.sd is None else self.sd / math.sqrt(self.n)
+    def noise(self) -> SeedNoise | None:
+        """That of the mean of n such values; None where the spread is unknown."""
+        return None if self.sd is None else noise_of(self.sd, n=self.n)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,12 +94,70 @@ def mean_of(cells: list[Moments]) -> Moments:
     return Moments(n=len(cells), mean=float(np.mean([cell.mean for cell in cells])), sd=sd)
 
 
-def error_of_mean(errors: Sequence[float | None]) -> float | None:
-    """Standard deviation of the mean of independent numbers from theirs; None where one is None."""
-    known = [error for error in errors if error is not None]
-    if not known or len(known) < len(errors):
+def noise_of(sd: float, *, n: int) -> SeedNoise:
+    """The noise of the mean of n >= 2 runs with this sample standard deviation."""
+    return SeedNoise(error=sd / math.sqrt(n), freedom=n - 1, n=n)
+
+
+def combined_noise(parts: Sequence[SeedNoise | None], *, over: int = 1) -> SeedNoise | None:
+    """The noise of the sum of independent numbers, divided by `over`; None where one's is None."""
+    known = [part for part in parts if part is not None]
+    if not known or len(known) < len(parts):
         return None
-    return math.sqrt(sum(error**2 for error in known)) / len(known)
+    squares = [part.error**2 for part in known]
+    total = sum(squares)
+    if total == 0:
+        least = min(known, key=lambda part: part.freedom)
+        return SeedNoise(error=0.0, freedom=least.freedom, n=least.n)
+    fourth = sum(part.error**4 / part.freedom for part in known)
+    return SeedNoise(
+        error=math.sqrt(total) / over,
+        freedom=total**2 / fourth,
+        n=sum(square * part.n for square, part in zip(squares, known, strict=True)) / total,
+    )
+
+
+def noise_of_mean(parts: Sequence[SeedNoise | None]) -> SeedNoise | None:
+    """The noise of the mean of independent numbers; None where one's is unknown."""
+    return combined_noise(parts, over=max(len(parts), 1))
+
+
+def noise_of_one(others: Sequence[float]) -> SeedNoise | None:
+    """The noise of a single run, from `others` of the same distribution; None below two."""
+    sd = moments(others).sd if others else None
+    return None if sd is None else SeedNoise(error=sd, freedom=len(others) - 1, n=1)
+
+
+def noise_bound(
+    ours: SeedNoise | None, theirs: SeedNoise | None, *, n_ours: float, n_theirs: float
+) -> float | None:
+    """What the difference of two numbers of one distribution exceeds in `ERROR_RATE` of cases.
+
+    Welch's t where both spreads are known. Where one is, the other side's runs are taken to vary
+    as much, and the bound is Student's. None where neither is known.
+    """
+    if ours is None and theirs is None:
+        return None
+    if ours is not None and theirs is not None:
+        both = combined_noise([ours, theirs])
+    else:
+        known, n_other = (ours, n_theirs) if theirs is None else (theirs, n_ours)
+        assert known is not None  # noqa: S101  # one of the two is
+        both = replace(known, error=known.error * math.sqrt(1 + known.n / n_other))
+    assert both is not None  # noqa: S101  # both parts are known
+    return float(stdtrit(both.freedom, 1 - ERROR_RATE / 2)) * both.error
+
+
+def same_spread(sd: float, other: float, *, n: int, n_other: int) -> bool:
+    """Whether two sample SDs of n, n_other >= 2 normal values can be those of one distribution.
+
+    The two-sided F test at `ERROR_RATE`, whose factor for five and five values is 3.1.
+    """
+    if sd == 0 or other == 0:
+        return sd == other
+    ratio = (sd / other) ** 2
+    low, high = (fdtri(n - 1, n_other - 1, p) for p in (ERROR_RATE / 2, 1 - ERROR_RATE / 2))
+    return bool(low <= ratio <= high)
 
 
 def improvements(

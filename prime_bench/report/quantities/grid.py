@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from prime_bench.report.quantities import formulas
-from prime_bench.report.quantities.formulas import METRICS, Metric, Moments, Tally
+from prime_bench.report.quantities.formulas import METRICS, Metric, Moments, SeedNoise, Tally
 from prime_bench.report.quantities.layout import ArmColumn, BackboneRow, BlockLayout, GridLayout
 from prime_bench.settings.probes import ProbedSplit
 from prime_bench.store.pairing import GroupedRuns, Pair, Unpaired, pair_up
@@ -53,9 +53,9 @@ class Comparison:
         return float(np.mean(self.differences)) if self.differences else None
 
     @property
-    def error(self) -> float | None:
-        """Standard deviation of the mean difference over repetitions; None below two pairs."""
-        return formulas.moments(self.differences).error if self.differences else None
+    def noise(self) -> SeedNoise | None:
+        """How the mean difference varies over repetitions; None below two pairs."""
+        return formulas.moments(self.differences).noise if self.differences else None
 
     @property
     def median(self) -> float | None:

@@ -132,6 +132,18 @@ class ReportRecords:
         ]
         return [*runs, *probes]
 
+    def degenerate_jobs(self) -> frozenset[str]:
+        """Ids of the degenerate runs, and of the probes of such a run."""
+        runs = {
+            run.job_id
+            for arms in self.grouped.values()
+            for by_seed in arms.values()
+            for run in by_seed.values()
+            if run.result.degenerate
+        }
+        probes = {probe.job_id for probe in self.probes if probe.job.training_run.id in runs}
+        return frozenset(runs | probes)
+
     @property
     def recipe_name(self) -> str:
         """Name of the recipe; empty where everything is shown."""

@@ -1,12 +1,18 @@
 """Statistics by the names that a table's definition uses: from the runs of an arm to a quantity."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from statistics import mean, stdev
+from dataclasses import dataclass, replace
+from statistics import mean, median, stdev
 from typing import Literal
 
 from prime_bench.report.quantities import formulas
-from prime_bench.report.quantities.formulas import METRICS, Metric, error_of_mean
+from prime_bench.report.quantities.formulas import (
+    METRICS,
+    Metric,
+    SeedNoise,
+    noise_of_mean,
+    noise_of_one,
+)
 from prime_bench.report.quantities.grid import Comparison, GridBlock, score_of
 from prime_bench.report.quantities.layout import ArmColumn, BackboneRow
 from prime_bench.report.quantities.records import ReportRecords
@@ -62,6 +68,7 @@ def level(selected: Selection) -> Level:
         runs = selected.records.runs_of(row, arm, seeds=(selected.seed,)).values()
         return Level(
             value=next((score_of(run, selected.metric, selected.split) for run in runs), None),
+            noise=_noise(replace(selected, backbones=(row,)), _score(selected)),
             degenerate=any(run.result.degenerate for run in runs),
             jobs=tuple(run.job_id for run in runs),
         )
@@ -70,7 +77,7 @@ def level(selected: Selection) -> Level:
     return Level(
         value=moments.mean if moments else None,
         sd=moments.sd if moments else None,
-        noise=moments.error if moments else None,
+        noise=moments.noise if moments else None,
         n=moments.n if moments else 0,
         planned=selected.planned,
         degenerate=bool(scores.degenerate),
@@ -80,7 +87,7 @@ def level(selected: Selection) -> Level:
 
 def average_level(selected: Selection) -> Level:
     """The mean over backbones of their means over seeds, with the mean of their sample SDs."""
-    return _average(selected, lambda run: score_of(run, selected.metric, selected.split))
+    return _average(selected, _score(selected))
 
 
 def entropy(selected: Selection) -> Level:
@@ -104,7 +111,7 @@ def mean_level(selected: Selection) -> Level:
     return Level(
         value=found.mean if found else None,
         sd=found.sd if found else None,
-        noise=error_of_mean([cell.moments.error for cell in own if cell.moments]),
+        noise=noise_of_mean([cell.moments.noise for cell in own if cell.moments]),
         degenerate=any(cell.degenerate for cell in own),
         jobs=tuple(job for cell in own for job in cell.jobs),
     )
@@ -117,7 +124,7 @@ def difference(selected: Selection) -> Difference:
         return _seed_difference(found, selected.seed)
     return Difference(
         value=found.mean,
-        noise=found.error,
+        noise=found.noise,
         n=len(found.seeds),
         planned=selected.planned,
         tally=found.tally,
@@ -132,7 +139,7 @@ def pooled_difference(selected: Selection) -> Difference:
     values = [value for item in found for value in item.differences]
     return Difference(
         value=mean(values) if values else None,
-        noise=error_of_mean([item.error for item in found if item.seeds]),
+        noise=noise_of_mean([item.noise for item in found if item.seeds]),
         n=len(values),
         planned=selected.planned * len(found),
         degenerate=any(item.degenerate_seeds for item in found),
@@ -146,7 +153,7 @@ def mean_difference(selected: Selection) -> Difference:
     own = [block.comparisons[row, arm, metric] for row in block.mean_rows]
     return Difference(
         value=block.summaries[arm, metric].delta,
-        noise=error_of_mean([item.error for item in own]),
+        noise=noise_of_mean([item.noise for item in own]),
         degenerate=block.has_degenerate(arm, metric),
         jobs=tuple(block.jobs_of(arm, metric)),
     )
@@ -155,8 +162,16 @@ def mean_difference(selected: Selection) -> Difference:
 def paired_median(selected: Selection) -> Difference:
     """The median difference over all pairs of the data set."""
     block, arm, metric = selected.block, selected.arm.name, selected.metric
+    own = [item for key, item in block.comparisons.items() if key[1:] == (arm, metric)]
+    by_seed: dict[int, list[float]] = {}
+    for item in own:
+        for seed, value in zip(item.seeds, item.differences, strict=True):
+            by_seed.setdefault(seed, []).append(value)
+    # Over seeds, since pairs of one backbone are no repetitions of the whole.
+    medians = [median(values) for values in by_seed.values()]
     return Difference(
         value=block.summaries[arm, metric].paired_median,
+        noise=formulas.moments(medians).noise if medians else None,
         degenerate=block.has_degenerate(arm, metric),
         jobs=tuple(block.jobs_of(arm, metric)),
     )
@@ -208,7 +223,8 @@ def n_pairs(selected: Selection) -> Count:
 def smallest_p(selected: Selection) -> Level:
     """The smallest p that the pairs on one backbone could give."""
     found = selected.comparison
-    return Level(value=formulas.smallest_p(found.differences) if found.seeds else None)
+    value = formulas.smallest_p(found.differences) if found.seeds else None
+    return Level(value=value, jobs=found.jobs)
 
 
 def median_difference(selected: Selection) -> Difference:
@@ -290,12 +306,30 @@ def _average(selected: Selection, measure: Callable[[RunRecord], float | None]) 
     return Level(
         value=mean(mean(values) for values in found) if found else None,
         sd=mean(stdev(values) for values in found) if spread else None,
-        noise=error_of_mean([formulas.moments(values).error for values in found]),
+        noise=_noise(selected, measure),
         n=sum(len(values) for values in found),
         planned=len(seeds) * len(selected.backbones),
         degenerate=degenerate,
         jobs=tuple(job for values in by_backbone for job in values),
     )
+
+
+def _noise(selected: Selection, measure: Callable[[RunRecord], float | None]) -> SeedNoise | None:
+    """The noise of a mean over backbones: of all seeds, or of one seed, by what the others vary."""
+    parts = []
+    for row in selected.backbones:
+        runs = selected.records.runs_of(row, selected.arm, seeds=selected.block.layout.seeds)
+        found = {seed: value for seed, run in runs.items() if (value := measure(run)) is not None}
+        if selected.seed is None:
+            parts += [formulas.moments(list(found.values())).noise] if found else []
+        else:
+            others = [value for seed, value in found.items() if seed != selected.seed]
+            parts.append(noise_of_one(others))
+    return noise_of_mean(parts)
+
+
+def _score(selected: Selection) -> Callable[[RunRecord], float | None]:
+    return lambda run: score_of(run, selected.metric, selected.split)
 
 
 def _routing(
@@ -314,8 +348,10 @@ def _seed_difference(found: Comparison, seed: int) -> Difference:
     if seed not in found.seeds:
         return Difference()
     index = found.seeds.index(seed)
+    others = [*found.differences[:index], *found.differences[index + 1 :]]
     return Difference(
         value=found.differences[index],
+        noise=noise_of_one(others),
         degenerate=seed in found.degenerate_seeds,
         jobs=found.jobs[2 * index : 2 * index + 2],
     )

@@ -3,7 +3,12 @@
 from dataclasses import dataclass, replace
 from typing import Literal, Self
 
-from prime_bench.report.quantities.formulas import Equivalence, SeedInterval, Tally
+from prime_bench.report.quantities.formulas import (
+    Equivalence,
+    SeedInterval,
+    SeedNoise,
+    Tally,
+)
 
 Better = Literal["higher", "lower"]
 """Which direction is an improvement."""
@@ -17,8 +22,8 @@ class Quantity:
     """Before rounding; None where there is no number."""
     sd: float | None = None
     """Sample standard deviation, printed after the number."""
-    noise: float | None = None
-    """Standard deviation of `value` over repetitions with other seeds; None where it is unknown."""
+    noise: SeedNoise | None = None
+    """How `value` varies over repetitions with other seeds; None where that is unknown."""
     n: int | None = None
     """Number of values behind it, where a table says so."""
     planned: int | None = None

@@ -1,17 +1,20 @@
 """Tables that compare a report with expected numbers and with the claims of the paper."""
 
+import math
 from collections.abc import Iterator, Sequence
 
 from prime_bench.report.provenance import merged_provenance
+from prime_bench.report.quantities.formulas import ERROR_RATE
 from prime_bench.report.quantities.values import Count, Difference, Level
+from prime_bench.report.tables.addresses import missing_because
 from prime_bench.report.tables.claims import RULE, judge_claims
 from prime_bench.report.tables.expected import (
     MISMATCHES,
-    NOISE_DEVIATIONS,
     ExpectedNumbers,
     JudgedNumber,
-    NumberVerdict,
+    Judgement,
     judge,
+    matches,
 )
 from prime_bench.report.tables.model import (
     Block,
@@ -75,46 +78,83 @@ def claims_table(report: Report, expected: ExpectedNumbers) -> Table:
     )
 
 
-def expected_table(report: Report, expected: ExpectedNumbers, *, name: str) -> tuple[Table, bool]:
-    """Our value, theirs, difference and verdict of every number; whether all of them agree."""
-    judged, unknown = judge(report, expected)
-    verdicts = [item.verdict for item in judged]
-    agree = not unknown and not any(verdict in MISMATCHES for verdict in verdicts)
-    left_out = len(expected.printed()) - len(judged) - len(unknown)
-    reach = f"within {NOISE_DEVIATIONS} standard deviations of our number over other seeds"
-    records = _records_of(report, [job for item in judged for job in item.cell.jobs])
+def expected_table(
+    report: Report, expected: ExpectedNumbers, *, name: str, gate: bool
+) -> tuple[Table, Judgement]:
+    """Our value, theirs, difference and verdict of every number that has a cell.
+
+    A `gate` judges standard deviations too, and names each number that has no cell; else those are
+    counted whose block is not shown.
+    """
+    judgement = judge(report, expected, spreads=gate)
+    judged = judgement.judged
+    records = _records_of(report, [job for item in judged for job in item.place.cell.jobs])
     table = Table(
         name=name,
         title=f"Against {expected.title}",
         caption=(
-            f"Ours beside {expected.title}, and the difference, ours less theirs. Inside seed "
-            f"noise: {reach} (2 SD of a five-seed mean, where it is one); inside: within "
-            f"{expected.tolerance:g}; costs are only judged by whether ours is above."
+            f"Ours beside {expected.title}, and the difference, ours less theirs. "
+            f"{' '.join(_meanings(expected, spreads=gate))}"
             if judged
             else f"{next(_other_data_sets(report, expected), _NOTHING)}."
         ),
         blocks=tuple(_blocks(judged, expected)),
         notes=(
-            *_counts(verdicts, unknown=unknown, left_out=left_out),
+            *_counts(judgement),
+            *_known(judgement, expected),
+            *_absent(report, judgement, every=gate),
             *_notes(report, expected, records=records),
         ),
         provenance=merged_provenance(report, records),
         label=f"tab:{name}",
         side_by_side=8,
     )
-    return table, agree and bool(judged)
+    return table, judgement
 
 
-def _counts(
-    verdicts: Sequence[NumberVerdict], *, unknown: Sequence[str], left_out: int
-) -> Iterator[TableNote]:
-    """How many numbers have each verdict, and how many have none."""
+def _meanings(expected: ExpectedNumbers, *, spreads: bool) -> Iterator[str]:
+    """What the verdicts of this file mean, a sentence each."""
+    by_digits = expected.tolerance == "printed"
+    reach = "half a unit of the last printed digit" if by_digits else f"{expected.tolerance:g}"
+    within = f"within {reach}" if expected.tolerance else "equal"
+    if expected.noise == "none":
+        yield f"Inside: {within}; other SD: the standard deviation is not."
+    else:
+        yield (
+            f"Inside: {within}. Inside seed noise: two sets of runs of one distribution differ by "
+            f"more in {100 * ERROR_RATE:g} % of cases (Welch's t from both standard deviations; "
+            "runs of a side that has none are taken to vary as the other's)."
+        )
+        if spreads:
+            yield "Other SD: by an F test, which errs as often on runs that vary normally."
+    yield "A number with a degenerate run behind it never agrees."
+    if expected.one_sided:
+        yield "Costs are only judged by whether ours is above."
+
+
+def _counts(judgement: Judgement) -> Iterator[TableNote]:
+    """How many numbers have each verdict."""
+    verdicts = [item.verdict for item in judgement.judged]
     if verdicts:
         counts = [f"{verdicts.count(v)} {v}" for v in dict.fromkeys(verdicts)]
         yield note("comparison", f"{len(verdicts)} numbers: {series(counts)}")
-    for address in unknown:
-        yield note("comparison", f"No such cell: {address}")
-    if verdicts and left_out:
+
+
+def _known(judgement: Judgement, expected: ExpectedNumbers) -> Iterator[TableNote]:
+    """Why numbers differ that are known to."""
+    differing = [item.address for item in judgement.of(*MISMATCHES)]
+    for pattern, why in expected.explained.items():
+        if number := sum(matches(address, [pattern]) for address in differing):
+            yield note("comparison", f"Known to differ, {number} of {pattern}: {why}")
+
+
+def _absent(report: Report, judgement: Judgement, *, every: bool) -> Iterator[TableNote]:
+    """The numbers without a cell, each with the nearest that there is."""
+    shown = tuple(f"{t.name}.{b.key}." for t in report.tables for b in t.blocks)
+    named = [a for a in judgement.missing if every or a.startswith(shown)]
+    for address, why in missing_because(report, named).items():
+        yield note("comparison", f"No such cell: {address}: {why}")
+    if judgement.judged and (left_out := len(judgement.missing) - len(named)):
         text = f"{left_out} more are of tables or blocks that this report does not show"
         yield note("comparison", text)
 
@@ -139,18 +179,19 @@ def _blocks(judged: Sequence[JudgedNumber], expected: ExpectedNumbers) -> Iterat
     """A block for each block of each table; for each column of it where the table says so."""
     groups: dict[tuple[str, str, str], list[JudgedNumber]] = {}
     for item in judged:
-        by_column = item.table.compared_by == "column"
-        key = (item.table.name, item.block.key, item.column.key if by_column else "")
+        place = item.place
+        by_column = place.table.compared_by == "column"
+        key = (place.table.name, place.block.key, place.column.key if by_column else "")
         groups.setdefault(key, []).append(item)
     for (table, block, column), items in groups.items():
-        first = items[0]
-        place = f"{first.table.title}, {first.block.label}" if first.block.label else table
+        first = items[0].place
+        where = f"{first.table.title}, {first.block.label}" if first.block.label else table
         head = f"{first.column.group} {first.column.label}".strip() if column else ""
         if column and first.column.kind == "change":
             head = f"{first.column.label} {first.column.group}".strip()
         yield Block(
             key=".".join(part for part in (table, block, column) if part),
-            label=f"{place}: {head}" if column else place,
+            label=f"{where}: {head}" if column else where,
             columns=(
                 Column(key="cell", label="Cell", kind="words"),
                 Column(key="ours", label="Ours", kind="number"),
@@ -163,15 +204,21 @@ def _blocks(judged: Sequence[JudgedNumber], expected: ExpectedNumbers) -> Iterat
 
 
 def _row(item: JudgedNumber, expected: ExpectedNumbers, *, alone: bool) -> Row:
-    printed, difference = item.printed, item.difference
-    place = item.row.key if alone else f"{item.row.key}: {item.column.key}"
-    decimals = 0 if isinstance(item.cell.quantity, Count) else expected.decimals
-    ahead = Difference(value=difference, jobs=item.cell.jobs if difference is not None else ())
+    place, printed, difference = item.place, item.printed, item.difference
+    name = place.row.key if alone else f"{place.row.key}: {place.column.key}"
+    decimals = expected.decimals or max(printed.decimals, printed.sd_decimals)
+    if isinstance(expected.tolerance, float) and 0 < expected.tolerance < 1:
+        # A difference beyond the tolerance is not printed as 0.
+        decimals = max(decimals, math.ceil(-math.log10(expected.tolerance)))
+    whole = isinstance(place.cell.quantity, Count)
+    decimals = 0 if whole else decimals
+    ahead = Difference(value=difference, jobs=place.cell.jobs if difference is not None else ())
+    ours = Cell(quantity=place.cell.quantity.bare(), decimals=max(place.cell.decimals, decimals))
     return Row(
-        key=item.row.key if alone else f"{item.row.key}.{item.column.key}",
+        key=name.replace(": ", "."),
         cells=(
-            words(place),
-            Cell(quantity=item.cell.quantity.bare(), decimals=item.cell.decimals),
+            words(name),
+            ours,
             shown(Level(value=printed.value, sd=printed.sd), decimals),
             Cell(quantity=ahead, decimals=decimals),
             words(item.verdict, emphasised=item.verdict in MISMATCHES),

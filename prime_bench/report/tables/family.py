@@ -164,7 +164,7 @@ def _quantities(
     yield Extent(low=left[0], high=left[1], jobs=jobs) if left else MISSING
     yield Level(value=item.p, jobs=jobs)
     yield Level(value=formulas.sign_test(medians), jobs=jobs)
-    yield Level(value=formulas.smallest_p(medians))
+    yield Level(value=formulas.smallest_p(medians), jobs=jobs)
     yield Level(value=adjusted, jobs=jobs)
     if item.seed_sd:
         verdict = equivalence(interval, margin=item.seed_sd)

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from statistics import mean
 
 from prime_bench.findings import Gap
-from prime_bench.report.quantities.formulas import t_interval
+from prime_bench.report.quantities.formulas import SeedNoise, moments, t_interval
 from prime_bench.report.quantities.gaps import (
     FieldGap,
     comparable,
@@ -132,11 +132,30 @@ def _cells(
         baseline = mean_gap(dense, unit=unit)
         for arm, own in by_arm.items():
             value = mean_gap(own, unit=unit)
-            interval = t_interval(gaps_by_seed(own, unit=unit))
-            yield shown(Level(value=value, interval=interval, jobs=_jobs(own)), decimals)
+            by_seed = gaps_by_seed(own, unit=unit)
+            level = Level(
+                value=value,
+                interval=t_interval(by_seed),
+                noise=moments(by_seed).noise if by_seed else None,
+                jobs=_jobs(own),
+            )
+            yield shown(level, decimals)
             if arm != definition.baseline:
-                smaller = Level(value=reduction(value, baseline), jobs=_jobs([*own, *dense]))
+                smaller = Level(
+                    value=reduction(value, baseline),
+                    noise=_noise_of_reduction(by_seed, gaps_by_seed(dense, unit=unit)),
+                    jobs=_jobs([*own, *dense]),
+                )
                 yield shown(smaller, 1)
+
+
+def _noise_of_reduction(gaps: Sequence[float], dense: Sequence[float]) -> SeedNoise | None:
+    """How the reduction varies over seeds, from that of each; None where a seed has none."""
+    if len(gaps) != len(dense):
+        return None
+    values = [reduction(gap, other) for gap, other in zip(gaps, dense, strict=True)]
+    known = [value for value in values if value is not None]
+    return moments(known).noise if known and len(known) == len(values) else None
 
 
 def _jobs(gaps: Sequence[FieldGap]) -> tuple[str, ...]:

@@ -181,7 +181,7 @@ class _Rows:
                 raw = [value if key == "auc" else -value for value in found.differences]
                 yield Difference(
                     value=mean(raw) if raw else None,
-                    noise=found.error,
+                    noise=found.noise,
                     n=len(raw),
                     planned=len(block.layout.seeds),
                     better=better,

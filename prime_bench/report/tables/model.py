@@ -212,6 +212,8 @@ class Report:
     """For a format that shows them beside the tables."""
     record_digests: Mapping[str, str] = field(default_factory=dict)
     """SHA-256 of each record.json that the tables are made from, by job id."""
+    degenerate: frozenset[str] = frozenset()
+    """Ids of jobs whose run is degenerate, or that probe such a run."""
 
     def quantities(self) -> dict[str, Quantity]:
         """The quantity of every cell, by the cell's address."""

@@ -73,5 +73,5 @@ def _cells(records: Sequence[ProbeRecord], decimals: int) -> Iterator[Cell]:
     findings = [r.findings for r in records if isinstance(r.findings, RoutingFindings)]
     for key, _ in _MEASURES:
         found = moments([getattr(finding, key) for finding in findings])
-        level = Level(value=found.mean, sd=found.sd, noise=found.error, jobs=jobs)
+        level = Level(value=found.mean, sd=found.sd, noise=found.noise, jobs=jobs)
         yield shown(level, decimals)

@@ -113,7 +113,7 @@ def test_the_comparison_takes_notes_by_their_kind(report: Report) -> None:
         "values": {"main.avazu.DNN.auc.dense": 0.7},
     }
     expected = ExpectedNumbers.parse(table, where="")
-    made, _ = expected_table(report, expected, name="check")
+    made, _ = expected_table(report, expected, name="check", gate=True)
 
     assert {each.kind for each in made.notes} == {"comparison", "data"}
     assert any(note_text(each).endswith("a fact of the data") for each in made.notes)

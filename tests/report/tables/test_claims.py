@@ -7,17 +7,15 @@ one unit of the last digit. The places where it is are listed; nothing is edited
 import math
 import re
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
-from prime_bench.base.errors import UsageError
 from prime_bench.report.document import make_report
 from prime_bench.report.formats.cells import joined, printed
 from prime_bench.report.quantities.records import gather
 from prime_bench.report.quantities.values import Count
 from prime_bench.report.tables.claims import judge_claims
-from prime_bench.report.tables.expected import ExpectedNumbers, judge, load_paper, read_expected
+from prime_bench.report.tables.expected import judge, load_paper
 from prime_bench.report.tables.kinds import load_definition
 from prime_bench.report.tables.model import Report
 from prime_bench.store.record import RunRecord
@@ -105,14 +103,15 @@ def backbones(dataset: str) -> set[str]:
 def off_by_units(report: Report, prefix: str) -> list[tuple[str, int, int]]:
     """Addresses under `prefix` whose printed digits differ: by how many units, value and SD."""
     found = []
-    for item in judge(report, PAPER)[0]:
+    for item in judge(report, PAPER, spreads=True).judged:
+        cell = item.place.cell
         if (
             not item.address.startswith(prefix)
-            or isinstance(item.cell.quantity, Count)
-            or not item.cell.value
+            or isinstance(cell.quantity, Count)
+            or not cell.value
         ):
             continue
-        ours = [float(number) for number in re.findall(r"[+-]?\d+\.\d+", printed(item.cell).text)]
+        ours = [float(number) for number in re.findall(r"[+-]?\d+\.\d+", printed(cell).text)]
         theirs = [item.printed.value, *([item.printed.sd] if item.printed.sd is not None else [])]
         units = [round((a - b) / UNIT) for a, b in zip(ours, theirs, strict=False)] + [0]
         if any(units):
@@ -224,77 +223,3 @@ def test_a_claim_has_its_verdict_from_the_numbers(
     answers = claims_of(report_of(records, "main"))
 
     assert (answers["won.avazu"], answers["median.avazu.auc"]) == (won, median)
-
-
-def expected(**changes: object) -> ExpectedNumbers:
-    table = {"schema": 1, "title": "numbers", "tolerance": 0.001, **changes}
-    return ExpectedNumbers.parse(table, where="")
-
-
-@pytest.mark.parametrize(
-    ("theirs", "verdict"),
-    [
-        (0.7600, "inside seed noise"),
-        (0.7600 + 2 * 0.002 / math.sqrt(5) - 1e-6, "inside seed noise"),
-        (0.7600 + 2 * 0.002 / math.sqrt(5) + 1e-6, "outside"),
-    ],
-)
-def test_seed_noise_is_two_deviations_of_the_five_seed_mean(
-    make: MakeRecord, theirs: float, verdict: str
-) -> None:
-    scores = zip(SEEDS, with_moments(0.76, 0.002), strict=True)
-    report = report_of([make(seed=s, auc=a, logloss=0.4) for s, a in scores], "main")
-    (item,), _ = judge(report, expected(values={"main.avazu.DNN.auc.dense": theirs}))
-
-    assert item.verdict == verdict
-
-
-@pytest.mark.parametrize(
-    ("theirs", "more", "verdict"),
-    [
-        (0.7610, {}, "inside"),
-        (0.7611, {}, "outside"),
-        (0.7000, {"not_judged": ["main.*.dense"]}, "not judged"),
-        (0.7700, {"one_sided": ["main.*"]}, "not above"),
-        (0.7500, {"one_sided": ["main.*"]}, "above"),
-    ],
-)
-def test_without_noise_the_tolerance_decides(
-    make: MakeRecord, theirs: float, more: dict[str, object], verdict: str
-) -> None:
-    report = report_of([make(seed=1, auc=0.76, logloss=0.4)], "main")
-    numbers = expected(values={"main": {"avazu": {"DNN": {"auc.dense": theirs}}}}, **more)
-    (item,), _ = judge(report, numbers)
-
-    assert item.verdict == verdict
-
-
-def test_a_number_of_a_shown_block_without_a_cell_is_named(make: MakeRecord) -> None:
-    report = report_of([make(seed=1)], "main")
-    addresses = (
-        "main.avazu.AFM.auc.dense",
-        "main.criteo.AFM.auc.dense",
-        "mian.avazu.DNN.auc.dense",
-    )
-    values = dict.fromkeys(addresses, 0.7)
-    judged, unknown = judge(report, expected(values=values))
-
-    assert judged == []
-    assert unknown == ["main.avazu.AFM.auc.dense", "mian.avazu.DNN.auc.dense"]
-
-
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ("schema = 1", "title"),
-        ('schema = 1\ntitle = ""\ntolerance = 0\n[values]\na = "x"', "values.a"),
-        ('schema = 1\ntitle = ""\ntolerance = 0\n[values]\na = [1, 2, 3]', "values.a"),
-        ("schema = ", "cannot read"),
-    ],
-)
-def test_a_faulty_file_of_numbers_is_one_message(tmp_path: Path, text: str, words: str) -> None:
-    (tmp_path / "n.toml").write_text(text, encoding="utf-8")
-
-    with pytest.raises(UsageError, match=re.escape(words)) as caught:
-        read_expected(tmp_path / "n.toml")
-    assert str(tmp_path / "n.toml") in caught.value.message
