@@ -1,12 +1,12 @@
 """Checks of records against the files beside them, and of which records can be compared."""
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from prime_bench.base.files import sha256_of
-from prime_bench.store.pairing import ArmKey, ComparisonKey, group_runs, pair_up
+from prime_bench.store.pairing import ComparisonKey, group_runs, pair_up
 from prime_bench.store.record import Record, RunRecord
 from prime_bench.store.runs import CHECKPOINT, HISTORY, Runs
 
@@ -72,36 +72,34 @@ def check_data(records: Iterable[Record]) -> Iterator[Discrepancy]:
 
 
 def check_pairs(records: Iterable[RunRecord]) -> Iterator[Discrepancy]:
-    """Yield the runs that are in no comparison with `dense`, and why."""
+    """Yield the runs that are in no comparison with `dense`, and why.
+
+    Which seeds an arm should have is for its recipe to say: a run of `dense` needs a partner in one
+    arm, not in each.
+    """
     grouped, _ = group_runs(records)
     for comparison, arms in sorted(grouped.items()):
-        dense = next((arms[key] for key in sorted(arms) if key.plugin == _BASELINE), None)
-        for key, runs in sorted(arms.items()):
-            if key.plugin == _BASELINE:
-                if len(arms) == 1:
-                    yield _unpaired(comparison, key, runs, "no other arm has run")
-            elif dense is None:
-                yield _unpaired(comparison, key, runs, "Dense has not run")
-            else:
-                _, unpaired = pair_up(dense, runs)
-                for seed in unpaired:
-                    yield _unpaired(comparison, key, {**dense, **runs}, seed.reason, seed=seed.seed)
+        dense = {s: run for key in arms if key.plugin == _BASELINE for s, run in arms[key].items()}
+        others = {key: runs for key, runs in sorted(arms.items()) if key.plugin != _BASELINE}
+        partners = {seed for runs in others.values() for seed in runs}
+        alone = [run for seed, run in sorted(dense.items()) if seed not in partners]
+        yield from _unpaired(comparison, alone, "no other arm has run")
+        for runs in others.values():
+            alone = [run for seed, run in sorted(runs.items()) if seed not in dense]
+            yield from _unpaired(comparison, alone, "Dense has not run")
+            for item in pair_up(dense, runs)[1]:
+                if item.kind == "mismatch":
+                    yield from _unpaired(comparison, [runs[item.seed]], item.reason)
 
 
 def _unpaired(
-    comparison: ComparisonKey,
-    key: ArmKey,
-    runs: Mapping[int, RunRecord],
-    why: str,
-    *,
-    seed: int | None = None,
-) -> Discrepancy:
-    first = next(iter(runs.values()))
-    arm = first.arm if first.job.plugin == key.plugin else key.plugin
-    seeds = [seed] if seed is not None else sorted(runs)
-    listed = ", ".join(map(str, seeds))
-    where = f"{comparison.dataset} {comparison.backbone} {arm} seed {listed}"
-    return Discrepancy(topic="pairing", where=where, what=why)
+    comparison: ComparisonKey, runs: Sequence[RunRecord], why: str
+) -> Iterator[Discrepancy]:
+    """One discrepancy of the runs of an arm, if there are any, under each name that they have."""
+    for arm in sorted({run.arm for run in runs}):
+        seeds = ", ".join(str(run.job.seed) for run in runs if run.arm == arm)
+        where = f"{comparison.dataset} {comparison.backbone} {arm} seed {seeds}"
+        yield Discrepancy(topic="pairing", where=where, what=why)
 
 
 def _lines(text: str) -> list[object] | None:

@@ -3,14 +3,27 @@
 A positive difference favours the right-hand runs, in AUC and in LogLoss.
 """
 
+import itertools
 from collections import Counter
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from prime_bench.catalog import DENSE
 from prime_bench.recipe.differences import differing_keys, dotted
 from prime_bench.report.quantities.formulas import Moments, Tally, improvements, moments, tally
-from prime_bench.store.pairing import ComparisonKey, group_runs, mismatches
+from prime_bench.report.quantities.layout import (
+    ArmColumn,
+    dataset_labels,
+    layout_from_records,
+)
+from prime_bench.store.pairing import (
+    ComparisonKey,
+    arm_key,
+    comparison_key,
+    group_runs,
+    mismatches,
+)
 from prime_bench.store.record import RunRecord
 
 
@@ -19,7 +32,7 @@ class Match:
     """Two runs of one seed that are compared."""
 
     name: str
-    """Data set, backbone and, where both sides have the same, arm."""
+    """Data set and backbone as a report calls them and, where both sides have the same, arm."""
     left: RunRecord
     right: RunRecord
 
@@ -55,21 +68,23 @@ class MatchRow:
 def match_arms(records: Iterable[RunRecord], left: str, right: str) -> list[Match]:
     """Match the runs of two arms wherever all else is the same.
 
-    `left` and `right` are names of arms or of plug-ins.
+    `left` and `right` are names of arms; a name that no arm has stands for every arm of that
+    plug-in. Two arms of one name, or of one plug-in, are rows of their own.
     """
-    grouped, _ = group_runs(records)
-    names, found = _names(grouped), []
-    for comparison, arms in sorted(grouped.items()):
-        sides = [
-            [runs for key, runs in sorted(arms.items()) if name in (_arm(runs), key.plugin)]
-            for name in (left, right)
-        ]
-        for one in sides[0]:
-            for other in sides[1]:
-                found += [
-                    Match(name=names[comparison], left=one[seed], right=other[seed])
-                    for seed in sorted({*one} & {*other})
-                ]
+    labels = _Labels(records)
+    sides = [labels.arms_called(name) for name in (left, right)]
+    found = []
+    for comparison, place in labels.places.items():
+        arms = labels.grouped[comparison]
+        for one, other in itertools.product(*sides):
+            runs = [arms.get(arm.key, {}) for arm in (one, other)]
+            telling = [
+                arm.name for arm, side in zip((one, other), sides, strict=True) if len(side) > 1
+            ]
+            found += [
+                Match(name=", ".join([place, *telling]), left=runs[0][seed], right=runs[1][seed])
+                for seed in sorted({*runs[0]} & {*runs[1]})
+            ]
     return found
 
 
@@ -96,7 +111,8 @@ def match_sets(
         for record in records
         if id(record) not in partners
     ]
-    found = [Match(name=" ".join(_key(a)[:3]), left=a, right=b) for a, b in matched]
+    labels = _Labels([a for a, _ in matched])
+    found = [Match(name=labels.of(a), left=a, right=b) for a, b in matched]
     return sorted(found, key=lambda match: (match.name, match.left.job.seed)), alone
 
 
@@ -126,16 +142,36 @@ def settings_of(record: RunRecord) -> dict[str, Any]:
     return dotted(table)
 
 
-def _names(comparisons: Iterable[ComparisonKey]) -> dict[ComparisonKey, str]:
-    """Data set and backbone of each comparison, with as much more as tells it from the others."""
-    names: dict[ComparisonKey, str] = {}
-    for comparison in sorted(comparisons):
-        name = f"{comparison.dataset} {comparison.backbone}"
-        if name in names.values():
-            name += f" on {comparison.fingerprint[:8]}"
-        number = sum(other.partition(" #")[0] == name for other in names.values())
-        names[comparison] = f"{name} #{number + 1}" if number else name
-    return names
+class _Labels:
+    """What a report calls the places and arms of records."""
+
+    def __init__(self, records: Iterable[RunRecord]) -> None:
+        self.grouped, _ = group_runs(records)
+        layout = layout_from_records(self.grouped, baseline=DENSE, dataset_labels=dataset_labels())
+        self.columns = layout.arms
+        self.places: dict[ComparisonKey, str] = {
+            row.comparison: f"{block.label} {row.label}"
+            for block in layout.blocks
+            for row in block.rows
+            if row.comparison is not None
+        }
+        """Data set and backbone, with what tells them from others, in the order of a report."""
+
+    def arms_called(self, name: str) -> list[ArmColumn]:
+        """The arms of that name; where there is none, those of that plug-in."""
+        named = {
+            key
+            for arms in self.grouped.values()
+            for key, runs in arms.items()
+            if any(run.arm == name for run in runs.values())
+        }
+        exact = [column for column in self.columns if column.key in named]
+        return exact or [column for column in self.columns if column.key.plugin == name]
+
+    def of(self, record: RunRecord) -> str:
+        """Data set, backbone and arm of a run."""
+        arm = next(column.name for column in self.columns if column.key == arm_key(record))
+        return f"{self.places[comparison_key(record)]} {arm}"
 
 
 def _row(name: str, group: list[Match]) -> MatchRow:
@@ -187,7 +223,3 @@ def _single(records: Iterable[RunRecord]) -> dict[Hashable, RunRecord]:
 
 def _key(record: RunRecord) -> tuple[str, str, str, int]:
     return record.dataset, record.job.backbone, record.arm, record.job.seed
-
-
-def _arm(runs: Mapping[int, RunRecord]) -> str:
-    return next(iter(runs.values())).arm
