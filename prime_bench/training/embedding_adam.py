@@ -137,6 +137,7 @@ class TrainedTable:
     def __init__(self, embedding: FieldEmbedding, *, l2: float, table_pass: TablePass) -> None:
         assert embedding.table is not None  # noqa: S101
         self.parameter, self.offsets = embedding.table, embedding.offsets
+        self.vocabulary_sizes = embedding.schema.shape.vocabulary_sizes
         self._embedding, self._l2, self._pass = embedding, l2, table_pass
         self.weight = self.parameter.detach()
         self._first, self._second = (torch.zeros_like(self.weight) for _ in "mv")
@@ -222,10 +223,10 @@ class TrainedTables:
 
     @classmethod
     def grouped(cls, tables: Sequence[TrainedTable]) -> "list[TrainedTables]":
-        """One for each different list of fields, in practice one. Waits for the device."""
+        """One for each different list of fields, in practice one."""
         groups: dict[tuple[int, ...], list[TrainedTable]] = {}
         for table in tables:
-            groups.setdefault((len(table.weight), *table.offsets.tolist()), []).append(table)
+            groups.setdefault(table.vocabulary_sizes, []).append(table)
         return [cls(group) for group in groups.values()]
 
     def look_up(self, ids: Tensor) -> None:

@@ -33,7 +33,8 @@ _TRIED_CALLS = 3
 def cuda_graph(function: Callable[[], None]) -> Callable[[], None]:
     """Capture the function as a CUDA graph; a `Capture`."""
     graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
+    # Other threads may use the device meanwhile: they write a saved state or pin the next batch.
+    with torch.cuda.graph(graph, capture_error_mode="thread_local"):
         function()
     return graph.replay
 

@@ -81,7 +81,7 @@ class OptimizerState(TypedDict):
 
 
 class Optimizer:
-    """Updates a model's parameters. No step waits for the device, but for the first.
+    """Updates a model's parameters. No method waits for the device.
 
     With `spec.compile`, batches that have as many rows as the first one run compiled; others, such
     as the last one of an epoch, do not. Raises EnvironmentFault if torch.compile does not work.

@@ -18,6 +18,7 @@ from prime_bench.plugins.attach import ArmModel
 from prime_bench.settings.training import TrainSpec
 from prime_bench.training.batches import Batch
 from prime_bench.training.device import device_name, fix_arithmetic
+from prime_bench.training.graph import GraphedStep, capture_on
 from prime_bench.training.optimizer import Optimizer, Penalty
 
 _N_FIELDS, _IDS_A_FIELD, _ROWS = 22, 1000, 4096
@@ -33,6 +34,7 @@ def step_ms(device: torch.device, *, seconds: float = _SECONDS) -> float:
     optimizer = Optimizer(
         model, TrainSpec(batch_size=_ROWS), penalty=Penalty(embedding=0.05, network=0.0)
     )
+    step = GraphedStep(optimizer, capture=capture_on(device))
     ids = torch.randint(1, _IDS_A_FIELD, (_ROWS, _N_FIELDS), dtype=torch.int32)
     batch = Batch(
         ids=ids.to(device),
@@ -43,7 +45,7 @@ def step_ms(device: torch.device, *, seconds: float = _SECONDS) -> float:
     end = time.perf_counter() + seconds
     while time.perf_counter() < end or len(times_ms) <= _WARM_UP_STEPS:
         start = time.perf_counter()
-        optimizer.step(batch)
+        step(batch)
         if device.type == "cuda":
             torch.cuda.synchronize(device)
         times_ms.append(1000 * (time.perf_counter() - start))
