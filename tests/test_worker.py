@@ -244,6 +244,12 @@ class TestFailures:
         job = request.job.model_copy(update={"numerics": 0})
         self.fail(request.model_copy(update={"job": job}), UsageError, "wants numerics 0")
 
+    def test_tf32_on_a_cpu(self, make_request):
+        request = make_request()
+        training = request.job.training.model_copy(update={"matmul": "tf32"})
+        job = request.job.model_copy(update={"training": training})
+        self.fail(request.model_copy(update={"job": job}), UsageError, "training.matmul: tf32")
+
     def test_a_formula_that_does_not_count_what_is_built(self, make_request, monkeypatch):
         settings = PLUGINS["prime"].settings
         monkeypatch.setattr(settings, "parameters", lambda *_: 1)

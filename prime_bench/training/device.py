@@ -113,9 +113,22 @@ def compiled(function: _Function) -> _Function:
         function,
         dynamic=False,
         # A whole step becomes one CUDA graph elsewhere (`training.graph`).
-        options={"fallback_random": True, "triton.cudagraphs": False, "deterministic": True},
+        options={"fallback_random": True, "triton.cudagraphs": False, **_fixed_choices()},
     )
     return cast(_Function, made)
+
+
+def _fixed_choices() -> dict[str, bool]:
+    """Options of torch's compiler with which it times no kernel to choose one, as far as this
+    version of torch has them.
+    """
+    wanted = {
+        "deterministic": True,
+        "triton.autotune_pointwise": False,
+        "shape_padding": False,
+    }
+    known: Any = torch._inductor.list_options()
+    return {name: value for name, value in wanted.items() if name in known}
 
 
 def leave_out(plugin: Plugin | None) -> None:

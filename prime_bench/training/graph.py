@@ -7,12 +7,15 @@ is not taken on trust: the first steps are done both ways from the same state, a
 used only if all bits agree. A job's result is therefore the same with and without graphs, and they
 are no part of its identity.
 
-Nothing but `cuda_graph` depends on CUDA. Tests capture on the CPU, with another `Capture`.
+Nothing but `CudaCapture` depends on CUDA. Tests capture on the CPU, with another `Capture`.
 """
 
+import functools
+import gc
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from typing import Literal, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -22,26 +25,71 @@ from prime_bench.plugins.interface import StreamValue
 from prime_bench.training.batches import Batch
 from prime_bench.training.optimizer import Optimizer
 
-Capture = Callable[[Callable[[], None]], Callable[[], None]]
-"""Takes a function that has been called before, runs its Python code once, and returns a function
-that repeats its operations on the same memory. The code may or may not have had an effect."""
+GraphUse = Literal["step", "forward"]
+
+
+class Capture(Protocol):
+    """Makes graphs on one device."""
+
+    def stream(self, use: GraphUse) -> AbstractContextManager[object]:
+        """A context in which a function is called before it is captured for this use."""
+
+    def __call__(self, function: Callable[[], None], use: GraphUse) -> Callable[[], None]:
+        """Take a function that has been called before, run its Python code once, and return a
+        function that repeats its operations on the same memory. Whether the code has had its effect
+        is undefined.
+        """
+
 
 # The first calls set up the workspaces of libraries, and compile what is to be compiled.
 _TRIED_CALLS = 3
 
 
-def cuda_graph(function: Callable[[], None]) -> Callable[[], None]:
-    """Capture the function as a CUDA graph; a `Capture`."""
-    graph = torch.cuda.CUDAGraph()
-    # Other threads may use the device meanwhile: they write a saved state or pin the next batch.
-    with torch.cuda.graph(graph, capture_error_mode="thread_local"):
-        function()
-    return graph.replay
+class CudaCapture:
+    """Captures CUDA graphs."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+        # Functions that autograd has met on another stream must not end the capture.
+        if hasattr(torch.autograd.graph, "set_override_stale_capture_stream"):
+            torch.autograd.graph.set_override_stale_capture_stream(True)
+
+    @contextmanager
+    def stream(self, use: GraphUse) -> Iterator[None]:
+        """The stream of the capture, after the current one and before what follows on it."""
+        current, own = torch.cuda.current_stream(self._device), _stream_for(self._device, use)
+        own.wait_stream(current)
+        with torch.cuda.stream(own):
+            yield
+        current.wait_stream(own)
+
+    def __call__(self, function: Callable[[], None], use: GraphUse) -> Callable[[], None]:
+        """Capture the function."""
+        gc.collect()  # a cycle that is collected during the capture would free memory in it
+        graph, current = torch.cuda.CUDAGraph(), torch.cuda.current_stream(self._device)
+        try:
+            # Other threads may use the device meanwhile: they save a state, or pin a batch.
+            with torch.cuda.graph(
+                graph, stream=_stream_for(self._device, use), capture_error_mode="thread_local"
+            ):
+                function()
+        finally:
+            torch.cuda.set_stream(current)  # torch leaves another one after a failed capture
+        return graph.replay
+
+
+@functools.cache
+def _stream_for(device: torch.device, use: GraphUse) -> torch.cuda.Stream:  # noqa: ARG001  # a key
+    """A stream for each use, of which there is never more than one graph that others replace: when
+    a graph is destroyed, torch frees the workspaces of its stream, which other graphs of that
+    stream still have (pytorch issue 193402).
+    """
+    return torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
 
 
 def capture_on(device: torch.device) -> Capture | None:
     """How functions are captured on a device; None where they are not."""
-    return cuda_graph if device.type == "cuda" else None
+    return CudaCapture(device) if device.type == "cuda" else None
 
 
 class GraphedStep:
@@ -95,7 +143,7 @@ class GraphedStep:
         state = _State(optimizer)
         before = state.copy()
         try:
-            with _side_stream(optimizer.device):
+            with self._capture.stream("step"):
                 for _ in range(_TRIED_CALLS):
                     optimizer.begin_step(len(batch.labels))
                     numbers = _python_numbers(optimizer.model)
@@ -108,7 +156,7 @@ class GraphedStep:
             eager = state.copy()
             state.restore(before)
             optimizer.begin_step(len(batch.labels))
-            graph.repeat = self._capture(graph.on_device)
+            graph.repeat = self._capture(graph.on_device, "step")
             state.restore(before)
             for _ in range(_TRIED_CALLS):
                 graph.step(batch)
@@ -130,11 +178,11 @@ class GraphedForward:
 
     def __init__(self, arm: ArmModel, like: Batch, *, capture: Capture) -> None:
         self._arm, self._batch = arm, _copied(like)
-        with _side_stream(like.ids.device):
+        with capture.stream("forward"):
             for _ in range(_TRIED_CALLS):
                 self._forward()
         eager = self._out.clone()
-        self._repeat = capture(self._forward)
+        self._repeat = capture(self._forward, "forward")
         if not _same_bits(self(like), eager):
             raise NotCaptured("the graph and an eager forward pass differ")
 
@@ -258,17 +306,3 @@ def _copy_into(own: Batch, batch: Batch) -> None:
     own.ids.copy_(batch.ids)
     own.numerics.copy_(batch.numerics)
     own.labels.copy_(batch.labels)
-
-
-@contextmanager
-def _side_stream(device: torch.device) -> Iterator[None]:
-    """On CUDA, work on another stream than the current one, as torch wants before a capture."""
-    if device.type != "cuda":
-        yield
-        return
-    current = torch.cuda.current_stream(device)
-    side = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
-    side.wait_stream(current)
-    with torch.cuda.stream(side):
-        yield
-    current.wait_stream(side)

@@ -1,5 +1,7 @@
 """Small tables and jobs that the training tests share."""
 
+import contextlib
+
 import numpy as np
 import pytest
 import torch
@@ -102,14 +104,19 @@ class Tape(TorchDispatchMode):
                         old.copy_(new)
 
 
+class TapeCapture:
+    """A `Capture` on the CPU. `last` is the tape that it has made last."""
+
+    def stream(self, use):  # noqa: ARG002
+        return contextlib.nullcontext()
+
+    def __call__(self, function, use):  # noqa: ARG002
+        self.last = Tape()
+        with self.last:
+            function()
+        return self.last.repeat
+
+
 @pytest.fixture
 def tape():
-    """A `Capture` on the CPU. `tape.last` is the tape that it has made last."""
-
-    def capture(function):
-        capture.last = Tape()
-        with capture.last:
-            function()
-        return capture.last.repeat
-
-    return capture
+    return TapeCapture()

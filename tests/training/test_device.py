@@ -3,6 +3,7 @@ where that is certain, and always with the sizes.
 """
 
 import json
+import os
 import subprocess
 import sys
 import warnings
@@ -14,7 +15,12 @@ from prime_bench.base import machine
 from prime_bench.base.errors import EnvironmentFault
 from prime_bench.training import job as training_job
 from prime_bench.training import loop
-from prime_bench.training.device import NoDevice, is_out_of_memory, resolve_device
+from prime_bench.training.device import (
+    NoDevice,
+    fix_arithmetic,
+    is_out_of_memory,
+    resolve_device,
+)
 from prime_bench.worker import run_job
 
 CPU = torch.device("cpu")
@@ -130,6 +136,15 @@ def test_another_error_stays_what_it_is(make_request, monkeypatch):
     monkeypatch.setattr(loop.Optimizer, "step", broken)
     with pytest.raises(RuntimeError, match="a bug"):
         run_job(make_request(), lambda _: None)
+
+
+def test_products_have_the_precision_of_the_job_whatever_the_environment_says(monkeypatch):
+    monkeypatch.setenv("NVIDIA_TF32_OVERRIDE", "1")
+    fix_arithmetic(threads=1, matmul="tf32")
+    assert "NVIDIA_TF32_OVERRIDE" not in os.environ
+    assert torch.get_float32_matmul_precision() == "high"
+    fix_arithmetic(threads=1)
+    assert torch.get_float32_matmul_precision() == "highest"
 
 
 def test_subnormal_numbers_are_zeros_in_every_thread():
