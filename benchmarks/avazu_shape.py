@@ -37,7 +37,7 @@ def rows(of: Schema, n_rows: int, *, seed: int) -> Split:
     ids = np.empty((n_rows, len(sizes)), dtype=np.int32)
     for column, size in enumerate(sizes):
         ids[:, column] = np.minimum((size - 1) ** random.random(n_rows), size - 1)
-    score = sum(np.sin(ids[:, column] * (1 + column)) for column in (2, 5, 13))
+    score = sum(np.sin(ids[:, column] * (1 + column)) for column in (2, 5, 13 % len(sizes)))
     p = 1 / (1 + np.exp(-(score + np.log(CLICK_RATE / (1 - CLICK_RATE)))))
     return Split(
         ids=ids,

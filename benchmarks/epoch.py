@@ -3,21 +3,29 @@ its npz and its parquet loader.
 
     python benchmarks/epoch.py [--rows 300000] [--repeat 2] [--loaders npz,parquet] [--json FILE]
     python benchmarks/epoch.py --rows 2000000 --repeat 1          (the full size: half an hour)
+    python benchmarks/epoch.py --shape frappe --rows 45000 --repeat 15 --loaders npz --threads 1 \
+        --workers 0                                               (a small table, one thread a side)
 
-The DNN of `recipes/main13.toml` on Avazu, batch 4,096, one row in ten for validation, 1.54M ids,
-the same rows on all sides. What is timed is one epoch as each suite runs it: its loader's shuffle,
-the steps, a prediction of the validation split and its AUC. Opening a loader, ray's start and the
-first epoch of each side, in which ours compiles, are printed apart. The sides take turns.
+The DNN of `recipes/main13.toml` on Avazu, batch 4,096, one row in ten for validation, the same rows
+on all sides, and a table in the shape of Avazu_x1 (1.54M ids) or of Frappe_x1 (5,382 ids). What is
+timed is one epoch as each suite runs it: its loader's shuffle, the steps, a prediction of the
+validation split and its AUC. Opening a loader, ray's start and the first epoch of each side, in
+which ours compiles, are printed apart. Each side is a process of its own, with its own memory
+allocator. They take turns, and a ratio is the median of those within a turn. `--clock cpu`
+counts the process's own CPU time (with `--workers 0 --loaders npz`): what to use on a machine that
+others use.
 """
 
 import argparse
 import json
+import multiprocessing
 import statistics
 import tempfile
 import time
 from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import avazu_shape
 import numpy as np
@@ -27,7 +35,7 @@ from tabulate import tabulate
 
 # Ours first: it keeps FuxiCTR's preprocessing, and so ray, out of the import of its layers.
 from prime_bench.assemble import build_backbone
-from prime_bench.data.schema import Schema
+from prime_bench.data.schema import Field, Schema
 from prime_bench.data.table import Split
 from prime_bench.plugins.attach import ArmModel
 from prime_bench.recipe.file import load_recipe
@@ -42,8 +50,25 @@ import fuxictr_dnn
 from fuxictr.pytorch.dataloaders import RankDataLoader
 
 BATCH = 4096
-N_IDS = 1_540_000
-WORKERS = 3  # of FuxiCTR's npz loader, its default
+# Distinct values of each field of Frappe_x1, as published.
+FRAPPE = (957, 4082, 7, 7, 2, 3, 2, 9, 80, 233)
+
+
+OURS = ("plain", "compiled")
+Epoch = Callable[[], Any]
+Rows = dict[str, int]  # of each split
+
+
+def schema_of(shape: str) -> Schema:
+    """The fields of `avazu` or `frappe`."""
+    if shape == "avazu":
+        return avazu_shape.schema(1_540_000)
+    return Schema(
+        fields=[
+            Field(name=f"feat_{number}", kind="categorical", vocabulary_size=size)
+            for number, size in enumerate(FRAPPE, start=1)
+        ]
+    )
 
 
 def write(split: Split, schema: Schema, folder: Path, name: str) -> None:
@@ -56,14 +81,12 @@ def write(split: Split, schema: Schema, folder: Path, name: str) -> None:
     pl.DataFrame(columns).write_parquet(folder / f"{name}.parquet")
 
 
-def our_epoch(
-    schema: Schema, splits: TrainingSplits, settings: DNNSettings, *, compiled: bool
-) -> Callable[[], Any]:
+def our_epoch(schema: Schema, settings: DNNSettings, rows: Rows, *, compiled: bool) -> Epoch:
     """Runs the next epoch each time."""
     backbone = build_backbone("DNN", schema, settings.plain(), seed=0)
     training = Training(
         ArmModel(backbone),
-        splits,
+        TrainingSplits(**made(schema, rows)),
         TrainSpec(compile=compiled),
         penalty=Penalty.of(settings),
         seed=0,
@@ -74,8 +97,8 @@ def our_epoch(
 
 
 def their_epoch(
-    schema: Schema, folder: Path, settings: DNNSettings, *, loader: str
-) -> Callable[[], Any]:
+    schema: Schema, settings: DNNSettings, folder: Path, *, loader: str, workers: int
+) -> Epoch:
     """The same for FuxiCTR with the loader `npz` or `parquet`."""
     fields = fuxictr_dnn.feature_map(schema, folder)
     model = fuxictr_dnn.FuxiDNN(fields, settings, folder=folder)
@@ -86,71 +109,110 @@ def their_epoch(
         valid_data=str(folder / f"valid.{loader}"),
         batch_size=BATCH,
         data_format=loader,
-        num_workers=WORKERS,
+        num_workers=workers,
     )
     # One call of `fit` an epoch, so that sides can take turns; it evaluates and saves as it does.
     return lambda: model.fit(train, epochs=1, validation_data=valid)
 
 
-def measure(options: argparse.Namespace) -> list[dict[str, Any]]:
-    """Seconds of each side: opening, the first epoch, and the median of those after it."""
-    schema = avazu_shape.schema(N_IDS)
-    settings = DNNSettings.parse(
-        load_recipe("main13").backbones["DNN"]["avazu"].plain(), where="DNN"
-    )
-    rows = {"train": options.rows, "valid": options.rows // 10}
-    splits = {
+def made(schema: Schema, rows: Rows) -> dict[str, Split]:
+    """The splits by name."""
+    return {
         name: avazu_shape.rows(schema, n, seed=seed)
         for seed, (name, n) in enumerate(rows.items(), start=1)
     }
-    ours = TrainingSplits(train=splits["train"], valid=splits["valid"])
+
+
+class Side:
+    """A side in its process. Each method returns the seconds that it took there."""
+
+    _epoch: ClassVar[Epoch]
+
+    def __init__(self, name: str, options: argparse.Namespace, rows: Rows, folder: Path) -> None:
+        self._process = ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn"))
+        self._arguments = (name, options, rows, folder)
+
+    def open(self) -> float:
+        """Make the model and the loader."""
+        return self._process.submit(Side._open, *self._arguments).result()
+
+    def epoch(self) -> float:
+        """Run the next epoch."""
+        return self._process.submit(Side._run, self._arguments[1].clock).result()
+
+    @staticmethod
+    def _open(name: str, options: argparse.Namespace, rows: Rows, folder: Path) -> float:
+        fix_arithmetic(threads=options.threads)
+        schema = schema_of(options.shape)
+        settings = DNNSettings.parse(
+            load_recipe("main13").backbones["DNN"]["avazu"].plain(), where="DNN"
+        )
+        start = time.perf_counter()
+        if name in OURS:
+            Side._epoch = our_epoch(schema, settings, rows, compiled=name == "compiled")
+        else:
+            loader = name.removeprefix("FuxiCTR ")
+            Side._epoch = their_epoch(
+                schema, settings, folder, loader=loader, workers=options.workers
+            )
+        return time.perf_counter() - start
+
+    @staticmethod
+    def _run(clock: str) -> float:
+        now = time.process_time if clock == "cpu" else time.perf_counter
+        start = now()
+        Side._epoch()
+        return now() - start
+
+
+def measure(options: argparse.Namespace) -> list[dict[str, Any]]:
+    """Seconds of each side: opening, the first epoch, and the median of those after it."""
+    rows = {"train": options.rows, "valid": options.rows // 10}
+    names = [*OURS, *(f"FuxiCTR {loader}" for loader in options.loaders.split(","))]
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
-        (folder / "benchmark").mkdir()  # where FuxiCTR saves its weights
-        for name, split in splits.items():
+        schema = schema_of(options.shape)
+        for name, split in made(schema, rows).items():
             write(split, schema, folder, name)
-        openers: dict[str, Callable[[], Callable[[], Any]]] = {
-            "plain": lambda: our_epoch(schema, ours, settings, compiled=False),
-            "compiled": lambda: our_epoch(schema, ours, settings, compiled=True),
-        }
-        for loader in options.loaders.split(","):
-            openers[f"FuxiCTR {loader}"] = lambda loader=loader: their_epoch(
-                schema, folder, settings, loader=loader
-            )
-        times = {name: [] for name in openers}
-        epochs = {}
-        for name, opener in openers.items():
-            start = time.perf_counter()
-            epochs[name] = opener()
-            times[name].append(time.perf_counter() - start)
+        sides = {}
+        for name in names:
+            own = folder / name.replace(" ", "-")
+            (own / "benchmark").mkdir(parents=True)  # where FuxiCTR saves its weights
+            for file in folder.glob("*.*"):
+                (own / file.name).symlink_to(file)
+            sides[name] = Side(name, options, rows, own)
+        times = {name: [side.open()] for name, side in sides.items()}
         for _ in range(1 + options.repeat):
-            for name, epoch in epochs.items():
-                start = time.perf_counter()
-                epoch()
-                times[name].append(time.perf_counter() - start)
+            for name, side in sides.items():
+                times[name].append(side.epoch())
     found = [
         {"side": n, "open s": t[0], "first s": t[1], "epoch s": statistics.median(t[2:])}
         for n, t in times.items()
     ]
-    for ours_at, name in enumerate(("plain", "compiled")):
+    for name in OURS:
         for line in found:
-            line[f"over {name}"] = line["epoch s"] / found[ours_at]["epoch s"]
+            line[f"over {name}"] = statistics.median(
+                t / o for t, o in zip(times[line["side"]][2:], times[name][2:], strict=True)
+            )
     return found
 
 
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description="An epoch of ours against FuxiCTR's.")
+    parser.add_argument("--shape", choices=["avazu", "frappe"], default="avazu")
     parser.add_argument("--rows", type=int, default=300_000, help="training rows")
     parser.add_argument("--repeat", type=int, default=2, help="epochs of each side after the first")
     parser.add_argument("--loaders", default="npz,parquet", help="FuxiCTR's, with commas")
+    parser.add_argument("--workers", type=int, default=3, help="of its loader; 3 is its default")
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
+    parser.add_argument("--clock", choices=["wall", "cpu"], default="wall")
     parser.add_argument("--json", type=Path, help="write the figures here as well")
     options = parser.parse_args()
-    fix_arithmetic(threads=options.threads)
     found = measure(options)
     print(
-        f"{options.rows} rows, batch {BATCH}, {options.threads} threads, torch {torch.__version__}"
+        f"{options.shape}, {options.rows} rows, batch {BATCH}, {options.threads} threads,"
+        f" {options.clock} time, torch {torch.__version__}"
     )
     print(tabulate(found, headers="keys", floatfmt=".2f"))
     if options.json:

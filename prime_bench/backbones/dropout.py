@@ -21,6 +21,9 @@ import torch
 from torch import Tensor, nn
 
 _WORDS = 1 << 32
+# Numbers of a block on a CPU, whose products stay in its caches: a quarter of the time of a whole
+# layer of 4096 x 400 at once. A compiler fuses the operations instead.
+_CPU_BLOCK = 1 << 17
 
 
 class DroppedReLU(nn.Dropout):
@@ -44,13 +47,13 @@ def dropout(x: Tensor, p: float, *, training: bool) -> Tensor:
 
     Returns x itself if not `training` or if p is 0.
     """
-    return x * _factors(x, p) if training and p > 0 else x
+    return x * _drop(x.new_ones(x.shape), p) if training and p > 0 else x
 
 
 class _DroppedReLU(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, p: float) -> Tensor:
-        y = torch.relu(x).mul_(_factors(x, p))
+        y = _drop(torch.relu(x).contiguous(), p)
         ctx.p = p
         ctx.save_for_backward(y)
         return y
@@ -58,16 +61,20 @@ class _DroppedReLU(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
         (y,) = ctx.saved_tensors
-        passed = torch.ops.aten.threshold_backward(gradient, y, 0)
-        return passed * (1 / (1 - ctx.p)), None
+        return torch.ops.aten.threshold_backward(gradient, y, 0).mul_(1 / (1 - ctx.p)), None
 
 
-def _factors(x: Tensor, p: float) -> Tensor:
-    """A factor for each element of x (B, ...): 0 with probability p, else 1 / (1 - p)."""
+def _drop(x: Tensor, p: float) -> Tensor:
+    """Dropout in place of x (B, ...), which is contiguous. Returns x."""
     n_rows, width = len(x), math.prod(x.shape[1:])
     words = torch.randint(
         -_WORDS // 2, _WORDS // 2, (n_rows + width,), dtype=torch.int32, device=x.device
     ).bitwise_or(1)
-    products = words[:n_rows].unsqueeze(1) * words[n_rows:]  # (B, 1), (n,) -> (B, n), wraps
-    kept = products >= round(p * _WORDS) - _WORDS // 2
-    return kept.to(x.dtype).mul(1 / (1 - p)).view_as(x)
+    least = round(p * _WORDS) - _WORDS // 2
+    whole = x.device.type != "cpu" or torch.compiler.is_compiling()
+    block = n_rows if whole else max(1, _CPU_BLOCK // max(1, width))
+    flat, u, v = x.view(n_rows, width), words[:n_rows].unsqueeze(1), words[n_rows:]
+    for part, of_rows in zip(torch.split(flat, block), torch.split(u, block), strict=True):
+        kept = (of_rows * v).ge_(least)  # (b, 1), (n,) -> (b, n), wraps; 0 or 1
+        part.mul_(kept).mul_(1 / (1 - p))
+    return x

@@ -89,3 +89,20 @@ def test_fuxictrs_mlp_has_ours_in_the_place_of_torchs():
     assert kinds == [*hidden, *hidden, nn.Linear]
     assert [layer.p for layer in mlp.modules() if type(layer) is DroppedReLU] == [0.2, 0.2]
     assert [type(layer) for layer in fuxi.mlp(5, [4]).mlp] == [nn.Linear, nn.ReLU]
+
+
+@pytest.mark.parametrize("p", [0.1, 0.5])
+@pytest.mark.parametrize("shape", [(3000, 100), (2, 200_000), (5, 3, 7)])  # blocks; a row is more
+def test_masks_are_the_products_of_the_words_that_were_drawn(shape, p):
+    """In Python's integers, whatever the blocks and the strides of the input."""
+    n_rows, width = shape[0], torch.Size(shape[1:]).numel()
+    torch.manual_seed(3)
+    words = torch.randint(-(1 << 31), 1 << 31, (n_rows + width,), dtype=torch.int32)
+    u, v = (part.numpy().astype("int64") | 1 for part in words.split([n_rows, width]))
+    product = (u[:, None] * v + (1 << 31)) % (1 << 32)  # as an unsigned distance from -2^31
+    expected = torch.from_numpy((product >= round(p * (1 << 32))) / (1 - p)).float()
+    x = torch.randn(shape).abs().transpose(0, -1).contiguous().transpose(0, -1)
+    assert not x.is_contiguous()
+    for layer in (DroppedReLU(p), lambda x: dropout(x, p, training=True)):
+        torch.manual_seed(3)
+        assert torch.equal(layer(x), x * expected.view(shape))
