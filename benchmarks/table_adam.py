@@ -30,7 +30,6 @@ from typing import Any
 import avazu_shape
 import torch
 import torch.nn.functional as F
-from prime_bench.training.loss import batch_loss
 from tabulate import tabulate
 from torch import Tensor, nn
 
@@ -42,7 +41,7 @@ from prime_bench.settings.backbones import DNNSettings
 from prime_bench.settings.training import TrainSpec
 from prime_bench.training.batches import Batch, Rows
 from prime_bench.training.device import compiled, fix_arithmetic
-from prime_bench.training.optimizer import Optimizer, Penalty
+from prime_bench.training.optimizer import Optimizer, Penalty, batch_loss
 
 BATCH = 4096
 MAX_NORM = 10.0
