@@ -107,6 +107,8 @@ class Tape(TorchDispatchMode):
 class TapeCapture:
     """A `Capture` on the CPU. `last` is the tape that it has made last."""
 
+    Tape = Tape
+
     def stream(self, use):  # noqa: ARG002
         return contextlib.nullcontext()
 

@@ -2,6 +2,8 @@
 one.
 """
 
+import contextlib
+
 import pytest
 import torch
 
@@ -11,9 +13,10 @@ from prime_bench.plugins.attach import ArmModel
 from prime_bench.plugins.interface import Plugin
 from prime_bench.recipe.job import Job
 from prime_bench.settings.training import TrainSpec
+from prime_bench.training import graph as graph_module
 from prime_bench.training.batches import Batch, Rows
 from prime_bench.training.evaluation import predict
-from prime_bench.training.graph import GraphedForward, GraphedStep
+from prime_bench.training.graph import CudaCapture, GraphedForward, GraphedStep
 from prime_bench.training.optimizer import Optimizer, Penalty
 
 CPU = torch.device("cpu")
@@ -207,3 +210,69 @@ def test_the_graph_of_a_forward_pass_reads_the_weights_where_they_are(schema, ma
     with torch.inference_mode():
         forward = GraphedForward(arm, first, capture=tape)
         assert torch.equal(forward(second), arm(second.ids, second.numerics))
+
+
+class FakeStream:
+    def __init__(self, device=None):
+        self.device, self.waited = device, []
+
+    def wait_stream(self, other):
+        self.waited.append(other)
+
+
+class FakeGraph:
+    """In place of `torch.cuda.CUDAGraph`: repeats what a tape has recorded."""
+
+    def replay(self):
+        self.tape.repeat()
+
+
+@pytest.fixture
+def fake_cuda(monkeypatch, tape):
+    """torch's functions for CUDA graphs, on the CPU; `used` lists the streams of captures."""
+    main, used, current = FakeStream(), [], []
+
+    @contextlib.contextmanager
+    def graph(made, *, stream, capture_error_mode):
+        assert capture_error_mode == "thread_local"
+        used.append(stream)
+        made.tape = type(tape).Tape()
+        with made.tape:
+            yield
+
+    for name, value in {
+        "Stream": FakeStream,
+        "CUDAGraph": FakeGraph,
+        "graph": graph,
+        "stream": lambda _: contextlib.nullcontext(),
+        "current_stream": lambda _: main,
+        "set_stream": current.append,
+    }.items():
+        monkeypatch.setattr(torch.cuda, name, value)
+    monkeypatch.setattr(torch.autograd.graph, "set_override_stale_capture_stream", lambda _: None)
+    graph_module._stream_for.cache_clear()
+    yield used, current, main
+    graph_module._stream_for.cache_clear()
+
+
+def test_steps_and_predictions_are_captured_on_streams_of_their_own(fake_cuda, schema, make_split):
+    used, current, main = fake_cuda
+    capture, job, split = CudaCapture(CPU), job_of("DNN", "prime"), make_split(STEPS * ROWS)
+    eager = trained(job, schema, split, lambda optimizer: optimizer.step)
+    found = trained(job, schema, split, lambda optimizer: GraphedStep(optimizer, capture=capture))
+    assert torch.equal(found[0], eager[0])
+    arm, rows = build_arm(job, schema).arm, Rows(split, device=CPU)
+    predict(arm, rows, batch_size=ROWS, capture=capture)
+    first, again, forward = used  # the step is captured again for the lower rate
+    assert first is again
+    assert forward is not first
+    assert main in first.waited
+    assert first in main.waited
+    assert current == [main] * 3
+
+
+def test_a_failed_capture_gives_the_stream_back(fake_cuda):
+    _, current, main = fake_cuda
+    with pytest.raises(RuntimeError, match="not permitted"):
+        CudaCapture(CPU)(lambda: torch.ones(()).item(), "step")
+    assert current == [main]
