@@ -160,7 +160,7 @@ class GraphedStep:
             state.restore(before)
             for _ in range(_TRIED_CALLS):
                 graph.step(batch)
-            if not eager.equals(state.copy()):
+            if not state.equals(eager):
                 raise NotCaptured(f"{_TRIED_CALLS} steps of the graph and eager ones differ")
         finally:
             state.restore(before)
@@ -231,11 +231,6 @@ class _SavedState:
     streams: Mapping[str, StreamValue]
     """State of the plug-in's own random streams."""
 
-    def equals(self, other: "_SavedState") -> bool:
-        """Whether all bits agree."""
-        mine, others = ([*state.tensors, *state.generators] for state in (self, other))
-        return self.steps == other.steps and all(map(_same_bits, mine, others))
-
 
 class _State:
     """Everything that a step reads and writes."""
@@ -249,18 +244,17 @@ class _State:
     def copy(self) -> _SavedState:
         """Copy everything on its device."""
         streams = {} if self._plugin is None else self._plugin.stream_state()
-        generators = [torch.get_rng_state()]
-        if self._device.type == "cuda":
-            generators.append(torch.cuda.get_rng_state(self._device))
         return _SavedState(
             tensors=[tensor.clone() for tensor in self._tensors],
             steps=self._optimizer.steps,
-            generators=generators,
-            streams={
-                name: value.clone() if isinstance(value, Tensor) else value
-                for name, value in streams.items()
-            },
+            generators=self._generators(),
+            streams=_cloned(streams),
         )
+
+    def equals(self, saved: _SavedState) -> bool:
+        """Whether all bits are those of `saved`."""
+        mine, others = [*self._tensors, *self._generators()], [*saved.tensors, *saved.generators]
+        return self._optimizer.steps == saved.steps and all(map(_same_bits, mine, others))
 
     def restore(self, saved: _SavedState) -> None:
         """Put everything back, in the same memory."""
@@ -270,7 +264,20 @@ class _State:
         if self._device.type == "cuda":
             torch.cuda.set_rng_state(saved.generators[1], self._device)
         if self._plugin is not None:
-            self._plugin.load_stream_state(saved.streams)
+            self._plugin.load_stream_state(_cloned(saved.streams))
+
+    def _generators(self) -> list[Tensor]:
+        found = [torch.get_rng_state()]
+        if self._device.type == "cuda":
+            found.append(torch.cuda.get_rng_state(self._device))
+        return found
+
+
+def _cloned(streams: Mapping[str, StreamValue]) -> dict[str, StreamValue]:
+    return {
+        name: value.clone() if isinstance(value, Tensor) else value
+        for name, value in streams.items()
+    }
 
 
 def _same_bits(a: Tensor, b: Tensor) -> bool:
