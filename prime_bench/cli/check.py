@@ -17,12 +17,13 @@ def check(ctx: click.Context, name: str) -> None:
     `pass` or `FAIL` with the reason for each rule; exit code 1 if one is broken.
     """
     from prime_bench import api
+    from prime_bench.cli.output import print_line
 
     results = api.check(name)
     for result in results:
-        click.echo(
+        print_line(
             f"FAIL  {result.rule}: {result.fault}" if result.fault else f"pass  {result.rule}"
         )
     broken = sum(result.fault is not None for result in results)
-    click.echo(f"{name}: {len(results) - broken} of {len(results)} rules kept")
+    print_line(f"{name}: {len(results) - broken} of {len(results)} rules kept")
     ctx.exit(EXIT_FAILED if broken else 0)

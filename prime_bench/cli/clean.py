@@ -28,14 +28,14 @@ def clean(unfinished: bool, yes: bool, runs_dir: Path, as_json: bool) -> None:
     import sys
 
     from prime_bench import api
-    from prime_bench.cli.output import counted, print_json, size
+    from prime_bench.cli.output import counted, print_json, print_line, size
 
     found = api.leftovers(unfinished=unfinished, runs_dir=runs_dir)
     total = size(sum(leftover.n_bytes for leftover in found))
     if not as_json:
         for leftover in found:
-            click.echo(f"{leftover.path}: {size(leftover.n_bytes)}, {leftover.why}")
-        click.echo(f"{len(found)} to remove, {total}")
+            print_line(f"{leftover.path}: {size(leftover.n_bytes)}, {leftover.why}")
+        print_line(f"{len(found)} to remove, {total}")
         if found and not yes and sys.stdin.isatty():
             yes = click.confirm("Remove them?", err=True)
     removed = api.clean(found, runs_dir=runs_dir) if yes else []
@@ -52,9 +52,9 @@ def clean(unfinished: bool, yes: bool, runs_dir: Path, as_json: bool) -> None:
         print_json(CLEAN_SCHEMA, {"leftovers": items})
     elif yes and found:
         left = len(found) - len(removed)
-        click.echo(f"{len(removed)} removed" + (f", {left} in use meanwhile" if left else ""))
+        print_line(f"{len(removed)} removed" + (f", {left} in use meanwhile" if left else ""))
     elif found:
-        click.echo("nothing was removed: add --yes", err=True)
+        print_line("nothing was removed: add --yes", err=True)
     elif kept := api.leftovers(unfinished=True, runs_dir=runs_dir):
         jobs = counted(len(kept), "folder")
-        click.echo(f"{jobs} of failed or interrupted jobs: --unfinished names them", err=True)
+        print_line(f"{jobs} of failed or interrupted jobs: --unfinished names them", err=True)

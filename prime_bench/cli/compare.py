@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from prime_bench.base.characters import visible
 from prime_bench.cli import complete, options
 
 if TYPE_CHECKING:
@@ -33,23 +34,23 @@ def compare(
     records in the runs folder under the same settings otherwise.
     """
     from prime_bench import api
-    from prime_bench.cli.output import print_json
+    from prime_bench.cli.output import print_json, print_line, print_text
 
     found = api.compare(
         left,
         right,
         data_dir=data_dir,
         runs_dir=runs_dir,
-        log=lambda message: click.echo(message, err=True),
+        log=lambda message: print_line(message, err=True),
     )
     rows = [row for row in found.rows if row.changed or not changed]
     if as_json:
         lines = [_plain(row) for row in rows]
         print_json(COMPARE_SCHEMA, {"sides": [left, right], "rows": lines, "alone": found.alone})
     else:
-        click.echo(_text(rows, left, right))
+        print_text(_text(rows, left, right))
         for line in found.alone:
-            click.echo(line)
+            print_line(line)
 
 
 def _text(rows: "list[MatchRow]", left: str, right: str) -> str:
@@ -73,7 +74,7 @@ def _text(rows: "list[MatchRow]", left: str, right: str) -> str:
     parts = [table_text(cells, header=header)]
     parts += ["\n  ".join(lines) for lines in _settings(rows)]
     parts += [
-        f"{row.name}, seed {seed}: not a pair: {why}"
+        visible(f"{row.name}, seed {seed}: not a pair: {why}")
         for row in rows
         for seed, why in row.unpaired.items()
     ]
@@ -87,9 +88,10 @@ def _settings(rows: "list[MatchRow]") -> Iterator[list[str]]:
     blocks: dict[str, list[str]] = {}
     for row in rows:
         lines = [
-            f"{key}: {value_text(a)} -> {value_text(b)}" for key, (a, b) in row.settings.items()
+            visible(f"{key}: {value_text(a)} -> {value_text(b)}")
+            for key, (a, b) in row.settings.items()
         ]
-        blocks.setdefault("\n".join(lines), []).append(row.name)
+        blocks.setdefault("\n".join(lines), []).append(visible(row.name))
     for text, names in blocks.items():
         if text:
             yield [f"{', '.join(names)}: what differs", *text.split("\n")]

@@ -12,6 +12,7 @@ from pathlib import Path
 import click
 from click.shell_completion import CompletionItem
 
+from prime_bench.base.characters import has_unseen, visible
 from prime_bench.base.files import bundled_folder
 from prime_bench.base.identity import JOB_ID_DIGITS
 
@@ -173,7 +174,7 @@ def _job(folder: Path) -> str | None:
     try:
         config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
         job = config["job"]
-        return f"{config['dataset']} {job['backbone']} {config['arm']} seed {job['seed']}"
+        return visible(f"{config['dataset']} {job['backbone']} {config['arm']} seed {job['seed']}")
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
@@ -185,4 +186,5 @@ def _matching(names: Iterable[str], incomplete: str) -> list[CompletionItem]:
 
 
 def _items(names: Iterable[str]) -> list[CompletionItem]:
-    return [CompletionItem(name) for name in dict.fromkeys(names)]
+    # A shell reads one candidate a line, so a file name with a line break would add another.
+    return [CompletionItem(name) for name in dict.fromkeys(names) if not has_unseen(name)]

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from statistics import median
 
+from prime_bench.base.characters import visible
 from prime_bench.cli.output import table_text
 from prime_bench.findings import ArmCost, InferenceCost, median_ratio
 from prime_bench.store.costs import MeasuredCosts
@@ -89,8 +90,11 @@ def _words(item: MeasuredCosts) -> list[str]:
         if arm.eager_training_ms is not None
     ]
     return [
-        *graphed,
-        f"on {where.device}, {where.threads} CPU threads, torch {where.versions.get('torch', '?')}",
+        *map(visible, graphed),
+        visible(
+            f"on {where.device}, {where.threads} CPU threads, "
+            f"torch {where.versions.get('torch', '?')}"
+        ),
         f"times by {item.findings.clock}: medians of {probe['repetitions']} repetitions of "
         f"{probe['inference_steps']} forward passes (evaluation mode) and "
         f"{probe['training_steps']} training steps (forward, backward, update) after "

@@ -19,7 +19,7 @@ def diff(left: str, right: str, as_json: bool) -> None:
     not.
     """
     from prime_bench import api
-    from prime_bench.cli.output import print_json
+    from prime_bench.cli.output import print_json, print_line
     from prime_bench.recipe.differences import value_text
 
     found = api.diff(left, right)
@@ -30,8 +30,9 @@ def diff(left: str, right: str, as_json: bool) -> None:
         return
     for difference in found.keys:
         left_text, right_text = value_text(difference.left), value_text(difference.right)
-        click.echo(f"{difference.key}\n  - {left_text}\n  + {right_text}")
-    click.echo(
+        for line in (difference.key, f"  - {left_text}", f"  + {right_text}"):
+            print_line(line)
+    print_line(
         f"{len(found.keys)} keys differ; jobs: {found.n_both} of both, {found.n_left} of {left} "
         f"alone, {found.n_right} of {right} alone"
     )

@@ -28,11 +28,11 @@ def doctor(ctx: click.Context, data_dir: Path, runs_dir: Path, as_json: bool) ->
     """
     from prime_bench import api
     from prime_bench.base.errors import EnvironmentFault
-    from prime_bench.cli.output import print_json
+    from prime_bench.cli.output import print_json, print_line
 
     def show(finding: "HealthCheck") -> None:
         advice = f" -> {finding.advice}" if finding.advice else ""
-        click.echo(f"{_MARKS[finding.state]:<6}{finding.topic:<17}{finding.found}{advice}")
+        print_line(f"{_MARKS[finding.state]:<6}{finding.topic:<17}{finding.found}{advice}")
 
     findings = api.doctor(data_dir=data_dir, runs_dir=runs_dir, on_check=None if as_json else show)
     if as_json:

@@ -31,8 +31,9 @@ def fuxictr(table: str, folder: Path, data_dir: Path) -> None:
     name is the dataset_id of FuxiCTR's configuration.
     """
     from prime_bench import api
+    from prime_bench.cli.output import print_line
 
     written = api.export_fuxictr(
-        table, folder, data_dir=data_dir, log=lambda message: click.echo(message, err=True)
+        table, folder, data_dir=data_dir, log=lambda message: print_line(message, err=True)
     )
-    click.echo(f"{written}: dataset_id {written.name}, data_root {written.parent}")
+    print_line(f"{written}: dataset_id {written.name}, data_root {written.parent}")

@@ -30,15 +30,17 @@ def ls(ctx: click.Context, as_json: bool) -> None:
 
     from prime_bench import api
     from prime_bench.api.catalogue import ListedKind
-    from prime_bench.cli.output import print_json
+    from prime_bench.base.characters import visible, wrapped
+    from prime_bench.cli.output import print_json, print_line
 
     every = {kind: api.listing(kind) for kind in get_args(ListedKind)}
     if as_json:
         print_json(LS_SCHEMA, every)
         return
     for kind, rows in every.items():
-        names = ", ".join(str(row["name"]) for row in rows)
-        click.echo(click.wrap_text(f"{kind}: {names}", width=78, subsequent_indent="  "))
+        names = ", ".join(visible(str(row["name"])) for row in rows)
+        for line in wrapped(f"{kind}: {names}", 78, rest="  "):
+            print_line(line)
 
 
 @ls.command()
@@ -141,12 +143,12 @@ def figures(as_json: bool) -> None:
 
 
 def _print(key: str, rows: Sequence[Listing], shown: Sequence[Listing], *, as_json: bool) -> None:
-    from prime_bench.cli.output import print_json, table_text
+    from prime_bench.cli.output import print_json, print_text, table_text
 
     if as_json:
         print_json(LS_SCHEMA, {key: rows})
     elif shown:
-        click.echo(table_text([list(row.values()) for row in shown], header=list(shown[0])))
+        print_text(table_text([list(row.values()) for row in shown], header=list(shown[0])))
 
 
 def _ends(paths: Value) -> str:

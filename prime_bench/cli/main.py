@@ -2,6 +2,7 @@
 
 import contextlib
 import importlib
+import io
 import os
 import sys
 import traceback
@@ -13,6 +14,7 @@ import click
 from prime_bench import __version__
 from prime_bench.base.errors import EXIT_BUG, EXIT_INTERRUPTED, UsageError, UserError, did_you_mean
 from prime_bench.base.files import environment_fault
+from prime_bench.cli.output import print_text
 
 COMMANDS = {
     "prepare": "prime_bench.cli.prepare:prepare",
@@ -77,6 +79,10 @@ def cli(debug: bool) -> None:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and exit with its code."""
     given = list(sys.argv[1:] if arguments is None else arguments)
+    for stream in (sys.stdout, sys.stderr):
+        # A letter that the terminal's encoding lacks, such as Δ in cp1252, is printed as `\\u0394`.
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
     sys.exit(exit_code(given))
 
 
@@ -86,8 +92,7 @@ def exit_code(arguments: list[str]) -> int:
     try:
         result = cli.main(arguments, prog_name="prime-bench", standalone_mode=False)
     except click.ClickException as error:
-        with contextlib.suppress(OSError):
-            error.show()
+        _print_error(_usage(error), debug=False)
         return UsageError.exit_code
     except (KeyboardInterrupt, click.Abort):
         _print_error("interrupted; run the same command again to continue", debug=debug)
@@ -113,5 +118,15 @@ def _print_error(message: str, *, debug: bool) -> None:
     # Where stderr cannot be written, the exit code still tells.
     with contextlib.suppress(OSError):
         if debug and sys.exc_info()[0] is not None:
-            traceback.print_exc()
-        click.echo(message, err=True)
+            print_text(traceback.format_exc().rstrip("\n"), err=True)
+        print_text(message, err=True)
+
+
+def _usage(error: click.ClickException) -> str:
+    """What click prints of an error, with its reference to the help."""
+    shown = io.StringIO()
+    # Otherwise click would leave ANSI sequences out, so that one name would look like another.
+    if isinstance(error, click.UsageError) and error.ctx is not None:
+        error.ctx.color = True
+    error.show(file=shown)
+    return shown.getvalue().rstrip("\n")

@@ -1,10 +1,73 @@
-"""JSON, tables and amounts as every command prints them."""
+"""How every command prints: lines, texts, JSON, tables and amounts.
+
+Nothing else in `cli` writes to the terminal, so no name of a record or of a file can do more there
+than be read: see `base.characters`.
+"""
 
 import json
+import os
+import sys
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
+
+from prime_bench.base.characters import display_width, visible, visible_json, visible_lines, wrapped
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+GAP = "  "
+"""Between two columns of a table."""
+
+
+def print_line(line: object, *, err: bool = False) -> None:
+    r"""Print one line; a line break in it is shown as `\n`."""
+    click.echo(visible(str(line)), err=err)
+
+
+def print_text(text: str, *, err: bool = False) -> None:
+    """Print a text of several lines."""
+    click.echo(visible_lines(text), err=err)
+
+
+def print_document(text: str) -> None:
+    """Print what has a format of its own, such as LaTeX; it ends in its own newline.
+
+    A pipe or file gets the same bytes everywhere, in UTF-8 whatever the encoding of the terminal.
+    """
+    if sys.stdout.isatty() or not hasattr(sys.stdout, "buffer"):
+        click.echo(visible_lines(text), nl=False)
+    else:
+        click.echo(text.encode("utf-8", "backslashreplace"), nl=False)
+
+
+def print_styled(text: str) -> None:
+    """Print a text whose names are escaped already, so that it may have bold parts."""
+    click.echo(text, nl=False)
+
+
+def has_style() -> bool:
+    """Whether stdout shows bold text: a terminal, unless NO_COLOR or TERM=dumb says otherwise."""
+    return sys.stdout.isatty() and _wants_style()
+
+
+def console(*, stderr: bool = False) -> "Console":
+    """A rich console in which a text is a text: rich would read `[red]` and `:x:` as markup."""
+    from rich.console import Console
+
+    return Console(
+        stderr=stderr,
+        color_system="auto" if _wants_style() else None,
+        markup=False,
+        emoji=False,
+        highlight=False,
+    )
+
+
+def _wants_style() -> bool:
+    # https://no-color.org: set, and not empty.
+    return not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
 def print_json(schema: int, content: Mapping[str, Any]) -> None:
@@ -12,23 +75,39 @@ def print_json(schema: int, content: Mapping[str, Any]) -> None:
 
     The keys of a `schema` keep their meaning; keys may be added without a new schema.
     """
-    click.echo(json.dumps({"schema": schema, **content}, indent=2, ensure_ascii=False))
+    text = json.dumps({"schema": schema, **content}, indent=2, ensure_ascii=False)
+    print_document(visible_json(text) + "\n")
 
 
 def table_text(
-    rows: Sequence[Sequence[object]], *, header: Sequence[str], n_words: int | None = None
+    rows: Sequence[Sequence[object]],
+    *,
+    header: Sequence[str],
+    n_words: int | None = None,
+    width: int | None = None,
 ) -> str:
     """Lay rows out in columns for a terminal.
 
-    The first `n_words` columns are aligned to the left and the others to the right; with None the
-    content of each column decides.
+    The first `n_words` columns are aligned to the left and the others to the right; with None all
+    are on the left. With `width` the last column is broken into lines so that the table fits.
     """
-    from tabulate import tabulate
-
-    align = None
-    if n_words is not None:
-        align = [*["left"] * n_words, *["right"] * (len(header) - n_words)]
-    return tabulate(rows, headers=header, tablefmt="plain", disable_numparse=True, colalign=align)
+    texts = [[visible(str(cell)) for cell in row] for row in (header, *rows)]
+    widths = [max(map(display_width, column)) for column in zip(*texts, strict=True)]
+    if width is not None:
+        widths[-1] = max(1, width - sum(widths[:-1]) - len(GAP) * (len(widths) - 1))
+    n_left = len(header) if n_words is None else n_words
+    lines = []
+    for row in texts:
+        last = [row[-1]] if width is None else wrapped(row[-1], widths[-1]) or [""]
+        for index, part in enumerate(last):
+            cells = [*(row[:-1] if index == 0 else [""] * (len(row) - 1)), part]
+            padded = [
+                cell + room if place < n_left else room + cell
+                for place, (cell, own) in enumerate(zip(cells, widths, strict=True))
+                for room in [" " * (own - display_width(cell))]
+            ]
+            lines.append(GAP.join(padded).rstrip())
+    return "\n".join(lines)
 
 
 def counted(number: int, noun: str) -> str:

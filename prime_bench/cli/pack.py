@@ -25,12 +25,13 @@ def pack(recipe: str, changes: tuple[str, ...], output: Path, runs_dir: Path) ->
     `prime-bench report BUNDLE` makes the tables from it, without torch. The same records give the
     same bytes.
     """
+    from prime_bench.cli.output import print_line
     from prime_bench.report.request import pack as pack_records
     from prime_bench.store.runs import Runs
 
     job_ids, unreadable = pack_records(recipe, output, changes=changes, runs=Runs(runs_dir))
     for fault in unreadable:
-        click.echo(f"left out: {fault}", err=True)
-    click.echo(
+        print_line(f"left out: {fault}", err=True)
+    print_line(
         f"wrote {output}: {len(job_ids)} records, {output.stat().st_size / 1e6:.1f} MB", err=True
     )

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from prime_bench.base.characters import visible
 from prime_bench.cli import complete, options
 
 if TYPE_CHECKING:
@@ -48,6 +49,7 @@ def plan(
     for the estimate, depends on it.
     """
     from prime_bench import api
+    from prime_bench.cli.output import print_line
 
     made = api.plan(
         recipe,
@@ -63,16 +65,16 @@ def plan(
         device=device,
         measure=measured,
         runs_dir=runs_dir,
-        log=lambda message: click.echo(message, err=True),
+        log=lambda message: print_line(message, err=True),
     )
     for fault in found.not_measured:
-        click.echo(fault, err=True)
+        print_line(fault, err=True)
     print_plan(made, found, as_json=as_json)
 
 
 def print_plan(made: "Plan", estimate: "PlanEstimate", *, as_json: bool = False) -> None:
     """Print the plan as a table, or as one JSON object with the jobs under `jobs`."""
-    from prime_bench.cli.output import print_json
+    from prime_bench.cli.output import print_json, print_line, print_text
     from prime_bench.settings.interface import added_text
 
     estimates, total, added = estimate.jobs, estimate.total, estimate.added
@@ -105,16 +107,16 @@ def print_plan(made: "Plan", estimate: "PlanEstimate", *, as_json: bool = False)
         print_json(PLAN_SCHEMA, content)
         return
     _print_table(made, estimates)
-    click.echo(f"\n{made.recipe.title}\n{summary(made)}")
+    print_text(f"\n{visible(made.recipe.title)}\n{summary(made)}")
     for line in _outlook(total):
-        click.echo(line)
+        print_line(line)
     for dataset, arms in added.items():
         parts = "; ".join(f"{arm} {added_text([*b.values()])}" for arm, b in arms.items())
-        click.echo(f"{dataset}: parameters, and multiply-accumulates a row, added: {parts}")
+        print_line(f"{dataset}: parameters, and multiply-accumulates a row, added: {parts}")
 
 
 def _print_table(made: "Plan", estimates: "Mapping[str, Estimate]") -> None:
-    from prime_bench.cli.output import duration, size, table_text
+    from prime_bench.cli.output import duration, print_text, size, table_text
     from prime_bench.schedule.estimate import Estimate
 
     several = len({planned.job_spec.kind for planned in made.jobs}) > 1
@@ -137,7 +139,7 @@ def _print_table(made: "Plan", estimates: "Mapping[str, Estimate]") -> None:
                 planned.why,
             ]
         )
-    click.echo(table_text(rows, header=header))
+    print_text(table_text(rows, header=header))
 
 
 def _outlook(total: "Total") -> Iterator[str]:
@@ -182,6 +184,6 @@ def summary(made: "Plan") -> str:
     again = sum(planned.state == "stale" for planned in made.to_run)
     if again < stale:
         lines.append(f"stale: `--retrain stale` does {stale - again} jobs again")
-    lines += [f"broken: {why}" for why in made.broken]
-    lines += [f"to prepare: {command}" for command in made.prepare_commands]
+    lines += [visible(f"broken: {why}") for why in made.broken]
+    lines += [visible(f"to prepare: {command}") for command in made.prepare_commands]
     return "\n".join(lines)

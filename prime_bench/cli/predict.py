@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Self
 
 import click
 
+from prime_bench.base.characters import visible
 from prime_bench.base.errors import EXIT_FAILED
 from prime_bench.cli import complete, options
 
@@ -58,26 +59,33 @@ def predict(
 
 def _print(prediction: "Prediction") -> None:
     """Print the file that was written, or why it was not."""
+    from prime_bench.cli.output import print_line
+
     if prediction.written:
         auc = prediction.record.result.test.auc
-        click.echo(f"{prediction.path}: test AUC {auc}, as recorded")
+        print_line(f"{prediction.path}: test AUC {auc}, as recorded")
         return
-    why = "\n".join(f"  {line}" for line in [*prediction.differences, *prediction.conditions])
-    click.echo(
-        f"{prediction.path.parent}: not written, the predictions are not the record's\n{why}",
-        err=True,
-    )
+    folder = prediction.path.parent
+    print_line(f"{folder}: not written, the predictions are not the record's", err=True)
+    for line in (*prediction.differences, *prediction.conditions):
+        print_line(f"  {line}", err=True)
 
 
 class _Bars:
     """A bar of rows for each job on stderr, where that is a terminal."""
 
     def __init__(self) -> None:
-        from rich.console import Console
-        from rich.progress import Progress
+        from rich.progress import Progress, TextColumn
 
-        console = Console(stderr=True)
-        self._bars = Progress(console=console, disable=not console.is_terminal)
+        from prime_bench.cli.output import console
+
+        screen = console(stderr=True)
+        self._bars = Progress(
+            TextColumn("{task.description}", markup=False),
+            *Progress.get_default_columns()[1:],
+            console=screen,
+            disable=not screen.is_terminal,
+        )
         self._tasks: dict[int, TaskID] = {}
 
     def move(self, progress: "PredictionProgress") -> None:
@@ -86,7 +94,9 @@ class _Bars:
         if progress.number not in self._tasks:
             name = f"{record.dataset} {record.job.backbone} {record.arm} seed {record.job.seed}"
             title = f"{progress.number} of {progress.n_jobs}: {name}"
-            self._tasks[progress.number] = self._bars.add_task(title, total=progress.n_rows)
+            self._tasks[progress.number] = self._bars.add_task(
+                visible(title), total=progress.n_rows
+            )
         self._bars.update(self._tasks[progress.number], completed=progress.rows)
 
     def __enter__(self) -> Self:

@@ -8,7 +8,7 @@ import click
 
 from prime_bench.base.errors import UsageError, UserError
 from prime_bench.cli import complete, options
-from prime_bench.cli.output import print_json
+from prime_bench.cli.output import print_json, print_line, print_text
 from prime_bench.cli.prepare_output import (
     PREPARE_SCHEMA,
     best_line,
@@ -139,7 +139,7 @@ def prepare(
     if as_json:
         print_json(PREPARE_SCHEMA, plain(made))
     else:
-        click.echo(summary(made))
+        print_text(summary(made))
     return 0
 
 
@@ -159,7 +159,7 @@ def _prepare_recipe(
 
     def show(made: "Preparation") -> None:
         if not as_json:
-            click.echo(f"{summary(made)}\n  {_state(made)}\n")
+            print_text(f"{summary(made)}\n  {_state(made)}\n")
 
     def fail(name: str, error: UserError) -> None:
         failed[name] = error
@@ -189,7 +189,7 @@ def _prepare_recipe(
         n_made = sum(made.made for made in tables)
         counts = [f"{n_made} made", f"{len(tables) - n_made} already there"]
         counts += [f"{len(failed)} failed ({', '.join(failed)})"] if failed else []
-        click.echo(f"{recipe.name}: {', '.join(counts)}")
+        print_line(f"{recipe.name}: {', '.join(counts)}")
     return next((error.exit_code for error in failed.values()), 0)
 
 
@@ -198,7 +198,7 @@ def _state(made: "Preparation") -> str:
 
 
 def _log(message: str) -> None:
-    click.echo(message, err=True)
+    print_text(message, err=True)
 
 
 def _sources(sources: tuple[str, ...]) -> dict[str, str]:
@@ -295,5 +295,5 @@ def _write_raw(
         content = {"dataset": "synthetic", "raw": str(folder), "raw_format": made.raw_format}
         print_json(PREPARE_SCHEMA, {**content, "rows": made.rows, "best": best_plain(made.best)})
         return
-    click.echo(f"{folder}: {made.rows:,} rows as files of {made.raw_format}")
-    click.echo(best_line(made.best))
+    print_line(f"{folder}: {made.rows:,} rows as files of {made.raw_format}")
+    print_line(best_line(made.best))

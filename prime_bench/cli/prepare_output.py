@@ -4,6 +4,8 @@ import contextlib
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from prime_bench.base.characters import visible
+
 if TYPE_CHECKING:
     from prime_bench.api import Preparation
     from prime_bench.data.manifest import BestPossible
@@ -51,7 +53,7 @@ def summary(made: "Preparation") -> str:
     ]
     if manifest.best is not None:
         lines.append(f"  {best_line(manifest.best)}")
-    return "\n".join([*lines, *(f"  note: {note}" for note in manifest.notes)])
+    return "\n".join([*lines, *(visible(f"  note: {note}") for note in manifest.notes)])
 
 
 def best_line(splits: Mapping[Any, "BestPossible"]) -> str:
@@ -70,7 +72,6 @@ def progress_bars() -> Iterator[Callable[[str, "StageProgress"], None]]:
     """
     import time
 
-    from rich.console import Console
     from rich.progress import (
         BarColumn,
         Progress,
@@ -80,15 +81,17 @@ def progress_bars() -> Iterator[Callable[[str, "StageProgress"], None]]:
         TimeRemainingColumn,
     )
 
-    console = Console(stderr=True)
+    from prime_bench.cli.output import console
+
+    screen = console(stderr=True)
     shown = Progress(
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(),
         TaskProgressColumn(),
         TextColumn("{task.fields[rate]}"),
         TimeRemainingColumn(),
-        console=console,
-        disable=not console.is_terminal,
+        console=screen,
+        disable=not screen.is_terminal,
         transient=True,
     )
     stages: dict[tuple[str, str], tuple[TaskID, float]] = {}
@@ -96,7 +99,7 @@ def progress_bars() -> Iterator[Callable[[str, "StageProgress"], None]]:
     def move(dataset: str, now: "StageProgress") -> None:
         key = dataset, now.stage
         if key not in stages:
-            task = shown.add_task(f"{dataset}: {now.stage}", rate="")
+            task = shown.add_task(visible(f"{dataset}: {now.stage}"), rate="")
             stages[key] = task, time.monotonic()
         task, start = stages[key]
         elapsed_s = time.monotonic() - start

@@ -52,6 +52,7 @@ def profile(
     the machine is measured too. What has a record of the same device is not measured again.
     """
     from prime_bench import api
+    from prime_bench.cli.output import print_line, print_text
     from prime_bench.cli.plan import print_plan, summary
     from prime_bench.cli.progress import RunProgress
     from prime_bench.schedule.estimate import PlanEstimate
@@ -80,9 +81,9 @@ def profile(
     for outcome in done.failed:
         job, why = outcome.request.job, outcome.why
         folder = runs_dir / job.id
-        click.echo(f"failed: {outcome.request.dataset} {job.backbone}: {why} ({folder})", err=True)
+        print_line(f"failed: {outcome.request.dataset} {job.backbone}: {why} ({folder})", err=True)
     if made.prepare_commands or made.broken:
-        click.echo(summary(made), err=True)
+        print_text(summary(made), err=True)
     if done.stopped:
         ctx.exit(EXIT_INTERRUPTED)
     ctx.exit(0 if done.ok else EXIT_FAILED)
@@ -92,7 +93,7 @@ def _print(made: "Plan", *, runs_dir: Path, as_json: bool) -> None:
     """What the plan's jobs have found, on this run or an earlier one."""
     from prime_bench import api
     from prime_bench.cli.costs import tables
-    from prime_bench.cli.output import print_json
+    from prime_bench.cli.output import print_json, print_text
 
     measured = api.costs(made, runs_dir=runs_dir)
     if as_json:
@@ -103,4 +104,4 @@ def _print(made: "Plan", *, runs_dir: Path, as_json: bool) -> None:
         }
         print_json(PROFILE_SCHEMA, content)
     elif measured:
-        click.echo(tables(measured))
+        print_text(tables(measured))

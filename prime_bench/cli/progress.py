@@ -3,11 +3,12 @@
 from types import TracebackType
 from typing import Self
 
-from rich.console import Console
 from rich.progress import BarColumn, TaskID, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bars
 from rich.table import Column
 
+from prime_bench.base.characters import visible
+from prime_bench.cli.output import console
 from prime_bench.recipe.events import EpochEvent, ProgressEvent, WorkerEvent
 from prime_bench.schedule.engine import Outcome
 from prime_bench.schedule.plan import Plan
@@ -19,22 +20,23 @@ class RunProgress:
     """Takes the engine's events and outcomes; a context manager around the bars."""
 
     def __init__(self, plan: Plan) -> None:
-        console = Console(stderr=True)
+        screen = console(stderr=True)
         self._bars = Bars(
             # The one column that gives way on a narrow screen.
             TextColumn(
                 "{task.description}",
+                markup=False,
                 table_column=Column(ratio=1, no_wrap=True, overflow="ellipsis"),
             ),
             BarColumn(bar_width=_BAR_WIDTH),
-            TextColumn("{task.fields[note]}", justify="right"),
+            TextColumn("{task.fields[note]}", markup=False, justify="right"),
             TimeRemainingColumn(compact=True),
-            console=console,
+            console=screen,
             expand=True,
-            disable=not console.is_terminal,
+            disable=not screen.is_terminal,
         )
         self._names = {
-            planned.job.id: str(planned.job_spec) for planned in plan.jobs if planned.job
+            planned.job.id: visible(str(planned.job_spec)) for planned in plan.jobs if planned.job
         }
         self._n_jobs, self._n_ended = len(plan.to_run), 0
         self._all = self._bars.add_task("jobs", total=self._n_jobs, note=f"0/{self._n_jobs}")
@@ -69,7 +71,7 @@ class RunProgress:
             self._bars.remove_task(self._at_work.pop(job_id))
         if not self._bars.disable:
             name = self._names.get(job_id, job_id)
-            self._bars.console.print(f"{outcome.state}: {name}", highlight=False)
+            self._bars.console.print(f"{outcome.state}: {name}")
 
     def __enter__(self) -> Self:
         self._bars.start()

@@ -1,7 +1,6 @@
 """`prime-bench report`: tables and figures from records, or from a bundle of them."""
 
 import shutil
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -96,6 +95,7 @@ def report(
     """
     from prime_bench import api
     from prime_bench.base.errors import UsageError
+    from prime_bench.cli.output import print_document, print_line, print_styled, print_text
 
     if figures and output is None:
         raise UsageError("--figures writes files: name their folder with --output")
@@ -114,20 +114,23 @@ def report(
         runs_dir=runs_dir,
     )
     format = "json" if as_json else format
-    if output is None:
-        click.echo(_text(made) if format in (None, "text") else made.render(format), nl=False)
-    else:
+    if output is not None:
         for path in made.write(output, format=format or "markdown", figures=figures):
-            click.echo(f"wrote {path}", err=True)
+            print_line(f"wrote {path}", err=True)
+    elif format is None or format == "text":
+        print_styled(_text(made))
+    else:
+        print_document(made.render(format))
     if made.check is not None:
-        click.echo(str(made.check), err=True)
+        print_text(str(made.check), err=True)
     if not made.agrees:
         ctx.exit(EXIT_FAILED)
 
 
 def _text(made: "ReportView") -> str:
     """Plain text as wide as the terminal, or 80 letters; bold cells are marked in a terminal."""
+    from prime_bench.cli.output import has_style
     from prime_bench.report.formats import text
 
     width = shutil.get_terminal_size().columns
-    return text.render(made.report, width=width, bold=sys.stdout.isatty())
+    return text.render(made.report, width=width, bold=has_style())

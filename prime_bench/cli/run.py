@@ -100,6 +100,7 @@ def run(
     a second one ends them at once; the same command then continues the run.
     """
     from prime_bench import api
+    from prime_bench.cli.output import print_line
     from prime_bench.cli.plan import print_plan
     from prime_bench.cli.progress import RunProgress
 
@@ -137,7 +138,7 @@ def run(
             # Not through Python's stderr, in whose middle the signal may have come.
             on_stop=lambda: os.write(2, _STOPPING),
         )
-    click.echo(f"{recipe}: {summary}")
+    print_line(f"{recipe}: {summary}")
     print_failures(summary, runs_dir=runs_dir)
     if summary.stopped:
         ctx.exit(EXIT_INTERRUPTED)
@@ -146,16 +147,17 @@ def run(
 
 def print_failures(summary: "RunSummary", *, runs_dir: Path) -> None:
     """Print a line for each job without a record on stderr, and what to do."""
+    from prime_bench.cli.output import print_line, print_text
     from prime_bench.cli.plan import summary as plan_summary
 
     for outcome in (*summary.failed, *summary.not_run):
         request = outcome.request
-        click.echo(
+        print_line(
             f"{outcome.state}: {request.dataset} {request.job.backbone} {request.arm} "
             f"seed {request.job.seed}: {outcome.why} ({runs_dir / request.job.id})",
             err=True,
         )
     if summary.interrupted or summary.not_started:
-        click.echo("the same command continues this run", err=True)
+        print_line("the same command continues this run", err=True)
     if summary.plan.prepare_commands or summary.plan.broken:
-        click.echo(plan_summary(summary.plan), err=True)
+        print_text(plan_summary(summary.plan), err=True)

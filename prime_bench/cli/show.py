@@ -1,13 +1,13 @@
 """`prime-bench show`: one backbone, arm, recipe, prepared table or job in full."""
 
 import json
-import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from prime_bench.base.characters import visible
 from prime_bench.cli import complete, options
 
 if TYPE_CHECKING:
@@ -43,16 +43,17 @@ def backbone(name: str, data: str | None, data_dir: Path, as_json: bool) -> None
     from dataclasses import asdict
 
     from prime_bench import api
-    from prime_bench.cli.output import print_json, table_text
+    from prime_bench.cli.output import print_json, print_line, print_text, table_text
 
     facts = api.backbone_facts(name, table=data, data_dir=data_dir)
     if as_json:
         print_json(SHOW_SCHEMA, asdict(facts))
         return
-    click.echo(f"{name}: {facts.cite}\n")
+    print_text(f"{visible(name)}: {visible(facts.cite)}\n")
     _print_keys(facts.keys)
-    click.echo(f"\nTop-NN: {', '.join(facts.top_nn) or 'none'}")
-    click.echo(f"sites: {', '.join(facts.sites)}")
+    print_line("")
+    print_line(f"Top-NN: {', '.join(facts.top_nn) or 'none'}")
+    print_line(f"sites: {', '.join(facts.sites)}")
     if facts.tables:
         header = ["table", "fields", "d", "parameters", "multiply-accumulates a row"]
         cells = [
@@ -65,7 +66,7 @@ def backbone(name: str, data: str | None, data_dir: Path, as_json: bool) -> None
             ]
             for row in facts.tables
         ]
-        click.echo("\n" + table_text(cells, header=header))
+        print_text("\n" + table_text(cells, header=header))
 
 
 @show.command()
@@ -80,13 +81,13 @@ def arm(name: str, as_json: bool) -> None:
     from dataclasses import asdict
 
     from prime_bench import api
-    from prime_bench.cli.output import print_json
+    from prime_bench.cli.output import print_json, print_text
 
     facts = api.arm_facts(name)
     if as_json:
         print_json(SHOW_SCHEMA, asdict(facts))
         return
-    click.echo(f"{name}: {facts.label} ({facts.cite})\n")
+    print_text(f"{visible(name)}: {visible(facts.label)} ({visible(facts.cite)})\n")
     _print_keys(facts.keys)
 
 
@@ -98,12 +99,12 @@ def recipe(name: str, as_json: bool) -> None:
 
     NAME is one that `ls recipes` lists, or a file: `prime-bench show recipe quick > mine.toml`.
     """
-    from prime_bench.cli.output import print_json
+    from prime_bench.cli.output import print_document, print_json
     from prime_bench.recipe.file import find_recipe, load_recipe
 
     path = find_recipe(name)
     if not as_json:
-        click.echo(path.read_text(encoding="utf-8-sig"), nl=False)
+        print_document(path.read_text(encoding="utf-8-sig"))
         return
     loaded = load_recipe(path)
     content = {
@@ -141,21 +142,21 @@ def dataset(table: str, html: Path | None, data_dir: Path, as_json: bool) -> Non
     from prime_bench.base.errors import UsageError
     from prime_bench.base.files import write_whole
     from prime_bench.cli import show_dataset
-    from prime_bench.cli.output import print_json
+    from prime_bench.cli.output import print_json, print_line, print_text
 
     if html is not None and as_json:
         raise UsageError("--html and --json: one of them")
     found = api.table_facts(table, data_dir=data_dir)
     if len(found) > 1:
-        click.echo(f"{table}: has {len(found)} prepared tables; a folder names one", err=True)
+        print_line(f"{table}: has {len(found)} prepared tables; a folder names one", err=True)
     tables = [facts.plain() for facts in found]
     if html is not None:
         write_whole(html, show_dataset.page(tables))
-        click.echo(html)
+        print_line(html)
     elif as_json:
         print_json(SHOW_SCHEMA, {"tables": tables})
     else:
-        click.echo("\n\n\n".join(map(show_dataset.text, tables)))
+        print_text("\n\n\n".join(map(show_dataset.text, tables)))
 
 
 @show.command()
@@ -171,37 +172,23 @@ def job(job: str, data_dir: Path, runs_dir: Path, as_json: bool) -> None:
     """
     from prime_bench import api
     from prime_bench.cli import show_job
-    from prime_bench.cli.output import print_json
+    from prime_bench.cli.output import print_json, print_text
 
     details = api.job(job, data_dir=data_dir, runs_dir=runs_dir)
     if as_json:
         print_json(SHOW_SCHEMA, details.plain())
     else:
-        click.echo(show_job.text(details))
+        print_text(show_job.text(details))
 
 
 def _print_keys(keys: "Sequence[KeyFacts]") -> None:
-    from prime_bench.cli.output import table_text
+    from prime_bench.cli.output import print_line, print_text, table_text
 
     if not keys:
-        click.echo("no settings")
+        print_line("no settings")
         return
-    header = ("key", "default", "meaning")
-    defaults = [json.dumps(key.default) for key in keys]
-    # tabulate gives a header two spaces more than its text, and two between columns.
-    taken = sum(
-        max(len(title) + 2, *map(len, column)) + 2
-        for title, column in zip(header, ([key.name for key in keys], defaults), strict=False)
-    )
-    rows = [
-        [key.name, default, _wrapped(_described(key), _WIDTH - taken)]
-        for key, default in zip(keys, defaults, strict=True)
-    ]
-    click.echo(table_text(rows, header=header, n_words=3))
-
-
-def _wrapped(text: str, width: int) -> str:
-    return textwrap.fill(text, width, break_on_hyphens=False, break_long_words=False)
+    rows = [[key.name, json.dumps(key.default), _described(key)] for key in keys]
+    print_text(table_text(rows, header=("key", "default", "meaning"), n_words=3, width=_WIDTH))
 
 
 def _described(key: "KeyFacts") -> str:

@@ -4,6 +4,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from prime_bench.base.characters import visible
+
 _EVALUATED = ("valid", "test")
 _SPLIT_HEADER = ("split", "rows", "positives", "click rate", "against training")
 _BACKBONE_HEADER = ("backbone", "parameters", "weights and Adam")
@@ -44,7 +46,7 @@ def text(table: Mapping[str, Any]) -> str:
     ]
     return "\n\n".join(
         [
-            f"{table['dataset']}: {table['path']}\n"
+            f"{visible(table['dataset'])}: {visible(table['path'])}\n"
             f"fingerprint {table['fingerprint'][:12]}, "
             f"{'verified' if table['verified'] else 'unverified'}, "
             f"{table['vocabulary_total']:,} ids",
@@ -53,7 +55,7 @@ def text(table: Mapping[str, Any]) -> str:
             "oov: rows whose value has no id of its own (rare, new, or missing). untrained: rows"
             " whose id no training row has.",
             table_text(backbones, header=_BACKBONE_HEADER, n_words=1),
-            *(f"note: {note}" for note in table["notes"]),
+            *(visible(f"note: {note}") for note in table["notes"]),
         ]
     )
 

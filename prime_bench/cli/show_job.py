@@ -4,6 +4,8 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from prime_bench.base.characters import visible
+
 if TYPE_CHECKING:
     from prime_bench.findings import Validation
     from prime_bench.schedule.details import JobDetails
@@ -38,11 +40,11 @@ def _head(details: "JobDetails") -> str:
     job = details.job
     kind = "" if job is None or job.kind == "train" else f", {job.kind}"
     backbone, seed = (None, None) if job is None else (job.backbone, job.seed)
-    names = f"{details.dataset} {backbone} {details.arm} seed {seed}"
+    names = visible(f"{details.dataset} {backbone} {details.arm} seed {seed}")
     lines = [
         f"{details.job_id}: {names}{kind}",
-        f"{details.state}: {details.why}",
-        str(details.folder),
+        visible(f"{details.state}: {details.why}"),
+        visible(str(details.folder)),
     ]
     if details.record is not None:
         lines.append(f"took {details.record.wall_s:.1f} s")
@@ -97,8 +99,8 @@ def _result(result: "Result") -> str:
     ]
     lines.append(f"  best epoch {result.best_epoch}, ended by {result.stopped}")
     if result.degenerate:
-        lines.append(f"  degenerate: {result.degenerate}")
-    return "\n".join(["result:", *lines, *(f"  note: {note}" for note in result.notes)])
+        lines.append(visible(f"  degenerate: {result.degenerate}"))
+    return "\n".join(["result:", *lines, *(visible(f"  note: {note}") for note in result.notes)])
 
 
 def _number(value: float | None) -> str:
@@ -111,7 +113,7 @@ def _environment(environment: Mapping[str, object]) -> Iterator[str]:
         shown = value
         if key == "versions" and isinstance(value, Mapping):
             shown = ", ".join(f"{package} {version}" for package, version in value.items())
-        yield f"  {key:<17}{shown}"
+        yield visible(f"  {key:<17}{shown}")
 
 
 def sparkline(values: Sequence[float | None], *, width: int = 60) -> str:

@@ -6,9 +6,11 @@ from typing import TYPE_CHECKING
 
 import click
 
+from prime_bench.base.characters import visible
 from prime_bench.cli import complete, options
 
 if TYPE_CHECKING:
+    from rich.console import Console
     from rich.table import Table
 
     from prime_bench.schedule.status import JobStatus, Status
@@ -46,10 +48,8 @@ def status(
     validation AUC and the time left, then a line of counts; a pipe gets that line alone. `plan`
     lists every job. `--device` says where the jobs are meant to run, as for `plan`.
     """
-    from rich.console import Console
-
     from prime_bench import api
-    from prime_bench.cli.output import print_json
+    from prime_bench.cli.output import console, print_json, print_line
 
     def look() -> "Status":
         return api.status(
@@ -61,20 +61,20 @@ def status(
             runs_dir=runs_dir,
         )
 
-    console = Console()
+    screen = console()
     if as_json:
         found = look()
         jobs = [job.plain() for job in found.jobs]
         print_json(STATUS_SCHEMA, {"counts": found.counts, "jobs": jobs})
-    elif not console.is_terminal:
-        click.echo(summary(look()))
+    elif not screen.is_terminal:
+        print_line(summary(look()))
     elif watch:
-        _watch(look, console_lines=console.height)
+        _watch(look, screen=screen)
     else:
         found = look()
         if any(job.state in _SHOWN for job in found.jobs):
-            console.print(table_of(found, n_lines=len(found.jobs)))
-        click.echo(summary(found))
+            screen.print(table_of(found, n_lines=len(found.jobs)))
+        print_line(summary(found))
 
 
 def summary(found: "Status") -> str:
@@ -114,8 +114,8 @@ def _cells(job: "JobStatus") -> tuple[str, ...]:
     share = "" if job.share is None else f" {job.share:.0%}"
     bound = "< " if job.at_most else ""
     return (
-        (job.job_id or "-")[:8],
-        job.name,
+        visible((job.job_id or "-")[:8]),
+        visible(job.name),
         job.state,
         "-" if job.epoch is None else f"{job.epoch}{share}",
         "-" if job.rows_per_s is None else f"{job.rows_per_s:,.0f}",
@@ -124,7 +124,7 @@ def _cells(job: "JobStatus") -> tuple[str, ...]:
     )
 
 
-def _watch(look: "Callable[[], Status]", *, console_lines: int) -> None:
+def _watch(look: "Callable[[], Status]", *, screen: "Console") -> None:
     """Redraw the table every few seconds until Ctrl-C, which ends the command normally."""
     import time
 
@@ -132,17 +132,19 @@ def _watch(look: "Callable[[], Status]", *, console_lines: int) -> None:
     from rich.live import Live
     from rich.text import Text
 
-    n_lines = max(1, console_lines - _LINES_AROUND)
+    from prime_bench.cli.output import print_line
+
+    n_lines = max(1, screen.height - _LINES_AROUND)
 
     def drawn() -> Group:
         found = look()
         return Group(table_of(found, n_lines=n_lines), Text(summary(found)))
 
-    with Live(drawn(), auto_refresh=False, screen=True) as live:
+    with Live(drawn(), auto_refresh=False, screen=True, console=screen) as live:
         try:
             while True:
                 time.sleep(_REFRESH_S)
                 live.update(drawn(), refresh=True)
         except KeyboardInterrupt:
             pass
-    click.echo(summary(look()))
+    print_line(summary(look()))

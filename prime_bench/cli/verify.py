@@ -53,7 +53,7 @@ def verify(
     were not verified.
     """
     from prime_bench import api
-    from prime_bench.cli.output import counted, print_json
+    from prime_bench.cli.output import counted, print_json, print_line
 
     found = api.verify(
         what,
@@ -64,7 +64,7 @@ def verify(
         report_folder=report_folder,
         data_dir=data_dir,
         runs_dir=runs_dir,
-        log=lambda message: click.echo(message, err=True),
+        log=lambda message: print_line(message, err=True),
     )
     n_records, findings = len(found.records), found.findings
     if as_json:
@@ -72,6 +72,6 @@ def verify(
         print_json(VERIFY_SCHEMA, {"records": n_records, "findings": lines})
     else:
         for finding in findings:
-            click.echo(f"{finding.topic}: {finding.where}: {finding.what}")
-        click.echo(f"{counted(n_records, 'record')}, {counted(len(findings), 'finding')}")
+            print_line(f"{finding.topic}: {finding.where}: {finding.what}")
+        print_line(f"{counted(n_records, 'record')}, {counted(len(findings), 'finding')}")
     ctx.exit(EXIT_FAILED if findings else 0)

@@ -11,7 +11,7 @@ import matplotlib
 from matplotlib.figure import Figure
 
 from prime_bench.base.files import write_whole
-from prime_bench.report.figures.style import FAINT, INK, PNG_DPI
+from prime_bench.report.figures.style import FAINT, INK, PNG_DPI, without_glyph_warnings
 
 FileType = Literal["svg", "pdf", "png"]
 FILE_TYPES: tuple[FileType, ...] = ("svg", "pdf", "png")
@@ -53,7 +53,7 @@ def figure_bytes(figure: Figure, file_type: FileType, *, name: str) -> bytes:
     # Text stays text in SVG (small, can be searched) and is TrueType in PDF (publishers refuse
     # Type 3).
     settings: dict[Any, Any] = {"svg.hashsalt": name, "svg.fonttype": "none", "pdf.fonttype": 42}
-    with matplotlib.rc_context(settings):
+    with matplotlib.rc_context(settings), without_glyph_warnings():
         figure.savefig(
             buffer,
             format=file_type,

@@ -4,10 +4,12 @@ Colours differ in lightness too, and a shape, dash or hatch goes with each, so t
 read in grey and with any common kind of colour blindness.
 """
 
+import contextlib
 import functools
 import math
 import textwrap
-from collections.abc import Callable, Iterable, Sequence
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Literal, ParamSpec, TypedDict
 
 import matplotlib
@@ -15,8 +17,10 @@ import numpy as np
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.text import Text
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
 
+from prime_bench.base.characters import visible, visible_lines
 from prime_bench.report.formats.numbers import signed
 
 COLUMN_IN = 3.35
@@ -110,16 +114,30 @@ def styled(draw: Callable[P, Figure]) -> Callable[P, Figure]:
 
     @functools.wraps(draw)
     def draw_styled(*args: P.args, **kwargs: P.kwargs) -> Figure:
-        with matplotlib.rc_context():
+        with matplotlib.rc_context(), without_glyph_warnings():
             matplotlib.rcdefaults()
             matplotlib.rcParams.update(_RC)
             figure = draw(*args, **kwargs)
+            for text in figure.findobj(Text):
+                assert isinstance(text, Text)  # noqa: S101  # the type of `findobj` is wider
+                text.set_text(visible_lines(text.get_text().expandtabs(1)))
             if engine := figure.get_layout_engine():
                 engine.execute(figure)
             figure.set_layout_engine("none")
             return figure
 
     return draw_styled
+
+
+@contextlib.contextmanager
+def without_glyph_warnings() -> Iterator[None]:
+    """Do not warn of letters that DejaVu Sans lacks, such as 中.
+
+    An SVG has them as text, which the reader's fonts set; a PDF or PNG shows boxes.
+    """
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", r"Glyph .* missing from font", UserWarning)
+        yield
 
 
 def unique(names: Iterable[str]) -> list[str]:
@@ -129,7 +147,7 @@ def unique(names: Iterable[str]) -> list[str]:
 
 def shorten(label: str) -> str:
     """Return the label, cut to `LONGEST_LABEL` letters so that it leaves room for the plot."""
-    flat = " ".join(label.split())
+    flat = visible(" ".join(label.split()))
     if len(flat) <= LONGEST_LABEL:
         return flat
     cut = textwrap.shorten(flat, LONGEST_LABEL, placeholder="…")

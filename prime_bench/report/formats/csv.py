@@ -2,10 +2,12 @@
 
 import csv
 import io
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from prime_bench.base.characters import visible
 from prime_bench.report.formats.cells import printed
 from prime_bench.report.quantities.values import Better
 from prime_bench.report.tables.model import Report
@@ -89,12 +91,30 @@ def cell_rows(report: Report) -> Iterator[CellRow]:
 
 
 def render(report: Report) -> str:
-    """Return all cells of all tables; a field without a value is empty."""
+    """Return all cells of all tables; a field without a value is empty.
+
+    Texts that a spreadsheet would take for a formula begin with an apostrophe.
+    """
     buffer = io.StringIO()
     writer = csv.writer(buffer, lineterminator="\n")
     writer.writerow(COLUMNS)
-    writer.writerows(row.fields() for row in cell_rows(report))
+    for row in cell_rows(report):
+        fields = row.fields()
+        writer.writerow([escaped(f) if isinstance(f, str) else f for f in fields])
     return buffer.getvalue()
+
+
+def escaped(text: str) -> str:
+    """Return text in one line that a spreadsheet shows and does not compute."""
+    shown = visible(text)
+    return f"'{shown}" if shown[:1] in _FORMULA and not _PRINTED_NUMBER.fullmatch(shown) else shown
+
+
+# The full-width forms are signs of a formula too, in the Japanese and Chinese Excel.
+_FORMULA = (*"=+-@\t\r", "\uff1d", "\uff0b", "\uff0d", "\uff20")
+# What `cells.printed` makes of numbers: -0.0010±0.0003, +0.0001 to +0.0020 (95.0%), and a dash.
+_NUMBER = r"[-+]?\d[\d,]*(?:\.\d+)?"
+_PRINTED_NUMBER = re.compile(rf"{_NUMBER}(?:±{_NUMBER}| to {_NUMBER}(?: \({_NUMBER}%\))?)?|--")
 
 
 def cells_frame(report: Report) -> "pl.DataFrame":

@@ -6,6 +6,7 @@ from dataclasses import asdict
 
 from pydantic import JsonValue
 
+from prime_bench.base.characters import visible_json
 from prime_bench.report.formats.cells import note_text, printed
 from prime_bench.report.quantities.grid import GridBlock
 from prime_bench.report.tables.model import Cell, Report, Table
@@ -15,7 +16,8 @@ REPORT_SCHEMA = 2
 
 def render(report: Report) -> str:
     """Return the report as one JSON object, ending in a newline."""
-    return json.dumps(content(report), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    text = json.dumps(content(report), indent=2, ensure_ascii=False, allow_nan=False)
+    return visible_json(text) + "\n"
 
 
 def content(report: Report) -> dict[str, JsonValue]:

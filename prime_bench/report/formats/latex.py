@@ -1,8 +1,11 @@
 """LaTeX as in the paper: booktabs, numbers in mathematics, improvements in bold."""
 
+import re
+import unicodedata
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from prime_bench.base.characters import visible
 from prime_bench.report.formats.cells import MISSING, printed
 from prime_bench.report.formats.notes import own_notes, shared_notes
 from prime_bench.report.formats.templates import latex_templates
@@ -61,8 +64,40 @@ def render(report: Report) -> str:
 
 
 def escaped(words: str) -> str:
-    """Return text in which everything is escaped that LaTeX would read as a command."""
-    return "".join(_ESCAPES.get(letter, letter) for letter in " ".join(words.split()))
+    r"""Return text in one line that LaTeX sets letter by letter, with any engine and any class.
+
+    Letters of the Latin alphabet have their accents by commands, Greek letters and common signs
+    are set in mathematics. Every other character that is not ASCII, such as 中, is set as its code
+    point, `U+4E2D`, by `\primebenchchar{4E2D}`: pdfLaTeX has no font for it, and a missing letter
+    would be lost without an error in XeLaTeX and LuaLaTeX. A document that has a font for it
+    defines `\newcommand\primebenchchar[1]{\symbol{"#1}}` before its `\input`.
+    """
+    text = unicodedata.normalize("NFC", visible(" ".join(words.split())))
+    return _LIGATURE.sub(r"\g<0>{}", "".join(map(_set, _CLUSTER.findall(text))))
+
+
+# A character, or a letter with one accent that Unicode does not have as one character.
+_CLUSTER = re.compile("[A-Za-z][\u0300-\u036f]|.", re.DOTALL)
+# Each would begin a sign of its own: – — „ ” in the fonts of LaTeX.
+_LIGATURE = re.compile(r"-(?=-)|,(?=,)|'(?=')")
+
+
+def _set(cluster: str) -> str:
+    """The LaTeX of one character, or of a letter with its accent."""
+    if cluster in _ESCAPES:
+        return _ESCAPES[cluster]
+    if cluster.isascii():
+        return cluster
+    parts = unicodedata.normalize("NFD", cluster)
+    if len(parts) == 2 and parts[1] in _ACCENTS and parts[0].isascii() and parts[0].isalpha():
+        return rf"\{_ACCENTS[parts[1]]}{{{parts[0]}}}"
+    return "".join(_ESCAPES.get(one) or _code_point(one) for one in cluster)
+
+
+def _code_point(character: str) -> str:
+    if character.isascii():
+        return character
+    return rf"\primebenchchar{{{ord(character):04X}}}"
 
 
 def _groups(table: Table) -> Iterator[Sequence[Block]]:
@@ -221,6 +256,76 @@ def _spanning(spans: Sequence[tuple[str, int]], *, n_before: int) -> list[str]:
     return [" & ".join(heads).strip() + r" \\", rules]
 
 
+# What \' and its like do in every encoding; \k for an ogonek would need T1.
+_ACCENTS = {
+    "\N{COMBINING GRAVE ACCENT}": "`",
+    "\N{COMBINING ACUTE ACCENT}": "'",
+    "\N{COMBINING CIRCUMFLEX ACCENT}": "^",
+    "\N{COMBINING TILDE}": "~",
+    "\N{COMBINING MACRON}": "=",
+    "\N{COMBINING BREVE}": "u",
+    "\N{COMBINING DOT ABOVE}": ".",
+    "\N{COMBINING DIAERESIS}": '"',
+    "\N{COMBINING RING ABOVE}": "r",
+    "\N{COMBINING DOUBLE ACUTE ACCENT}": "H",
+    "\N{COMBINING CARON}": "v",
+    "\N{COMBINING DOT BELOW}": "d",
+    "\N{COMBINING CEDILLA}": "c",
+    "\N{COMBINING MACRON BELOW}": "b",
+}
+_GREEK = (
+    *("alpha", "beta", "gamma", "delta", "epsilon", "zeta", "eta", "theta", "iota", "kappa"),
+    *("lambda", "mu", "nu", "xi", "pi", "rho", "sigma", "tau", "upsilon", "phi", "chi", "psi"),
+    "omega",
+)
+"""Small letters whose command is their name."""
+_GREEK_CAPITALS = (
+    *("Gamma", "Delta", "Theta", "Lambda", "Xi", "Pi", "Sigma", "Upsilon", "Phi", "Psi", "Omega"),
+)
+_LATIN_OF_GREEK = {
+    **{"ALPHA": "A", "BETA": "B", "EPSILON": "E", "ZETA": "Z", "ETA": "H", "IOTA": "I"},
+    **{"KAPPA": "K", "MU": "M", "NU": "N", "OMICRON": "O", "RHO": "P", "TAU": "T", "CHI": "X"},
+}
+"""Capitals that have no command, since they look as Latin ones."""
+
+
+def _greek(case: str, name: str) -> str:
+    """The letter; Unicode spells one of them LAMDA."""
+    return unicodedata.lookup(f"GREEK {case} LETTER {name.upper().replace('LAMBDA', 'LAMDA')}")
+
+
+# Commands of mathematics that need no package.
+_MATHEMATICS = {
+    "±": "pm",
+    "·": "cdot",
+    "\N{MULTIPLICATION SIGN}": "times",
+    "÷": "div",
+    "≤": "le",
+    "≥": "ge",
+    "≠": "ne",
+    "≈": "approx",
+    "≡": "equiv",
+    "\N{TILDE OPERATOR}": "sim",
+    "∞": "infty",
+    "∈": "in",
+    "∑": "sum",
+    "∏": "prod",
+    "∂": "partial",
+    "∇": "nabla",
+    "√": "surd",
+    "→": "to",
+    "←": "leftarrow",
+    "↑": "uparrow",
+    "↓": "downarrow",
+    "↔": "leftrightarrow",
+    "⇒": "Rightarrow",
+    "⇐": "Leftarrow",
+    "⇔": "Leftrightarrow",
+    "†": "dagger",
+    "‡": "ddagger",
+    "•": "bullet",
+    "°": "circ",
+}
 _ESCAPES = {
     "\\": r"\textbackslash{}",
     "{": r"\{",
@@ -232,17 +337,46 @@ _ESCAPES = {
     "_": r"\_",
     "~": r"\textasciitilde{}",
     "^": r"\textasciicircum{}",
+    "`": r"\`{}",
     "<": "$<$",
     ">": "$>$",
     "|": "$|$",
-    '"': "''",
-    "±": r"$\pm$",
-    "Δ": r"$\Delta$",
-    "·": r"$\cdot$",
-    "\N{MULTIPLICATION SIGN}": r"$\times$",
-    "≥": r"$\ge$",
+    '"': r"\textquotedblright{}",
+    # After the \\ of the row before, or a rule, LaTeX takes these for an argument.
+    "[": "{[}",
+    "*": "{*}",
     "\N{MINUS SIGN}": "$-$",
-    "†": r"$\dagger$",
-    "\N{EN DASH}": "--",
-    "\N{GREEK SMALL LETTER ALPHA}": r"$\alpha$",
+    "\N{EN DASH}": r"\textendash{}",
+    "\N{EM DASH}": r"\textemdash{}",
+    "\N{LEFT SINGLE QUOTATION MARK}": r"\textquoteleft{}",
+    "\N{RIGHT SINGLE QUOTATION MARK}": r"\textquoteright{}",
+    "“": r"\textquotedblleft{}",
+    "”": r"\textquotedblright{}",
+    "…": r"\ldots{}",
+    "§": r"\S{}",
+    "¶": r"\P{}",
+    "©": r"\copyright{}",
+    "£": r"\pounds{}",
+    "¡": r"\textexclamdown{}",
+    "¿": r"\textquestiondown{}",
+    "¹": "$^1$",
+    "²": "$^2$",
+    "³": "$^3$",
+    "ß": r"\ss{}",
+    "æ": r"\ae{}",
+    "Æ": r"\AE{}",
+    "œ": r"\oe{}",
+    "Œ": r"\OE{}",
+    "ø": r"\o{}",
+    "Ø": r"\O{}",
+    "ł": r"\l{}",
+    "Ł": r"\L{}",
+    "\N{LATIN SMALL LETTER DOTLESS I}": r"\i{}",
+    **{sign: rf"$\{command}$" for sign, command in _MATHEMATICS.items()},
+    **{_greek("SMALL", name): rf"$\{name}$" for name in _GREEK},
+    **{_greek("CAPITAL", name): rf"$\{name}$" for name in _GREEK_CAPITALS},
+    **{_greek("CAPITAL", name): rf"$\mathrm{{{x}}}$" for name, x in _LATIN_OF_GREEK.items()},
+    _greek("SMALL", "OMICRON"): "$o$",
+    "\N{GREEK SMALL LETTER FINAL SIGMA}": r"$\varsigma$",
+    "\N{MICRO SIGN}": r"$\mu$",
 }

@@ -1,7 +1,9 @@
 """GitHub's Markdown: a table for each block, and the notes as a list below."""
 
-from tabulate import tabulate
+import re
+from collections.abc import Sequence
 
+from prime_bench.base.characters import display_width, visible
 from prime_bench.report.formats.cells import printed
 from prime_bench.report.formats.notes import own_notes, shared_notes
 from prime_bench.report.formats.templates import text_templates
@@ -29,25 +31,54 @@ def render(report: Report) -> str:
 
 
 def escaped(words: str) -> str:
-    """Return text in which everything is escaped that Markdown would read as markup."""
-    return " ".join(words.split()).replace("|", "\\|").replace("*", "\\*")
+    """Return text in one line in which everything is escaped that would be read as markup.
+
+    That is markup of CommonMark, and of GitHub: tables, ~~struck~~ text, $formulas$ and bare URLs.
+    """
+    text = _MARKUP.sub(r"\\\g<0>", visible(" ".join(words.split())))
+    return _LIST_NUMBER.sub(r"\g<0>\\", text)
+
+
+# Each is escaped by a backslash before its first letter.
+_MARKUP = re.compile(
+    r"""
+    [\\`*\[\]<|~$\#]
+    | (?<![A-Za-z0-9])_ | _(?![A-Za-z0-9])      # inside a word it is a letter: residual_parameters
+    | &(?=\#?\w+;)                              # of an entity: &lt;
+    | :(?=//) | (?<=www)\.                      # of a URL that GitHub makes a link
+    | ^> | ^[-+](?=\ |$) | ^-(?=(\ *-){2,}\ *$)  # a quotation, a list, a rule
+    """,
+    re.VERBOSE | re.IGNORECASE,
+)
+_LIST_NUMBER = re.compile(r"^\d{1,9}(?=[.)](?: |$))")
 
 
 def _block(block: Block) -> str:
-    # Without disable_numparse, tabulate rewrites digits and ids: 0.8140 becomes 0.814.
-    return tabulate(
-        [
-            [_cell(cell, column) for cell, column in zip(row.cells, block.columns, strict=True)]
-            for row in block.rows
-        ],
-        headers=[
-            _head(column, before)
-            for column, before in zip(block.columns, (None, *block.columns), strict=False)
-        ],
-        tablefmt="github",
-        disable_numparse=True,
-        colalign=["left" if column.kind == "words" else "right" for column in block.columns],
-    )
+    left = [column.kind == "words" for column in block.columns]
+    heads = [
+        _head(column, before)
+        for column, before in zip(block.columns, (None, *block.columns), strict=False)
+    ]
+    rows = [list(map(_cell, row.cells)) for row in block.rows]
+    widths = [max(map(display_width, texts)) + 2 for texts in zip(heads, *rows, strict=True)]
+    rule = [
+        f":{'-' * (width - 1)}" if on_left else f"{'-' * (width - 1)}:"
+        for width, on_left in zip(widths, left, strict=True)
+    ]
+    lines = [_row(heads, widths, left), _joined(rule), *(_row(row, widths, left) for row in rows)]
+    return "\n".join(lines)
+
+
+def _row(texts: Sequence[str], widths: Sequence[int], left: Sequence[bool]) -> str:
+    cells = []
+    for text, width, on_left in zip(texts, widths, left, strict=True):
+        room = " " * (width - 2 - display_width(text))
+        cells.append(f" {text}{room} " if on_left else f" {room}{text} ")
+    return _joined(cells)
+
+
+def _joined(cells: Sequence[str]) -> str:
+    return f"|{'|'.join(cells)}|"
 
 
 def _head(column: Column, before: Column | None) -> str:
@@ -57,9 +88,9 @@ def _head(column: Column, before: Column | None) -> str:
     return escaped(f"{label} ({column.aside})" if column.aside else label)
 
 
-def _cell(cell: Cell, column: Column) -> str:
+def _cell(cell: Cell) -> str:
     made = printed(cell)
-    text = escaped(made.text) if column.kind == "words" else made.text
+    text = escaped(made.text)
     if made.missing:
         return text
     remark = made.aside or made.remark

@@ -3,9 +3,11 @@
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
+from typing import Any
 
 from pydantic import JsonValue
 
+from prime_bench.base.characters import visible
 from prime_bench.base.identity import canonical_json
 from prime_bench.report.quantities.layout import arm_label
 from prime_bench.store.record import ProbeRecord, RunRecord
@@ -58,9 +60,19 @@ def jobs_json(records: Mapping[str, RunRecord | ProbeRecord], job_ids: Iterable[
                 page.parts.append(json.loads(text))
             parts[title] = indices[text]
         page.jobs[job_id] = _job_of(records[job_id], parts)
-    text = json.dumps(asdict(page), separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    shown = _visible(asdict(page))
+    text = json.dumps(shown, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
     # Without `<` no text in it can end the element.
     return text.replace("<", "\\u003c")
+
+
+def _visible(value: Any) -> Any:
+    """The same JSON value, in whose texts and keys every control character is shown."""
+    if isinstance(value, str):
+        return visible(value)
+    if isinstance(value, dict):
+        return {visible(key): _visible(item) for key, item in value.items()}
+    return [_visible(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def _job_of(record: RunRecord | ProbeRecord, parts: dict[str, int]) -> PageJob:

@@ -1,7 +1,9 @@
 """The Jinja2 templates of the folder `reports/templates`."""
 
 import jinja2
+import markupsafe
 
+from prime_bench.base.characters import visible_lines
 from prime_bench.base.files import bundled_folder
 
 
@@ -30,5 +32,12 @@ def latex_templates() -> jinja2.Environment:
 
 
 def html_templates() -> jinja2.Environment:
-    """Return the templates of HTML, which escape every text."""
-    return text_templates().overlay(autoescape=True)
+    """Return the templates of HTML, which escape every text and show what cannot be seen."""
+    return text_templates().overlay(autoescape=True, finalize=_finalize)
+
+
+def _finalize(value: object) -> object:
+    """A text with its control characters as escapes; finished markup (`| safe`) as it is."""
+    if isinstance(value, str) and not isinstance(value, markupsafe.Markup):
+        return visible_lines(value)
+    return value

@@ -3,10 +3,10 @@
 Without a terminal, lines have 80 letters. Numbers and ids are never broken over two lines.
 """
 
-import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from prime_bench.base.characters import display_width, visible, wrapped
 from prime_bench.report.formats.cells import PrintedCell, printed
 from prime_bench.report.formats.notes import own_notes, shared_notes
 from prime_bench.report.tables.model import Block, Column, Report, Table, is_beside_level
@@ -40,7 +40,7 @@ class TextColumn:
     @property
     def widest(self) -> int:
         """Letters of the column when nothing is broken."""
-        return max(map(len, (self.head, *self.cells)))
+        return max(map(display_width, (self.head, *self.cells)))
 
     @property
     def narrowest(self) -> int:
@@ -48,7 +48,7 @@ class TextColumn:
         cells = (
             [word for cell in self.cells for word in cell.split()] if self.breaks else self.cells
         )
-        return max(map(len, (*self.head.split(), *cells)), default=0)
+        return max(map(display_width, (*self.head.split(), *cells)), default=0)
 
 
 def render(report: Report, *, width: int = 80, bold: bool = False) -> str:
@@ -56,7 +56,8 @@ def render(report: Report, *, width: int = 80, bold: bool = False) -> str:
 
     Args:
         report: Its tables are printed one after another.
-        width: Letters of a line. A table is wider only where a single column is.
+        width: Letters of a line, of which a wide one, such as 中, counts twice. A table is wider
+            only where a single column is.
         bold: Whether to print bold cells with the escape sequences of a terminal.
     """
     parts = [
@@ -74,13 +75,13 @@ def _shared(report: Report, *, width: int) -> Iterator[str]:
     if groups:
         yield from _title("Notes on several tables")
     for group in groups:
-        yield from ("", *wrapped(f"{group.tables}:", width), "")
+        yield from ("", *_paragraph(f"{group.tables}:", width), "")
         for note in group.notes:
-            yield from wrapped(note, width, first="- ", rest="  ")
+            yield from _paragraph(note, width, first="- ", rest="  ")
 
 
 def _table(table: Table, notes: Sequence[str], *, width: int, bold: bool) -> Iterator[str]:
-    yield from (*_title(table.title), "", *wrapped(table.caption, width))
+    yield from (*_title(table.title), "", *_paragraph(table.caption, width))
     for block in table.blocks:
         ruled = [row.ruled for row in block.rows]
         headings: set[str] = set()
@@ -91,31 +92,26 @@ def _table(table: Table, notes: Sequence[str], *, width: int, bold: bool) -> Ite
             yield ""
             if heading or headings:
                 again = "(continued)" if heading in headings else ""
-                yield from (*wrapped(f"{heading} {again}".strip(), width), "")
+                yield from (*_paragraph(f"{heading} {again}".strip(), width), "")
             headings.add(heading)
             yield from _lines(columns, ruled, width=width, bold=bold, grouped=not only_group)
     yield from ("", "Notes", "")
     for note in notes:
-        yield from wrapped(note, width, first="- ", rest="  ")
+        yield from _paragraph(note, width, first="- ", rest="  ")
 
 
 def _title(text: str) -> tuple[str, str]:
-    return text, "=" * len(text)
+    shown = escaped(text)
+    return shown, "=" * display_width(shown)
 
 
-def wrapped(text: str, width: int, *, first: str = "", rest: str = "") -> list[str]:
-    """Return the lines of a paragraph, broken at spaces alone.
+def escaped(words: str) -> str:
+    """Return text in one line without a character that a terminal would obey."""
+    return visible(" ".join(words.split()))
 
-    `first` and `rest` begin the first line and the others.
-    """
-    return textwrap.wrap(
-        text,
-        min(width, LONGEST_LINE),
-        initial_indent=first,
-        subsequent_indent=rest,
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
+
+def _paragraph(text: str, width: int, *, first: str = "", rest: str = "") -> list[str]:
+    return wrapped(escaped(text), min(width, LONGEST_LINE), first=first, rest=rest)
 
 
 def _columns(block: Block) -> list[TextColumn]:
@@ -126,11 +122,14 @@ def _columns(block: Block) -> list[TextColumn]:
         cells = [printed(row.cells[index]) for row in block.rows]
         columns.append(
             TextColumn(
-                head=f"{column.label} {column.aside}".strip(),
-                group=column.group,
+                head=escaped(f"{column.label} {column.aside}"),
+                group=escaped(column.group),
                 words=column.kind == "words",
                 breaks=column.kind == "words"
-                and (index < n_names or any(len(cell.text) > LONGEST_WORDS for cell in cells)),
+                and (
+                    index < n_names
+                    or any(display_width(cell.text) > LONGEST_WORDS for cell in cells)
+                ),
                 continues=is_beside_level(column, before),
                 cells=tuple(_texts(cells, column)),
                 bold=tuple(cell.bold for cell in cells),
@@ -141,21 +140,22 @@ def _columns(block: Block) -> list[TextColumn]:
 
 def _texts(cells: Sequence[PrintedCell], column: Column) -> Iterator[str]:
     """The cells as text; what follows a number, such as `†` or `4/5`, has places of its own."""
-    numbers = [cell.text for cell in cells]
+    numbers = [escaped(cell.text) for cell in cells]
     if column.kind == "words":
         yield from numbers
         return
     remarks = [_remark(cell, column) for cell in cells]
-    n_number, n_remark = (max(map(len, texts), default=0) for texts in (numbers, remarks))
+    n_number, n_remark = (max(map(display_width, texts), default=0) for texts in (numbers, remarks))
     for number, remark in zip(numbers, remarks, strict=True):
-        yield number.rjust(n_number) + remark.ljust(n_remark)
+        before, behind = n_number - display_width(number), n_remark - display_width(remark)
+        yield " " * before + number + remark + " " * behind
 
 
 def _remark(cell: PrintedCell, column: Column) -> str:
     """What is printed after the number; without brackets where the head names it, as in `Δ won`."""
     if cell.missing:
         return ""
-    remark = cell.aside or cell.remark
+    remark = escaped(cell.aside or cell.remark)
     named = bool(cell.aside and column.aside)
     return "†" * cell.dagger + (f" {remark}" if named else f" ({remark})" if remark else "")
 
@@ -271,7 +271,9 @@ def _group_lines(columns: Sequence[TextColumn], widths: Sequence[int]) -> Iterat
         texts = []
         for lines, own in heads:
             line = index - (height - len(lines))
-            texts.append((lines[line] if line >= 0 else "").center(own))
+            text = lines[line] if line >= 0 else ""
+            spare = own - display_width(text)
+            texts.append(" " * (spare // 2) + text + " " * (spare - spare // 2))
         yield GAP.join(texts).rstrip()
     yield GAP.join(rules).rstrip()
 
@@ -288,7 +290,7 @@ def _row(
         texts = []
         for lines, column, own, is_bold in zip(cells, columns, widths, bold, strict=True):
             text = lines[index] if index < len(lines) else ""
-            padding = " " * (own - len(text))
+            padding = " " * (own - display_width(text))
             core = text.strip()
             marked = text.replace(core, f"{_BOLD}{core}{_NORMAL}") if is_bold and core else text
             texts.append(marked + padding if column.words else padding + marked)
