@@ -110,7 +110,9 @@ def random_streams(candidate: Candidate) -> None:
 
 
 def start(candidate: Candidate) -> None:
-    """The first predictions are bitwise those of the dense arm, if `starts_neutral`."""
+    """The first predictions with default settings are bitwise those of the dense arm, if
+    `starts_neutral`.
+    """
     target = candidate.plugin_entry.target
     if target is not None and not getattr(load_class(target), "starts_neutral", True):
         return

@@ -26,7 +26,9 @@ class Plugin(nn.Module):
 
     starts_neutral: ClassVar[bool] = True
     """Whether the predictions before the first update are bitwise those of the dense arm, which
-    `prime-bench check` tests."""
+    `prime-bench check` tests with the defaults of the settings. PRIME and the residuals with
+    `anchor = "probability"` are where the dense probability is in [eps, 1 - eps]; elsewhere they
+    are within (1 - alpha) eps of it (fidelity 14, 40)."""
     uncompiled: ClassVar[tuple[str, ...]] = ()
     """Names of methods that torch.compile leaves out, since it cannot compile them."""
 

@@ -4,14 +4,16 @@ dense probability.
     h        = LN(z)                                          (9)    LayerNorm without affine
     delta_ge = u_ge . SiLU(V_ge h) + b_ge                     (10)
     r_ge     = softmax over e of (a_ge . h + c_ge) / T        (12)
-    p_s      = mean over g of sum over e of r_ge sigmoid(l_d + delta_ge)    (13-15)
+    p_s      = mean over g of sum over e of r_ge sigmoid(logit(p_d) + delta_ge)    (13-15)
     p        = alpha p_d + (1 - alpha) p_s                    (17)
 
-p_s - p_d is computed as a sum of sigmoid(l_d + delta) - sigmoid(l_d) over experts, so that p is
-bitwise p_d at the start, where u = b = 0 (Eq. 18, fidelity 14). The load biases c are updated
-without a gradient (Eq. 20-22, fidelity 16). With `output = "logit"`, p = sigmoid(l_d + mean over g
-of sum over e of r delta) (fidelity 32). Controls that change r are keys of the configuration:
-`routing` (fidelity 17, 18), `detach_router` (34), `auxiliary_weight` (21).
+logit(p_d) is the backbone's logit l_d or, with `anchor = "probability"`, l_d clamped (fidelity 40).
+p_s - p_d is computed as a sum of sigmoid(logit(p_d) + delta) - sigmoid(l_d) over experts, so that p
+is bitwise p_d at the start, where u = b = 0, unless l_d is clamped (Eq. 18, fidelity 14). The load
+biases c are updated without a gradient (Eq. 20-22, fidelity 16). With `output = "logit"`, p =
+sigmoid(logit(p_d) + mean over g of sum over e of r delta) (fidelity 32). Controls that change r are
+keys of the configuration: `routing` (fidelity 17, 18), `detach_router` (34), `auxiliary_weight`
+(21).
 
 Shapes: B rows, d width of z, d' width of the router's input, G bags, M experts of a bag, E = G M
 experts (bag by bag), q rank. Inside, rows are the last axis, so that sums over q and M add
@@ -20,6 +22,8 @@ contiguous vectors, which takes a third of the time on a CPU.
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Self
 
 import torch
 import torch.nn.functional as F
@@ -27,7 +31,17 @@ from torch import Tensor, nn
 
 from prime_bench.base.streams import derive
 from prime_bench.plugins.interface import Plugin, StreamValue
-from prime_bench.settings.plugins import PrimeConfig
+from prime_bench.settings.plugins import AnchoredSettings, PrimeConfig
+
+
+@dataclass(frozen=True)
+class _KeptWeight:
+    """The factor of the product in `Prime._read`, which an evaluation keeps."""
+
+    state: list[tuple[int, int]]
+    """Address and version of each weight that it was made from."""
+    sources: list[Tensor]
+    weight: Tensor
 
 
 class Prime(Plugin):
@@ -79,9 +93,17 @@ class Prime(Plugin):
         self._drawn: Tensor | None = None
         self._auxiliary: Tensor | None = None
         self._batch_routing: Tensor | None = None
+        self._kept: _KeptWeight | None = None
         # Sums of entropy and loads of each bag over training batches; not part of the state dict.
         shape = (config.bags, 1 + config.experts_per_bag)
         self.register_buffer("routed", torch.zeros(shape), persistent=False)
+
+    def train(self, mode: bool = True) -> Self:
+        """Set the mode. What an evaluation has kept is dropped, since a CUDA graph that trains
+        leaves the version of a weight as it was.
+        """
+        self._kept = None
+        return super().train(mode)
 
     def use_seed(self, seed: int) -> None:
         """Set the seed of the permutations of permuted routing.
@@ -144,13 +166,20 @@ class Prime(Plugin):
         routing = torch.softmax(scores, dim=1)  # (G, M, B)
         self._record_load(routing)
         if self.config.output == "logit":
-            return torch.sigmoid(dense_logit + self._mean(routing, delta))
+            corrected = anchor_logit(dense_logit, self.config)
+            return torch.sigmoid(corrected + self._mean(routing, delta))
         # Both sigmoids must have the same contiguous layout (E, B). A kernel rounds its vectorised
         # body and its scalar tail differently, and delta = 0 must give a difference of exactly 0.
         base = dense_logit.expand_as(delta).contiguous()  # (B,) -> (E, B)
-        shifted = torch.sigmoid(base + delta) - torch.sigmoid(base)
-        correction = self._mean(routing, shifted)
-        return anchored(torch.sigmoid(dense_logit), correction, self.config.dense_weight)
+        shifted = torch.sigmoid(anchor_logit(base, self.config) + delta) - torch.sigmoid(base)
+        correction = (routing.flatten(0, 1) * shifted).sum(dim=0)
+        share = 1 - self.config.dense_weight
+        # A power of two scales exactly: one factor gives the bits of a division and a factor.
+        if self.config.bags.bit_count() == 1:
+            share /= self.config.bags
+        else:
+            correction = correction / self.config.bags
+        return anchored(torch.sigmoid(dense_logit), correction, share)
 
     def log_probabilities(
         self, z: Tensor, dense_logit: Tensor, router_input: Tensor | None = None
@@ -163,11 +192,12 @@ class Prime(Plugin):
         log_routing = torch.log_softmax(scores, dim=1)  # (G, M, B)
         routing = log_routing.exp()
         self._record_load(routing)
+        corrected = anchor_logit(dense_logit, self.config)
         if self.config.output == "logit":
-            logit = dense_logit + self._mean(routing, delta)
+            logit = corrected + self._mean(routing, delta)
             return F.logsigmoid(logit), F.logsigmoid(-logit)
         alpha = self.config.dense_weight
-        logits = torch.cat([dense_logit.unsqueeze(0), dense_logit + delta])
+        logits = torch.cat([dense_logit.unsqueeze(0), corrected + delta])
         anchor = torch.full_like(dense_logit, log_weight(alpha)).unsqueeze(0)
         experts = log_routing.flatten(0, 1) + log_weight((1 - alpha) / self.config.bags)
         log_weights = torch.cat([anchor, experts])  # (1 + E, B)
@@ -181,17 +211,16 @@ class Prime(Plugin):
 
     def _read(self, z: Tensor, router_input: Tensor | None) -> tuple[Tensor, Tensor]:
         """The residual logits delta (E, B), and the router scores divided by T (G, M, B)."""
-        experts, rank, width = self.expert_in.shape
-        weight = self.expert_in.transpose(0, 1).reshape(rank * experts, width)  # (q E, d)
+        experts, rank, _ = self.expert_in.shape
         read = self._normalise(z).t()  # (d, B)
         if self.router is None:
-            hidden = weight @ read
+            hidden = self._weight(None) @ read
             scores = torch.zeros_like(hidden[:experts])
         elif router_input is None and not self.config.detach_router:
-            both = torch.cat([weight, self.router]) @ read  # (q E + E, B)
+            both = self._weight(self.router) @ read  # (q E + E, B)
             hidden, scores = torch.split(both, [rank * experts, experts])
         else:
-            hidden = weight @ read
+            hidden = self._weight(None) @ read
             routed = z if router_input is None else router_input
             routed = routed.detach() if self.config.detach_router else routed
             scores = self.router @ self._normalise(routed).t()
@@ -203,7 +232,36 @@ class Prime(Plugin):
             biased = biased + self.load_bias.unsqueeze(2)
         if self.config.routing == "permuted":
             biased = biased.index_select(2, self._order(len(z)))
-        return delta, biased / self.config.temperature
+        # A division by 1 changes no bit, and is an operation of each step and of its gradient.
+        return delta, biased if self.config.temperature == 1 else biased / self.config.temperature
+
+    def _weight(self, router: Tensor | None) -> Tensor:
+        """V (q E, d) and below it, for a router that reads the same input, the router (E, d).
+
+        An evaluation without gradients makes it once for all of its batches, and again when a
+        weight has changed. A compiler or a CUDA graph would take it for a constant.
+        """
+        parts = [self.expert_in] if router is None else [self.expert_in, router]
+        if (
+            self.training
+            or torch.is_grad_enabled()
+            or torch.compiler.is_compiling()
+            or any(part.is_inference() for part in parts)
+            or (parts[0].is_cuda and torch.cuda.is_current_stream_capturing())
+        ):
+            return self._stacked(router)
+        state = [(part.data_ptr(), part._version) for part in parts]
+        if self._kept is None or self._kept.state != state:
+            # With the weights, so that no other tensor can have their addresses.
+            sources = [part.detach() for part in parts]
+            self._kept = _KeptWeight(state, sources, self._stacked(router))
+        return self._kept.weight
+
+    def _stacked(self, router: Tensor | None) -> Tensor:
+        experts = self.expert_in.transpose(0, 1)  # (E, q, d) -> (q, E, d)
+        if router is None:
+            return experts.reshape(-1, experts.shape[2])
+        return torch.cat([experts, router.unsqueeze(0)]).view(-1, experts.shape[2])
 
     def _order(self, n_rows: int) -> Tensor:
         """The permutation of the rows of this batch, on the device."""
@@ -269,14 +327,26 @@ class Prime(Plugin):
         self.load_bias.clamp_(-config.load_bias_bound, config.load_bias_bound)
 
 
-def anchored(dense_probability: Tensor, correction: Tensor, dense_weight: float) -> Tensor:
+def anchor_logit(dense_logit: Tensor, settings: AnchoredSettings) -> Tensor:
+    """The logit(p_d) of Eq. 13 for l_d, in any shape (fidelity 40).
+
+    The logit of p_d clamped to [eps, 1 - eps] is l_d clamped to the logits of these bounds, since
+    the sigmoid is monotone. It is computed so because float32 has few probabilities next to 1.
+    """
+    if settings.anchor == "logit":
+        return dense_logit
+    bound = math.log1p(-settings.anchor_epsilon) - math.log(settings.anchor_epsilon)
+    return dense_logit.clamp(-bound, bound)
+
+
+def anchored(dense_probability: Tensor, correction: Tensor, share: float) -> Tensor:
     """The anchor of Eq. 17: alpha p_d + (1 - alpha) p_s, as p_d + (1 - alpha) (p_s - p_d).
 
-    `correction` is p_s - p_d, (B,) as p_d. Where it is exactly 0, the result is bitwise p_d.
-    Rounding can leave [0, 1] by a unit in the last place, which the cross entropy would refuse, so
-    the result is clamped.
+    `share` times `correction`, (B,) as p_d, is (1 - alpha) (p_s - p_d). Where it is exactly 0, the
+    result is bitwise p_d. Rounding can leave [0, 1] by a unit in the last place, which the cross
+    entropy would refuse, so the result is clamped.
     """
-    return torch.add(dense_probability, correction, alpha=1 - dense_weight).clamp(0, 1)
+    return torch.add(dense_probability, correction, alpha=share).clamp(0, 1)
 
 
 def log_weight(weight: float) -> float:

@@ -1,11 +1,11 @@
 """The matched residuals: controls with PRIME's budget but no experts, routing or bags (fidelity 22,
 23).
 
-    p = p_d + (1 - alpha) (sigmoid(l_d + delta) - p_d)
+    p = p_d + (1 - alpha) (sigmoid(logit(p_d) + delta) - p_d)
     parameters:                  delta = u . SiLU(V LN(z)) + b
     multiply-accumulates:        delta = u . SiLU(W SiLU(V LN(z) + v) + w) + b
 
-Input, anchor and start (u = b = 0) are those of PRIME; Eq. 25 and 24 give the budgets.
+logit(p_d), input, anchor and start (u = b = 0) are those of PRIME; Eq. 25 and 24 give the budgets.
 
 Shapes: B rows, d width of z, h hidden width.
 """
@@ -17,7 +17,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from prime_bench.plugins.interface import Plugin
-from prime_bench.plugins.prime import anchored, log_weight
+from prime_bench.plugins.prime import anchor_logit, anchored, log_weight
 from prime_bench.settings.plugins import (
     ResidualMacsSettings,
     ResidualParametersSettings,
@@ -36,16 +36,17 @@ class Residual(Plugin):
         Raises ValueError for a `router_input`, since there is no router.
         """
         delta = self._delta(z, router_input)
-        # l_d + delta has the layout of l_d, so equal logits give bitwise equal probabilities.
+        # The sum has the layout of l_d, so equal logits give bitwise equal probabilities.
         dense_probability = torch.sigmoid(dense_logit)
-        correction = torch.sigmoid(dense_logit + delta) - dense_probability
-        return anchored(dense_probability, correction, self.settings.dense_weight)
+        shifted = torch.sigmoid(anchor_logit(dense_logit, self.settings) + delta)
+        correction = shifted - dense_probability
+        return anchored(dense_probability, correction, 1 - self.settings.dense_weight)
 
     def log_probabilities(
         self, z: Tensor, dense_logit: Tensor, router_input: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
         """As `forward`, but returns (log p, log(1 - p)), (B,) each."""
-        shifted = dense_logit + self._delta(z, router_input)
+        shifted = anchor_logit(dense_logit, self.settings) + self._delta(z, router_input)
         anchor = log_weight(self.settings.dense_weight)
         residual = log_weight(1 - self.settings.dense_weight)
         log_p, log_not_p = (

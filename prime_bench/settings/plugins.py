@@ -10,6 +10,7 @@ from typing import Literal, Self
 import pydantic
 
 from prime_bench.base.errors import UsageError
+from prime_bench.base.frozen import JsonTable
 from prime_bench.settings.backbones import DCNv2Settings, FiBiNETSettings
 from prime_bench.settings.interface import (
     ArmSettings,
@@ -22,7 +23,34 @@ from prime_bench.settings.interface import (
 )
 
 
-class PrimeConfig(PluginSettings):
+class AnchoredSettings(PluginSettings):
+    """Keys of plug-ins whose prediction contains the backbone's own probability p_d: PRIME, its
+    variants and the residuals.
+    """
+
+    dense_weight: float = pydantic.Field(0.5, ge=0, le=1)
+    """Weight alpha of the anchor, the backbone's own probability, in the prediction (Eq. 17)."""
+    anchor: Literal["logit", "probability"] = "logit"
+    """What stands for logit(p_d) in Eq. 13: the backbone's logit, or the logit of its probability
+    clamped to [eps, 1 - eps] (fidelity 40)."""
+    anchor_epsilon: float = pydantic.Field(1e-7, ge=6e-8, lt=0.5)
+    """The eps of `anchor = "probability"`. Next to 1, float32 probabilities are 6e-8 apart."""
+
+    @pydantic.model_validator(mode="after")
+    def _epsilon_is_used(self) -> Self:
+        if self.anchor == "logit" and "anchor_epsilon" in self.model_fields_set:
+            raise ValueError('anchor_epsilon needs anchor = "probability"')
+        return self
+
+    def plain(self) -> JsonTable:
+        """The settings as JSON values. With `anchor = "logit"` both keys of the anchor are left
+        out, so that jobs with it keep the ids that they had before these keys existed.
+        """
+        absent = ("anchor", "anchor_epsilon") if self.anchor == "logit" else ()
+        return {key: value for key, value in super().plain().items() if key not in absent}
+
+
+class PrimeConfig(AnchoredSettings):
     """Keys of PRIME. The defaults are the paper's configuration."""
 
     bags: int = pydantic.Field(4, ge=1)
@@ -31,8 +59,6 @@ class PrimeConfig(PluginSettings):
     """Number M of experts in a bag, which its router weighs (Eq. 12)."""
     rank: int = pydantic.Field(16, ge=1)
     """Rank q, the width of an expert's hidden response (Eq. 10)."""
-    dense_weight: float = pydantic.Field(0.5, ge=0, le=1)
-    """Weight alpha of the anchor, the backbone's own probability, in the prediction (Eq. 17)."""
     temperature: float = pydantic.Field(1.0, gt=0)
     """Temperature T of the router's softmax (Eq. 12)."""
     load_ema: float = pydantic.Field(0.99, ge=0, le=1)
@@ -136,12 +162,9 @@ class AuxiliaryLoss(PrimeConfig):
     auxiliary_weight: float = pydantic.Field(1e-2, ge=0)
 
 
-class ResidualSettings(PluginSettings):
+class ResidualSettings(AnchoredSettings):
     """Keys of both residual controls, which have PRIME's size but no routing."""
 
-    dense_weight: float = pydantic.Field(0.5, ge=0, le=1)
-    """Weight alpha of the anchor, as in PRIME: p = p_d + (1 - alpha) (sigmoid(l_d + delta) -
-    p_d)."""
     layer_norm: bool = True
     """Whether the input goes through LayerNorm without affine, as in PRIME."""
 

@@ -1,5 +1,7 @@
 """Before the first update every plug-in gives the Dense probability, bit by bit (fidelity 14)."""
 
+import math
+
 import pytest
 import torch
 
@@ -38,6 +40,30 @@ def test_equal_to_dense(name, n_rows, train, generator):
 @pytest.mark.parametrize("name", PLUGINS)
 def test_equal_to_dense_with_two_threads(name, n_rows, generator):
     check(name, n_rows, train=True, generator=generator)
+
+
+@pytest.mark.parametrize("anchor_epsilon", [1e-7, 1e-3])
+@pytest.mark.parametrize("n_rows", [7, 1012])
+@pytest.mark.parametrize("name", PLUGINS)
+def test_the_probability_as_anchor_moves_what_it_clamps_and_nothing_else(
+    name, n_rows, anchor_epsilon, generator
+):
+    build, settings = PLUGINS[name]
+    keys = {"anchor": "probability", "anchor_epsilon": anchor_epsilon}
+    settings = settings.parse(settings.plain() | keys, where="")
+    plugin = build(20, settings, generator=generator)
+    z = torch.randn(n_rows, 20, generator=generator)
+    logit = (20.0 * torch.randn(n_rows, 1, generator=generator)).squeeze(-1)
+    p, dense = plugin(z, logit).detach(), torch.sigmoid(logit)
+
+    clamped = logit.abs() > math.log((1 - anchor_epsilon) / anchor_epsilon)
+    assert torch.equal(p[~clamped], dense[~clamped])
+    moved = (p.double() - dense.double()).abs()[clamped]
+    # Rounding of a float32 next to 1 comes on top.
+    assert moved.max() <= (1 - settings.dense_weight) * anchor_epsilon + 2**-24
+    assert moved.max() > 0.9 * (1 - settings.dense_weight) * anchor_epsilon
+    assert bool((p > 0).all())
+    assert bool((p < 1).all())
 
 
 @pytest.mark.parametrize("name", PLUGINS)

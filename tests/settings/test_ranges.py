@@ -44,6 +44,7 @@ OUTSIDE = [
     (PrimeConfig, "rank", 0),
     (PrimeConfig, "dense_weight", -0.1),
     (PrimeConfig, "dense_weight", 1.1),
+    (PrimeConfig, "anchor", "odds"),
     (PrimeConfig, "temperature", 0.0),
     (PrimeConfig, "load_ema", 1.1),
     (PrimeConfig, "load_bias_step", -1.0),
