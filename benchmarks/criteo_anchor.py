@@ -11,6 +11,7 @@ Probabilities are read in float32, as models give them, and clamped in float64.
 """
 
 import argparse
+import itertools
 
 import numpy as np
 import polars as pl
@@ -40,9 +41,16 @@ def main() -> None:
     parser.add_argument("--eps", type=float, default=1e-7)
     options = parser.parse_args()
 
+    recipe = api.load_recipe(options.recipe)
     runs = api.records(options.recipe, runs_dir=options.runs_dir)
+    groups = {
+        tuple(map(str, keys)): group for keys, group in runs.group_by("dataset", "backbone", "arm")
+    }
+    arms = [arm.name for arm in recipe.arms]
     rows = []
-    for keys, group in runs.group_by("dataset", "backbone", "arm", maintain_order=True):
+    for keys in itertools.product(recipe.datasets, recipe.backbones, arms):
+        if (group := groups.get(keys)) is None:
+            continue
         clamped, costly = [], []
         for job in group["job_id"]:
             test = api.predictions(job, runs_dir=options.runs_dir).filter(split="test")

@@ -27,6 +27,7 @@ NoteText = Annotated[str, pydantic.StringConstraints(strip_whitespace=True, min_
 TableName = Literal[
     "main",
     "apg",
+    "apg_selected",
     "cost",
     "controls",
     "criteo_numeric",

@@ -9,11 +9,13 @@ from prime_bench.base.files import bundled_folder
 from prime_bench.catalog import BACKBONES
 from prime_bench.data.manifest import resolve
 from prime_bench.recipe.file import load_recipe
+from prime_bench.settings.plugins import AnchoredSettings
 from prime_bench.settings.probes import CostSettings, GradientsSettings
 
 RECIPES = sorted(bundled_folder("recipes").glob("*.toml"))
 JOBS = {
     "apg": 30,  # 2 backbones x 3 arms x 5 seeds
+    "apg_selected": 70,  # 2 x 7 x 5
     "controls": 180,  # 4 x 9 x 5
     "cost": 26,  # 13 x 2 data sets, all arms in one
     "criteo_anchor": 630,  # 6 data sets x 3 x 7 x 5
@@ -24,6 +26,7 @@ JOBS = {
     "gradients": 36,  # 4 x 3 x 3
     "main13": 260,
     "main13_by_validation": 260,
+    "main13_logit_anchor": 260,
     "main13_train_vocabulary": 260,
     "quick": 18,
     "routing": 20,  # 4 x 1 x 5
@@ -180,7 +183,7 @@ def test_main13_is_the_papers_grid():
     }
     assert MAIN13["report"]["tables"] == ["main"]
     assert MAIN13["report"]["family"] == [["prime", "dense"]]
-    assert "arm" not in MAIN13
+    assert MAIN13["arm"] == {"prime": {"anchor": "probability"}}
 
 
 def test_main13_has_the_thirteen_backbones_and_no_other():
@@ -238,11 +241,13 @@ def _ids(name):
     [
         ("controls", 40),
         ("apg", 20),
+        ("apg_selected", 20),
         ("dense_weight", 40),
         ("gdcn_attachment", 10),
         ("structural", 40),
         ("criteo_numeric", 50),
         ("main13_by_validation", 260 - (7 + 2) * 10),
+        ("main13_logit_anchor", 130),
         ("main13_train_vocabulary", 0),
     ],
 )
@@ -325,6 +330,25 @@ def test_apg_stands_where_it_is_defined():
 
     assert list(recipe["backbone"]) == ["FiBiNET", "DCNv2"]
     assert recipe["report"]["family"] == [["prime", "apg"]]
+
+
+def test_apgs_candidates_are_one_step_from_the_template():
+    recipe = load_recipe("apg_selected")
+    template = next(arm for arm in recipe.arms if arm.name == "apg").settings.plain()
+    steps = {
+        arm.name: {key: v for key, v in arm.settings.plain().items() if v != template[key]}
+        for arm in recipe.arms
+        if arm.plugin == "apg"
+    }
+
+    assert steps == {
+        "apg": {},
+        "apg_rank_4": {"rank_k": 4},
+        "apg_inner_32": {"overparam_p": 32},
+        "apg_inner_128": {"overparam_p": 128},
+        "apg_hypernet_256": {"hypernet_hidden_units": [256, 128]},
+    }
+    assert len(set(_ids("apg")) & set(_ids("apg_selected"))) == 30
 
 
 def test_dense_weights():
@@ -412,6 +436,51 @@ def test_by_validation_differs_from_main13_in_the_chosen_trials_alone(backbone, 
     found = load_recipe("main13_by_validation").backbones[backbone][dataset].plain()
     assert expected.items() <= found.items()
     assert found.keys() == load_recipe("main13").backbones[backbone][dataset].plain().keys()
+
+
+def test_the_logit_as_anchor_is_all_that_main13_logit_anchor_changes():
+    recipe = _recipe("main13_logit_anchor")
+
+    assert {**recipe, "title": ""} == {k: v for k, v in MAIN13.items() if k != "arm"} | {
+        "title": ""
+    }
+
+
+ANCHORED = sorted(set(JOBS) - {"quick", "criteo_anchor", "main13_logit_anchor"})
+
+
+@pytest.mark.parametrize("name", ANCHORED)
+def test_every_arm_of_the_papers_experiments_has_the_literal_anchor(name):
+    """All but the direct logit residual, which has none (fidelity 32, 40)."""
+    anchors = {
+        arm.name: arm.settings.anchor
+        for arm in load_recipe(name).arms
+        if isinstance(arm.settings, AnchoredSettings)
+    }
+
+    assert anchors.pop("post_pre_logit", "logit") == "logit"
+    assert set(anchors.values()) == {"probability"}
+
+
+def test_criteo_anchor_has_both_readings_of_each_arm():
+    recipe = load_recipe("criteo_anchor")
+    pairs = {
+        arm.name: (arm.plugin, arm.settings.anchor)
+        for arm in recipe.arms
+        if isinstance(arm.settings, AnchoredSettings)
+    }
+
+    assert {name.rsplit("_", 1)[1] for name in pairs} == {"logit", "probability"}
+    for name, (plugin, anchor) in pairs.items():
+        assert name.rsplit("_", 1)[1] == anchor
+        other = "logit" if anchor == "probability" else "probability"
+        assert pairs[f"{name.rsplit('_', 1)[0]}_{other}"] == (plugin, other)
+    assert {keys["numeric"] for keys in recipe.datasets.values()} == {"raw", "log_bucket", "log1p"}
+
+
+def test_the_table_of_gdcn_shows_routing_of_the_rows_that_the_supplement_names():
+    assert load_recipe("gdcn_routing").probe.split == "test"
+    assert load_recipe("routing").probe.split == "valid"
 
 
 def test_train_vocabulary_is_main13_but_for_the_vocabulary():

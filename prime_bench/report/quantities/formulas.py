@@ -9,9 +9,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import fdtri, stdtrit
 
+from prime_bench.settings.probes import ProbedSplit
+
 Metric = Literal["auc", "logloss"]
 METRICS: tuple[Metric, ...] = ("auc", "logloss")
 METRIC_LABELS: dict[Metric, str] = {"auc": "AUC", "logloss": "LogLoss"}
+SPLIT_LABELS: dict[ProbedSplit, str] = {"valid": "validation", "test": "test"}
 Equivalence = Literal["better", "equivalent", "worse", "unclear", "too few"]
 CONFIDENCE = 0.95
 """Confidence of intervals: the probability with which they cover the true value."""

@@ -94,16 +94,18 @@ class ReportRecords:
         ]
 
     @functools.cached_property
-    def _routing(self) -> dict[str, RoutingFindings]:
+    def _routing(self) -> dict[tuple[str, ProbedSplit], RoutingFindings]:
         return {
-            record.job.training_run.id: record.findings
+            (record.job.training_run.id, record.findings.split): record.findings
             for record in self.probes
             if isinstance(record.findings, RoutingFindings)
         }
 
-    def routing_of(self, run: RunRecord) -> RoutingFindings | None:
-        """What a routing probe found in the trained arm of a run; None without such a probe."""
-        return self._routing.get(run.job_id)
+    def routing_of(self, run: RunRecord, split: ProbedSplit) -> RoutingFindings | None:
+        """What a routing probe of a split found in the trained arm of a run; None without such a
+        probe.
+        """
+        return self._routing.get((run.job_id, split))
 
     def all_records(self) -> list[RunRecord | ProbeRecord]:
         """Every record that any table of the report can be made from."""

@@ -92,12 +92,12 @@ def average_level(selected: Selection) -> Level:
 
 def entropy(selected: Selection) -> Level:
     """The mean over backbones of their means over seeds of the routers' entropy, in nats."""
-    return _average(selected, lambda run: _routing(selected.records, run, "entropy"))
+    return _average(selected, lambda run: _routing(selected, run, "entropy"))
 
 
 def largest_load(selected: Selection) -> Level:
     """The mean over backbones of their means over seeds of the largest mean weight of an expert."""
-    return _average(selected, lambda run: _routing(selected.records, run, "largest_load"))
+    return _average(selected, lambda run: _routing(selected, run, "largest_load"))
 
 
 def mean_level(selected: Selection) -> Level:
@@ -281,13 +281,33 @@ STATISTICS: dict[str, Callable[[Selection], Quantity]] = {
 }
 
 
-def best_arm(block: GridBlock, arms: Sequence[ArmColumn]) -> ArmColumn | None:
-    """The arm with the highest mean AUC over all backbones; None where none has a score on each."""
+def best_arm(
+    records: ReportRecords,
+    block: GridBlock,
+    backbones: Sequence[BackboneRow],
+    *,
+    arms: Sequence[ArmColumn],
+) -> ArmColumn | None:
+    """The arm with the highest validation AUC, the mean over backbones of their means over seeds;
+    None where none has a score on each.
+    """
     means: dict[str, float] = {}
     for arm in arms:
-        moments = [block.scores[row.label, arm.name, "auc"].moments for row in block.layout.rows]
-        if all(moments):
-            means[arm.name] = mean(item.mean for item in moments if item)
+        scores = [
+            average_level(
+                Selection(
+                    records=records,
+                    block=block,
+                    backbones=(row,),
+                    arm=arm,
+                    metric="auc",
+                    split="valid",
+                )
+            ).value
+            for row in backbones
+        ]
+        if None not in scores:
+            means[arm.name] = mean(score for score in scores if score is not None)
     ranked = [arm for arm in arms if arm.name in means]
     return max(ranked, key=lambda arm: means[arm.name], default=None)
 
@@ -333,10 +353,12 @@ def _score(selected: Selection) -> Callable[[RunRecord], float | None]:
 
 
 def _routing(
-    records: ReportRecords, run: RunRecord, key: Literal["entropy", "largest_load"]
+    selected: Selection, run: RunRecord, key: Literal["entropy", "largest_load"]
 ) -> float | None:
-    """From the routing probe where there was one, else from the best epoch's training batches."""
-    if (found := records.routing_of(run)) is not None:
+    """From the routing probe of the split where there was one, else from the best epoch's training
+    batches.
+    """
+    if (found := selected.records.routing_of(run, selected.split)) is not None:
         return found.entropy if key == "entropy" else found.largest_load
     best = [item.routing for item in run.history if item.epoch == run.result.best_epoch]
     if not best or best[0] is None:

@@ -84,6 +84,8 @@ class PivotColumn(Frozen):
     """Where no axis tells it."""
     seed: int | None = None
     """One seed alone; None: all."""
+    split: ProbedSplit | None = None
+    """Split of a column of `average_level`; None: that of the table."""
     spread: bool = True
     """Whether a level is printed with its sample standard deviation."""
     ties: bool = True
@@ -132,7 +134,8 @@ class PivotDefinition(TableDefinition):
     comparisons: list[NamedComparison] = []
     """The rows `comparison`."""
     best_of: dict[str, list[str]] = {}
-    """The rows `best_of`, by label: the best of these arms by mean AUC."""
+    """The rows `best_of`, by label: the best of these arms by mean validation AUC, whatever `split`
+    is, over the backbones of the block."""
     columns: list[PivotColumn]
 
     @pydantic.model_validator(mode="after")

@@ -5,7 +5,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from prime_bench.report.quantities.formulas import METRIC_LABELS, METRICS, Metric
+from prime_bench.report.quantities.formulas import METRIC_LABELS, METRICS, SPLIT_LABELS, Metric
 from prime_bench.report.quantities.grid import Grid, GridBlock
 from prime_bench.report.quantities.layout import ArmColumn, BackboneRow
 from prime_bench.report.quantities.records import ReportRecords
@@ -161,8 +161,8 @@ class _Pivot:
             yield note(
                 "measurement",
                 "Entropy (in nats, mean over bags) and largest load (over bags) are those of the "
-                "routing probe where it was made, else of the training batches of the best "
-                "epoch",
+                f"routing probe on {SPLIT_LABELS[asked.split]} rows where it was made, else of the "
+                "training batches of the best epoch",
             )
 
     def _block(
@@ -249,7 +249,9 @@ class _Pivot:
             elif rows == "best_of":
                 for label, names in self.definition.best_of.items():
                     if self.grid.baseline and (
-                        best := best_arm(block, arms_named(self.grid, names))
+                        best := best_arm(
+                            self.records, block, backbones, arms=arms_named(self.grid, names)
+                        )
                     ):
                         text = f"{label} ({best.label})"
                         key = f"best.{label}"
@@ -311,7 +313,7 @@ class _Pivot:
                 backbones=(backbone,) if backbone else line.backbones,
                 arm=arm,
                 metric=metric or column.metric,
-                split=self.definition.split,
+                split=column.split or self.definition.split,
                 seed=next((s for s in (line.seed, seed, column.seed) if s is not None), None),
             )
         )

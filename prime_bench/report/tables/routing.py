@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from prime_bench.findings import RoutingFindings
-from prime_bench.report.quantities.formulas import moments
+from prime_bench.report.quantities.formulas import SPLIT_LABELS, moments
 from prime_bench.report.quantities.layout import backbone_label, catalogue_rank
 from prime_bench.report.quantities.records import ReportRecords
 from prime_bench.report.quantities.values import Level, count
@@ -42,9 +42,7 @@ def build(records: ReportRecords, definition: RoutingDefinition) -> TableBody:
         records=probes,
         words={
             "datasets": series([group.label for group in groups]),
-            "split": series(
-                sorted({"valid": "validation", "test": "test"}[split] for split in splits)
-            ),
+            "split": series(sorted(SPLIT_LABELS[split] for split in splits)),
         },
     )
 

@@ -51,6 +51,7 @@ def table_of(make_record: MakeRecord) -> Callable[..., Table]:
         name: str,
         *,
         scores: Scores = flat,
+        valid_scores: Scores | None = None,
         leave_out: Callable[[JobSpec], bool] = lambda _: False,
         only: Sequence[str] = (),
     ) -> Table:
@@ -76,7 +77,13 @@ def table_of(make_record: MakeRecord) -> Callable[..., Table]:
                 auc=auc,
                 logloss=logloss,
             )
-            records.append(with_validation(record))
+            record = with_validation(record)
+            if valid_scores is not None:
+                auc, logloss = valid_scores(job_spec)
+                scored = record.result.valid.model_copy(update={"auc": auc, "logloss": logloss})
+                result = record.result.model_copy(update={"valid": scored})
+                record = record.model_copy(update={"result": result})
+            records.append(record)
         jobs = RecipeJobs(
             name=recipe.name,
             title=recipe.title,
@@ -229,6 +236,29 @@ def test_a_structural_win_needs_both_metrics(table_of: Callable[..., Table]) -> 
     assert printed(cells["avazu.hidden_subspace.both"]).text == "0/20"
     best = printed(cells["avazu.best.Best multi-layer bagged.arm"]).text
     assert best == "Best multi-layer bagged (Multi-layer bagged, rank 8)"
+
+
+def test_apgs_candidate_is_chosen_by_validation(table_of: Callable[..., Table]) -> None:
+    """On each backbone by itself; a candidate that test rows alone favour is not chosen."""
+
+    def on_validation(job_spec: JobSpec) -> tuple[float, float]:
+        auc, logloss = flat(job_spec)
+        best = {"FiBiNET": "apg_inner_32", "DCNv2": "apg_rank_4"}[job_spec.backbone]
+        return auc + STEP * 40 * (job_spec.arm.name == best), logloss
+
+    def on_test(job_spec: JobSpec) -> tuple[float, float]:
+        auc, logloss = flat(job_spec)
+        return auc + STEP * 60 * (job_spec.arm.name == "apg_hypernet_256"), logloss
+
+    cells = cells_of(table_of("apg_selected", scores=on_test, valid_scores=on_validation))
+
+    for backbone, chosen in (("FiBiNET", "APG, p = 32"), ("DCNv2", "APG, k' = 4")):
+        best = f"avazu.{backbone}.best.APG, selected"
+        assert printed(cells[f"{best}.arm"]).text == f"APG, selected ({chosen})"
+        found, test = cells[f"{best}.valid_auc"].value, cells[f"{best}.auc"].value
+        assert found is not None
+        assert test is not None
+        assert found - test == pytest.approx(STEP * 40)
 
 
 def test_criteo_numerics_are_mean_rows_below_each_other(table_of: Callable[..., Table]) -> None:
