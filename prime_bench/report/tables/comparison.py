@@ -7,7 +7,7 @@ from prime_bench.report.provenance import merged_provenance
 from prime_bench.report.quantities.formulas import ERROR_RATE
 from prime_bench.report.quantities.values import Count, Difference, Level
 from prime_bench.report.tables.addresses import missing_because
-from prime_bench.report.tables.claims import RULE, judge_claims
+from prime_bench.report.tables.claims import RULE, Claim, judge_claims
 from prime_bench.report.tables.expected import (
     MISMATCHES,
     ExpectedNumbers,
@@ -51,7 +51,7 @@ def claims_table(report: Report, expected: ExpectedNumbers) -> Table:
                 cells=(
                     words(claim.text),
                     words(claim.verdict, jobs=claim.jobs, emphasised=claim.verdict == "reproduced"),
-                    words(*claim.basis, jobs=claim.jobs),
+                    words(*claim.basis, *_collapsed(report, claim), jobs=claim.jobs),
                 ),
             )
             for claim in claims
@@ -76,6 +76,12 @@ def claims_table(report: Report, expected: ExpectedNumbers) -> Table:
         provenance=merged_provenance(report, records),
         label="tab:claims",
     )
+
+
+def _collapsed(report: Report, claim: Claim) -> Iterator[str]:
+    """How many of the runs behind a claim are degenerate, where any is."""
+    if n := len(report.degenerate.intersection(claim.jobs)):
+        yield f"; degenerate runs among them: {n}"
 
 
 def expected_table(
@@ -205,21 +211,22 @@ def _blocks(judged: Sequence[JudgedNumber], expected: ExpectedNumbers) -> Iterat
 
 def _row(item: JudgedNumber, expected: ExpectedNumbers, *, alone: bool) -> Row:
     place, printed, difference = item.place, item.printed, item.difference
-    name = place.row.key if alone else f"{place.row.key}: {place.column.key}"
-    decimals = expected.decimals or max(printed.decimals, printed.sd_decimals)
+    row, column = place.row.key, place.column.key
+    written = expected.decimals or max(printed.decimals, printed.sd_decimals)
+    decimals = written
     if isinstance(expected.tolerance, float) and 0 < expected.tolerance < 1:
         # A difference beyond the tolerance is not printed as 0.
-        decimals = max(decimals, math.ceil(-math.log10(expected.tolerance)))
-    whole = isinstance(place.cell.quantity, Count)
-    decimals = 0 if whole else decimals
+        decimals = max(written, math.ceil(-math.log10(expected.tolerance)))
+    if isinstance(place.cell.quantity, Count):
+        written = decimals = 0
     ahead = Difference(value=difference, jobs=place.cell.jobs if difference is not None else ())
     ours = Cell(quantity=place.cell.quantity.bare(), decimals=max(place.cell.decimals, decimals))
     return Row(
-        key=name.replace(": ", "."),
+        key=row if alone else f"{row}.{column}",
         cells=(
-            words(name),
+            words(row if alone else f"{row}: {column}"),
             ours,
-            shown(Level(value=printed.value, sd=printed.sd), decimals),
+            shown(Level(value=printed.value, sd=printed.sd), written),
             Cell(quantity=ahead, decimals=decimals),
             words(item.verdict, emphasised=item.verdict in MISMATCHES),
         ),

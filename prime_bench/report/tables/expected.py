@@ -83,6 +83,14 @@ class ExpectedNumbers(Frozen):
     """Nested tables that end in a number or in `[mean, SD]`; their keys joined by `.` address a
     cell: table, block, row, column."""
 
+    @pydantic.field_validator("tolerance", mode="wrap")
+    @classmethod
+    def _number_or_word(cls, value: object, check: pydantic.ValidatorFunctionWrapHandler) -> object:
+        try:
+            return check(value)
+        except pydantic.ValidationError as error:
+            raise ValueError('expected a number from 0 on, or "printed"') from error
+
     def printed(self) -> dict[str, "PrintedNumber"]:
         """All numbers by address. Raises UsageError for what is none, and for a second one."""
         found: dict[str, PrintedNumber] = {}
@@ -168,13 +176,14 @@ def read_expected(path: Path) -> ExpectedNumbers:
         table, written = tomllib.loads(text), tomllib.loads(text, parse_float=Decimal)
     except (OSError, ValueError, RecursionError, ArithmeticError) as error:
         raise UsageError(f"{path}: cannot read the expected numbers: {error}") from error
-    expected = ExpectedNumbers.parse(table, where=str(path))
-    # As decimals, since 0.7600 has four digits and the float 0.76 no longer knows.
-    expected = expected.model_copy(update={"values": written["values"]})
     try:
+        expected = ExpectedNumbers.parse(table, where="")
+        # As decimals, since 0.7600 has four digits and the float 0.76 no longer knows.
+        expected = expected.model_copy(update={"values": written["values"]})
         _check(expected)
     except UsageError as error:
-        raise UsageError(f"{path}: {error.message}") from error
+        faults = [f"{path}: {fault}" for fault in error.message.splitlines()]
+        raise UsageError("\n".join(faults)) from error
     return expected
 
 

@@ -15,6 +15,7 @@ from prime_bench.report.formats.cells import joined, printed
 from prime_bench.report.quantities.records import gather
 from prime_bench.report.quantities.values import Count
 from prime_bench.report.tables.claims import judge_claims
+from prime_bench.report.tables.comparison import claims_table
 from prime_bench.report.tables.expected import judge, load_paper
 from prime_bench.report.tables.kinds import load_definition
 from prime_bench.report.tables.model import Report
@@ -223,3 +224,16 @@ def test_a_claim_has_its_verdict_from_the_numbers(
     answers = claims_of(report_of(records, "main"))
 
     assert (answers["won.avazu"], answers["median.avazu.auc"]) == (won, median)
+
+
+def test_a_claim_says_how_many_of_its_runs_are_degenerate(make: MakeRecord) -> None:
+    """A Dense run that collapsed is won by PRIME."""
+    records = [
+        make(arm=arm, seed=seed, auc=auc, logloss=0.4, degenerate="AUC 0.5" if auc == 0.5 else None)
+        for arm, scores in (("dense", (0.5, 0.76)), ("prime", (0.76, 0.76)))
+        for seed, auc in zip(SEEDS, scores, strict=False)
+    ]
+    table = claims_table(report_of(records, "main"), PAPER)
+    evidence = table.blocks[0].cell("won.avazu", "evidence")
+
+    assert printed(evidence).text.endswith("1/2 pairs; degenerate runs among them: 1")

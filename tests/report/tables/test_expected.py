@@ -11,8 +11,10 @@ from scipy.stats import ttest_ind_from_stats
 
 from prime_bench.base.errors import UsageError
 from prime_bench.report.document import make_report
+from prime_bench.report.formats.cells import printed
 from prime_bench.report.quantities.records import gather
 from prime_bench.report.tables.addresses import missing_because
+from prime_bench.report.tables.comparison import expected_table
 from prime_bench.report.tables.expected import ExpectedNumbers, Judgement, judge, read_expected
 from prime_bench.report.tables.kinds import load_definition
 from prime_bench.report.tables.model import Report
@@ -317,6 +319,27 @@ def test_a_second_device_renames_blocks_of_cost_and_the_old_address_fails() -> N
     assert near.endswith(f".{cell_of_it}`")
 
 
+def test_numbers_are_shown_as_they_are_written_and_differences_beyond_the_tolerance(
+    report: Report, tmp_path: Path
+) -> None:
+    text = (
+        'schema = 1\ntitle = "n"\ntolerance = 1e-6\n'
+        '[values.main.avazu.DNN]\n"auc.dense" = [0.7600, 0.002]\n"logloss.dense" = 0.400002\n'
+    )
+    (tmp_path / "n.toml").write_text(text, encoding="utf-8")
+    table, _ = expected_table(report, read_expected(tmp_path / "n.toml"), name="check", gate=True)
+    texts = [
+        [printed(cell).text for cell in row.cells[1:4]]
+        for block in table.blocks
+        for row in block.rows
+    ]
+
+    assert texts == [
+        ["0.760000±0.002000", "0.7600±0.0020", "0.000000"],
+        ["0.400000±0.000000", "0.400002", "-0.000002"],
+    ]
+
+
 HEAD = 'schema = 1\ntitle = ""\n'
 
 
@@ -330,10 +353,10 @@ HEAD = 'schema = 1\ntitle = ""\n'
         (HEAD + "tolerance = 0\n[values]\na = [1, -0.5]", "not below 0"),
         (HEAD + "tolerance = 0\n[values]\na = nan", "values.a: expected a number"),
         (HEAD + "tolerance = 0\n[values]\na = [1, inf]", "values.a: expected a number"),
-        (HEAD + "tolerance = inf\n[values]\na = 1", "tolerance"),
-        (HEAD + "tolerance = nan\n[values]\na = 1", "tolerance"),
-        (HEAD + "tolerance = -1\n[values]\na = 1", "tolerance"),
-        (HEAD + 'tolerance = "print"\n[values]\na = 1', "tolerance"),
+        (HEAD + "tolerance = inf\n[values]\na = 1", ": tolerance: expected a number from 0 on, "),
+        (HEAD + "tolerance = nan\n[values]\na = 1", ": tolerance: expected a number from 0 on, "),
+        (HEAD + "tolerance = -1\n[values]\na = 1", 'from 0 on, or "printed", got -1'),
+        (HEAD + 'tolerance = "print"\n[values]\na = 1', 'or "printed", got "print"'),
         (HEAD + 'tolerance = 0\n[values]\n"a.b" = 1\na.b = 1', "values.a.b: it is there twice"),
         (HEAD + 'tolerance = 0\nnoise = "seeds"\n[values]\na = 1', "runs: missing"),
         (HEAD + 'tolerance = 0\nnot_judged = ["b.*"]\n[values]\na.b = 1', "not_judged: no number"),
@@ -346,4 +369,6 @@ def test_a_faulty_file_of_numbers_is_one_message(tmp_path: Path, text: str, word
 
     with pytest.raises(UsageError, match=re.escape(words)) as caught:
         read_expected(tmp_path / "n.toml")
-    assert str(tmp_path / "n.toml") in caught.value.message
+    assert all(
+        line.startswith(f"{tmp_path / 'n.toml'}: ") for line in caught.value.message.splitlines()
+    )
