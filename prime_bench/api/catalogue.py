@@ -323,7 +323,7 @@ def _figures() -> list[dict[str, Any]]:
 
 def _keys(settings: Frozen) -> list[KeyFacts]:
     """Each key with its default, its choices and its docstring."""
-    defaults = settings.plain()
+    defaults = settings.model_dump(mode="json")  # `plain` leaves out what a job's id leaves out
     return [
         KeyFacts(
             name=key.name,

@@ -441,6 +441,7 @@ def test_by_validation_differs_from_main13_in_the_chosen_trials_alone(backbone, 
 def test_the_logit_as_anchor_is_all_that_main13_logit_anchor_changes():
     recipe = _recipe("main13_logit_anchor")
 
+    assert "own logit" in recipe["report"]["notes"].pop()
     assert {**recipe, "title": ""} == {k: v for k, v in MAIN13.items() if k != "arm"} | {
         "title": ""
     }
