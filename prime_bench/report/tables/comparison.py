@@ -89,8 +89,8 @@ def expected_table(
 ) -> tuple[Table, Judgement]:
     """Our value, theirs, difference and verdict of every number that has a cell.
 
-    A `gate` judges standard deviations too, and names each number that has no cell; else those are
-    counted whose block is not shown.
+    A `gate` judges standard deviations too, and names each number that has no cell; else these are
+    counted.
     """
     judgement = judge(report, expected, spreads=gate)
     judged = judgement.judged
@@ -108,7 +108,7 @@ def expected_table(
         notes=(
             *_counts(judgement),
             *_known(judgement, expected),
-            *_absent(report, judgement, every=gate),
+            *_absent(report, judgement, named=gate),
             *_notes(report, expected, records=records),
         ),
         provenance=merged_provenance(report, records),
@@ -154,14 +154,13 @@ def _known(judgement: Judgement, expected: ExpectedNumbers) -> Iterator[TableNot
             yield note("comparison", f"Known to differ, {number} of {pattern}: {why}")
 
 
-def _absent(report: Report, judgement: Judgement, *, every: bool) -> Iterator[TableNote]:
-    """The numbers without a cell, each with the nearest that there is."""
-    shown = tuple(f"{t.name}.{b.key}." for t in report.tables for b in t.blocks)
-    named = [a for a in judgement.missing if every or a.startswith(shown)]
-    for address, why in missing_because(report, named).items():
-        yield note("comparison", f"No such cell: {address}: {why}")
-    if judgement.judged and (left_out := len(judgement.missing) - len(named)):
-        text = f"{left_out} more are of tables or blocks that this report does not show"
+def _absent(report: Report, judgement: Judgement, *, named: bool) -> Iterator[TableNote]:
+    """The numbers without a cell: each with the nearest that there is, or how many."""
+    if named:
+        for address, why in missing_because(report, judgement.missing).items():
+            yield note("comparison", f"No such cell: {address}: {why}")
+    elif judgement.judged and judgement.missing:
+        text = f"{len(judgement.missing)} more have no cell in the tables of this report"
         yield note("comparison", text)
 
 

@@ -11,7 +11,7 @@ from scipy.stats import ttest_ind_from_stats
 
 from prime_bench.base.errors import UsageError
 from prime_bench.report.document import make_report
-from prime_bench.report.formats.cells import printed
+from prime_bench.report.formats.cells import note_text, printed
 from prime_bench.report.quantities.records import gather
 from prime_bench.report.tables.addresses import missing_because
 from prime_bench.report.tables.comparison import expected_table
@@ -277,6 +277,19 @@ def test_a_number_without_a_cell_is_missing_and_has_its_nearest(report: Report) 
     assert missing_because(report, found.missing) == wanted
     assert not found.agrees(allow_missing=False)
     assert found.agrees(allow_missing=True)
+
+
+@pytest.mark.parametrize("gate", [True, False])
+def test_numbers_without_a_cell_are_named_in_a_check_and_counted_elsewhere(
+    report: Report, gate: bool
+) -> None:
+    addresses = [f"main.avazu.{name}.auc.dense" for name in ("DNN", "AFM", "FwFM")]
+    numbers = expected(dict.fromkeys(addresses, 0.76))
+    table, _ = expected_table(report, numbers, name="numbers", gate=gate)
+    notes = [note_text(note) for note in table.notes if note.kind == "comparison"]
+
+    assert sum(note.startswith("No such cell: main.avazu.") for note in notes) == 2 * gate
+    assert ("2 more have no cell in the tables of this report" in notes) is not gate
 
 
 def test_nothing_compared_is_no_agreement(report: Report) -> None:
