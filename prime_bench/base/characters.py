@@ -43,9 +43,10 @@ def display_width(text: str) -> int:
     """Return the columns that a line takes in a terminal: 2 for 中, none for a combining accent."""
     if text.isascii():
         return len(text)
-    from rich.cells import cell_len
+    # tabulate measures by the same package.
+    from wcwidth import wcswidth
 
-    return cell_len(text)
+    return wcswidth(text)
 
 
 def wrapped(text: str, width: int, *, first: str = "", rest: str = "") -> list[str]:

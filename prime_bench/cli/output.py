@@ -91,23 +91,22 @@ def table_text(
     The first `n_words` columns are aligned to the left and the others to the right; with None all
     are on the left. With `width` the last column is broken into lines so that the table fits.
     """
+    from tabulate import tabulate
+
     texts = [[visible(str(cell)) for cell in row] for row in (header, *rows)]
-    widths = [max(map(display_width, column)) for column in zip(*texts, strict=True)]
     if width is not None:
-        widths[-1] = max(1, width - sum(widths[:-1]) - len(GAP) * (len(widths) - 1))
+        others = list(zip(*texts, strict=True))[:-1]
+        used = sum(max(map(display_width, column)) + len(GAP) for column in others)
+        for row in texts[1:]:
+            row[-1] = "\n".join(wrapped(row[-1], max(1, width - used)))
     n_left = len(header) if n_words is None else n_words
-    lines = []
-    for row in texts:
-        last = [row[-1]] if width is None else wrapped(row[-1], widths[-1]) or [""]
-        for index, part in enumerate(last):
-            cells = [*(row[:-1] if index == 0 else [""] * (len(row) - 1)), part]
-            padded = [
-                cell + room if place < n_left else room + cell
-                for place, (cell, own) in enumerate(zip(cells, widths, strict=True))
-                for room in [" " * (own - display_width(cell))]
-            ]
-            lines.append(GAP.join(padded).rstrip())
-    return "\n".join(lines)
+    return tabulate(
+        texts,
+        tablefmt="plain",
+        disable_numparse=True,
+        preserve_whitespace=True,
+        colalign=[*["left"] * n_left, *["right"] * (len(header) - n_left)],
+    )
 
 
 def counted(number: int, noun: str) -> str:

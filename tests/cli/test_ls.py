@@ -112,7 +112,7 @@ def test_a_recipe_is_printed_as_its_file_has_it(answer: Answer, path: Path) -> N
 @pytest.mark.parametrize("name", PLUGINS)
 def test_an_arm_is_shown_with_its_keys_and_defaults(answer: Answer, name: str) -> None:
     shown = json.loads(answer("show", "arm", name, "--json"))
-    defaults = PLUGINS[name].settings().plain()
+    defaults = PLUGINS[name].settings().model_dump(mode="json")
     assert {key["name"]: key["default"] for key in shown["keys"]} == defaults
     assert all(key["doc"].endswith(".") for key in shown["keys"]), shown["keys"]
     text = answer("show", "arm", name)

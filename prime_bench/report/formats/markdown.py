@@ -1,9 +1,10 @@
 """GitHub's Markdown: a table for each block, and the notes as a list below."""
 
 import re
-from collections.abc import Sequence
 
-from prime_bench.base.characters import display_width, visible
+from tabulate import tabulate
+
+from prime_bench.base.characters import visible
 from prime_bench.report.formats.cells import printed
 from prime_bench.report.formats.notes import own_notes, shared_notes
 from prime_bench.report.formats.templates import text_templates
@@ -54,31 +55,19 @@ _LIST_NUMBER = re.compile(r"^\d{1,9}(?=[.)](?: |$))")
 
 
 def _block(block: Block) -> str:
-    left = [column.kind == "words" for column in block.columns]
     heads = [
         _head(column, before)
         for column, before in zip(block.columns, (None, *block.columns), strict=False)
     ]
     rows = [list(map(_cell, row.cells)) for row in block.rows]
-    widths = [max(map(display_width, texts)) + 2 for texts in zip(heads, *rows, strict=True)]
-    rule = [
-        f":{'-' * (width - 1)}" if on_left else f"{'-' * (width - 1)}:"
-        for width, on_left in zip(widths, left, strict=True)
-    ]
-    lines = [_row(heads, widths, left), _joined(rule), *(_row(row, widths, left) for row in rows)]
-    return "\n".join(lines)
-
-
-def _row(texts: Sequence[str], widths: Sequence[int], left: Sequence[bool]) -> str:
-    cells = []
-    for text, width, on_left in zip(texts, widths, left, strict=True):
-        room = " " * (width - 2 - display_width(text))
-        cells.append(f" {text}{room} " if on_left else f" {room}{text} ")
-    return _joined(cells)
-
-
-def _joined(cells: Sequence[str]) -> str:
-    return f"|{'|'.join(cells)}|"
+    # Without disable_numparse, tabulate rewrites digits and ids: 0.8140 becomes 0.814.
+    return tabulate(
+        rows,
+        headers=heads,
+        tablefmt="pipe",
+        disable_numparse=True,
+        colalign=["left" if column.kind == "words" else "right" for column in block.columns],
+    )
 
 
 def _head(column: Column, before: Column | None) -> str:
