@@ -66,6 +66,10 @@ class GroupSize(Frozen):
     """Number of clicks among them."""
 
 
+EQUAL_COSINES = 1e-9
+"""Mean cosines that differ by no more are equal: gradients of float32 have 7 digits."""
+
+
 class Gap(Frozen):
     """Semantic groups compared with random groups of the same sizes and label counts."""
 
@@ -80,7 +84,8 @@ class Gap(Frozen):
     monte_carlo_error: float
     """Standard error of `random`, and so of the gap, for the finite number of groupings."""
     p_value: float
-    """(1 + groupings whose cosine is at most the semantic groups') / (1 + groupings)."""
+    """(1 + groupings whose cosine is at most the semantic groups') / (1 + groupings); equal within
+    `EQUAL_COSINES`."""
 
 
 class Measure(Frozen):

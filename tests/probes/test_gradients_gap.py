@@ -17,6 +17,7 @@ from prime_bench.probes.gradients import (
     regrouped,
 )
 from prime_bench.probes.groups import Grouping, block_groupings, null_grouping, row_groupings
+from prime_bench.report.quantities.gaps import reduction
 from prime_bench.settings.probes import GradientsSettings
 from prime_bench.settings.training import TrainSpec
 from prime_bench.training.optimizer import batch_loss
@@ -201,6 +202,40 @@ def test_the_p_value_counts_groupings_at_most_as_alike():
     assert gap.p_value == (1 + 2) / (1 + 4)
     assert gap.gap == pytest.approx(0.05)
     assert gap_of(0.1, np.array([0.4, 0.5])).p_value == 1 / 3
+    assert gap_of(0.3, np.array([0.1 + 0.2, 0.3 + 1e-12])).p_value == 1
+    assert gap_of(0.3, np.array([0.3 + 1e-6])).p_value == 1 / 2
+
+
+@pytest.mark.parametrize("backbone", ["DNN", "DCNv2", "FiBiNET", "AutoInt"])
+def test_random_groupings_into_the_same_groups_are_ties(make_arm, diagnose, backbone):
+    """With a block a group every grouping has the same groups, and nothing to find."""
+    settings = SETTINGS.model_copy(update={"blocks": 1, "permutations": 200})
+
+    (measure,) = diagnose(make_arm(backbone), settings=settings).measures()
+
+    assert measure.block.p_value == 1
+    assert measure.block.gap == pytest.approx(0, abs=1e-15)
+    assert reduction(measure.block.gap, measure.block.gap) is None
+
+
+def test_every_grouping_of_the_semantic_groups_counts(make_arm, diagnose):
+    """Which groupings are the semantic one is told from their sets of blocks, not from cosines."""
+    settings = SETTINGS.model_copy(update={"blocks": 2, "permutations": 3000})
+    diagnosis = diagnose(make_arm("DNN"), settings=settings)
+    groupings = block_groupings(4, 2, n=3000, seed=SEED, field="hour")
+    semantic = np.repeat(np.arange(4), 2)
+    same = [
+        {frozenset(np.flatnonzero(groups == g)) for g in range(4)}
+        == {frozenset(np.flatnonzero(semantic == g)) for g in range(4)}
+        for groups in groupings
+    ]
+    found = mean_cosine(regrouped(diagnosis.block_grams()[0], groupings, n_groups=4))
+
+    (measure,) = diagnosis.measures()
+
+    assert sum(same) > 10
+    below = (found < measure.semantic) & ~np.array(same)
+    assert measure.block.p_value == (1 + below.sum() + sum(same)) / 3001
 
 
 def test_a_random_label_has_no_gap_and_uniform_p_values(make_arm, make_split):
