@@ -153,7 +153,7 @@ BACKBONES: dict[str, BackboneEntry] = {
     "WideDeep": BackboneEntry(
         target="prime_bench.backbones.widedeep:WideDeep",
         settings=WideDeepSettings,
-        label="WideDeep",
+        label="Wide&Deep",
         cite="Cheng et al., Wide & Deep Learning for Recommender Systems, DLRS 2016",
     ),
     "DCNv2": BackboneEntry(

@@ -43,12 +43,15 @@ def _table(
         note("unreadable", f"A record that cannot be read counts as missing: {fault}")
         for fault in records.unreadable
     ]
+    blocks = tuple(body.blocks)
+    cells = (cell for block in blocks for row in block.rows for cell in row.cells)
+    bold = [note("bold", f"Bold: {body.bold}")] if any(c.emphasised for c in cells) else []
     return Table(
         name=name,
         title=definition.title,
         caption=_caption(definition, body),
-        blocks=tuple(body.blocks),
-        notes=(*unreadable, *body.notes),
+        blocks=blocks,
+        notes=(*unreadable, *bold, *body.notes),
         provenance=provenance_of(body.records, recipe=records.recipe_name),
         label=definition.latex_label,
         compared_by=definition.compared_by,

@@ -79,7 +79,7 @@ def forest_rows(scores: Sequence[PairedScores], *, heading: str = "") -> list[Fo
         interval = formulas.hodges_lehmann_interval(medians)
         rows.append(
             ForestRow(
-                label="Over backbones",
+                label=f"Over backbones{' (skewed)' if formulas.is_skewed(medians) else ''}",
                 estimate=formulas.hodges_lehmann(medians),
                 low=interval.low,
                 high=interval.high,

@@ -116,7 +116,8 @@ def _differences(
             rows,
             axis_label=f"Test AUC: {name} \N{MINUS SIGN} {baseline.label}",
             band=EQUIVALENT_AUC,
-            note="Rows: median paired difference; diamond: Hodges-Lehmann estimate over them.",
+            note="Rows: median paired difference; diamond: Hodges-Lehmann estimate over them; its "
+            "interval takes them as symmetric.",
         ),
     )
     yield _named(

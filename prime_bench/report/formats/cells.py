@@ -52,7 +52,7 @@ def printed(cell: Cell) -> PrintedCell:
             return PrintedCell(text=text, bold=bold, dagger=dagger)
         case Quantity(value=None):
             return PrintedCell(text=MISSING, missing=True)
-        case Count(value=float(value), of=of, ties=ties):
+        case Count(value=float() | int() as value, of=of, ties=ties):
             text = f"{value:,.0f}" if of is None else f"{value:.0f}/{of}"
             remark = f"{ties} tied" if ties else ""
             return PrintedCell(text=text, remark=remark, bold=bold, dagger=dagger)

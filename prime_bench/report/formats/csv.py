@@ -83,7 +83,7 @@ def cell_rows(report: Report) -> Iterator[CellRow]:
                         value=cell.value,
                         sd=cell.quantity.sd,
                         better=column.better,
-                        remark=text.remark or text.aside,
+                        remark="; ".join(filter(None, (text.remark, text.aside))),
                         degenerate=text.dagger,
                         jobs=cell.jobs,
                         missing=text.missing,

@@ -18,6 +18,8 @@ SPLIT_LABELS: dict[ProbedSplit, str] = {"valid": "validation", "test": "test"}
 Equivalence = Literal["better", "equivalent", "worse", "unclear", "too few"]
 CONFIDENCE = 0.95
 """Confidence of intervals: the probability with which they cover the true value."""
+SKEWED = 1.0
+"""Sample skewness beyond which differences count as skewed (`scripts/skewed_differences.py`)."""
 ERROR_RATE = 0.05
 """How often two numbers from runs of one distribution are called different."""
 
@@ -188,7 +190,10 @@ def smallest_p(differences: ArrayLike) -> float:
 
 
 def sign_test(differences: ArrayLike) -> float:
-    """Exact two-sided p of the sign test; ties are left out."""
+    """Exact two-sided p of the sign test; ties are left out.
+
+    It tests whether the median is zero and assumes nothing else of the distribution.
+    """
     count = tally(differences)
     n = count.wins + count.losses
     return _two_sided(sign_sums([1] * n), count.wins)
@@ -198,7 +203,8 @@ def wilcoxon(differences: ArrayLike) -> float:
     """Exact two-sided p of Wilcoxon's signed-rank test.
 
     Zeros are left out before ranking, equal magnitudes share their mean rank, and the distribution
-    is that of all 2^m signs on these very ranks, so ties need no correction.
+    is that of all 2^m signs on these very ranks, so ties need no correction. It takes differences
+    as symmetric about their median: where they are skewed, it rejects a median of zero too often.
     """
     array = _vector(differences)
     array = array[array != 0]
@@ -284,19 +290,63 @@ def hodges_lehmann_interval(values: ArrayLike, *, confidence: float = CONFIDENCE
 
     Its ends are Walsh averages, the k-th from either side, with the largest k whose two tails of
     the signed-rank distribution stay within
-    1 - confidence. For m = 5 the widest interval has 0.9375.
+    1 - confidence. For m = 5 the widest interval has 0.9375. As the test, it takes the values as
+    symmetric about their median.
     """
     array = _vector(values)
     i, j = np.triu_indices(len(array))
-    walsh = np.sort((array[i] + array[j]) / 2)
     ways = sign_sums(list(range(1, len(array) + 1)))
+    return _order_interval((array[i] + array[j]) / 2, ways, confidence=confidence)
+
+
+def sign_interval(values: ArrayLike, *, confidence: float = CONFIDENCE) -> Interval:
+    """The exact interval of the median that belongs to the sign test of values (m,), m >= 1.
+
+    Its ends are values, the k-th from either side; nothing is assumed of their distribution. For
+    m = 13 it is from the third to the eleventh, with 0.978.
+    """
+    array = _vector(values)
+    ways = [math.comb(len(array), wins) for wins in range(len(array) + 1)]
+    return _order_interval(array, ways, confidence=confidence)
+
+
+def skewness(values: ArrayLike) -> float | None:
+    """Sample skewness of values (m,): their mean cubed deviation over the cube of their SD.
+
+    Both moments have m in the denominator. None for fewer than three values and for equal ones.
+    """
+    array = _vector(values)
+    if len(array) < 3:
+        return None
+    deviations = array - np.mean(array)
+    largest = float(np.max(np.abs(deviations)))
+    # Values that are equal but for their last digits have no shape either.
+    if largest <= 1e-12 * float(np.max(np.abs(array))):
+        return None
+    deviations /= largest  # so that no power of them underflows
+    return float(np.mean(deviations**3) / np.mean(deviations**2) ** 1.5)
+
+
+def is_skewed(values: ArrayLike) -> bool:
+    """Whether the sample skewness is beyond `SKEWED` on either side."""
+    found = skewness(values)
+    return found is not None and abs(found) > SKEWED
+
+
+def _order_interval(points: ArrayLike, ways: Sequence[int], *, confidence: float) -> Interval:
+    """From the k-th smallest point to the k-th largest; `confidence` limits k.
+
+    `ways` are the weights of the test statistic's values, whose two tails below k are left out.
+    """
+    ordered = np.sort(_vector(points))
     total, tail, k = sum(ways), 0, 0
     while k < len(ways) // 2 and 2 * (tail + ways[k]) <= (1 - confidence) * total:
         tail += ways[k]
         k += 1
     if k == 0:
         k, tail = 1, ways[0]
-    return Interval(low=float(walsh[k - 1]), high=float(walsh[-k]), confidence=1 - 2 * tail / total)
+    level = 1 - 2 * tail / total
+    return Interval(low=float(ordered[k - 1]), high=float(ordered[-k]), confidence=level)
 
 
 def leave_one_out(values: Sequence[float]) -> tuple[float, float] | None:
@@ -337,6 +387,25 @@ def equivalence(interval: Interval, *, margin: float) -> Equivalence:
     if -margin < interval.low and interval.high < margin:
         return "equivalent"
     return "unclear"
+
+
+def guarded_p(differences: ArrayLike) -> float:
+    """Wilcoxon's p of differences (m,); where they are skewed, the sign test's if it is larger.
+
+    Wilcoxon's test alone rejects a median of zero too often where differences are skewed.
+    """
+    p = wilcoxon(differences)
+    return max(p, sign_test(differences)) if is_skewed(differences) else p
+
+
+def guarded_equivalence(values: ArrayLike, *, margin: float) -> Equivalence:
+    """`equivalence` of the Hodges-Lehmann interval of values (m,), m >= 1; where they are skewed,
+    "unclear" unless the sign test's interval says the same.
+    """
+    found = equivalence(hodges_lehmann_interval(values), margin=margin)
+    if is_skewed(values) and equivalence(sign_interval(values), margin=margin) != found:
+        return "unclear"
+    return found
 
 
 def _vector(values: ArrayLike) -> NDArray[np.float64]:

@@ -3,8 +3,9 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import mean
+from typing import Literal
 
-from prime_bench.findings import Gap, GradientFindings
+from prime_bench.findings import EQUAL_COSINES, Gap, GradientFindings
 from prime_bench.settings.probes import NULL_FIELD
 from prime_bench.store.record import ProbeRecord
 
@@ -70,25 +71,31 @@ def comparable(gaps: Sequence[FieldGap], arms: Sequence[str]) -> list[FieldGap]:
     ]
 
 
-def mean_gap(gaps: Sequence[FieldGap], *, unit: str = "block") -> float | None:
-    """Mean over backbones of their mean over checkpoints and fields; None without any."""
-    values: dict[str, list[float]] = {}
+def of_every_backbone(gaps: Sequence[FieldGap]) -> list[FieldGap]:
+    """Return the gaps of seeds and fields that every backbone has."""
+    backbones_of: dict[tuple[int, str], set[str]] = {}
     for gap in gaps:
-        value = gap.block_gap if unit == "block" else gap.example_gap
-        if value is not None:
-            values.setdefault(gap.backbone, []).append(value)
-    return mean(mean(own) for own in values.values()) if values else None
+        backbones_of.setdefault((gap.seed, gap.field), set()).add(gap.backbone)
+    every = {gap.backbone for gap in gaps}
+    return [gap for gap in gaps if backbones_of[gap.seed, gap.field] == every]
 
 
-def gaps_by_seed(gaps: Sequence[FieldGap], *, unit: str = "block") -> list[float]:
-    """The mean over backbones of their mean gaps for each seed; seeds without a gap are left out.
+def by_seed(
+    gaps: Sequence[FieldGap],
+    measure: Literal["semantic", "random", "block_gap", "example_gap"] = "block_gap",
+) -> list[float]:
+    """The mean over backbones of their means over fields for each seed; seeds without the measure
+    are left out.
 
     Seeds are the repetitions because checkpoints vary independently, and fields of one checkpoint
-    do not.
+    do not. The mean of these is the one average of all measures: cosines differ by the gap.
     """
-    seeds = sorted({gap.seed for gap in gaps})
-    found = [mean_gap([gap for gap in gaps if gap.seed == seed], unit=unit) for seed in seeds]
-    return [value for value in found if value is not None]
+    values: dict[int, dict[str, list[float]]] = {}
+    for gap in gaps:
+        value = getattr(gap, measure)
+        if value is not None:
+            values.setdefault(gap.seed, {}).setdefault(gap.backbone, []).append(value)
+    return [mean(map(mean, values[seed].values())) for seed in sorted(values)]
 
 
 def null_gaps(records: Iterable[ProbeRecord]) -> list[Gap]:
@@ -106,6 +113,6 @@ def null_gaps(records: Iterable[ProbeRecord]) -> list[Gap]:
 
 def reduction(gap: float | None, dense: float | None) -> float | None:
     """By how much of Dense's gap another is smaller, in per cent; None without a positive gap."""
-    if gap is None or dense is None or dense <= 0:
+    if gap is None or dense is None or dense <= EQUAL_COSINES:
         return None
     return 100 * (1 - gap / dense)

@@ -24,6 +24,8 @@ class ArmScores:
     moments: Moments | None
     """None without any score."""
     missing_seeds: tuple[int, ...]
+    unscored_seeds: tuple[int, ...]
+    """Seeds of runs without this score, such as the AUC of rows that all have one label."""
     degenerate: dict[int, str]
     """Seed -> why the run is degenerate."""
     jobs: tuple[str, ...]
@@ -66,6 +68,16 @@ class Comparison:
     def tally(self) -> Tally:
         """Wins, ties, losses."""
         return formulas.tally(self.differences)
+
+    @property
+    def by_seed(self) -> dict[int, float]:
+        """The difference of each pair."""
+        return dict(zip(self.seeds, self.differences, strict=True))
+
+    def jobs_of(self, seed: int) -> tuple[str, ...]:
+        """Ids of both runs of the seed's pair."""
+        index = self.seeds.index(seed)
+        return self.jobs[2 * index : 2 * index + 2]
 
 
 ScoresByKey = dict[tuple[str, str, Metric], ArmScores]
@@ -309,6 +321,9 @@ def _arm_scores(
     return ArmScores(
         moments=formulas.moments(values) if values else None,
         missing_seeds=tuple(seed for seed in seeds if seed not in runs),
+        unscored_seeds=tuple(
+            seed for seed, run in runs.items() if score_of(run, metric, split) is None
+        ),
         jobs=tuple(run.job_id for run in runs.values()),
         degenerate={
             seed: run.result.degenerate for seed, run in runs.items() if run.result.degenerate

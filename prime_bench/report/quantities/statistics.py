@@ -165,13 +165,15 @@ def paired_median(selected: Selection) -> Difference:
     own = [item for key, item in block.comparisons.items() if key[1:] == (arm, metric)]
     by_seed: dict[int, list[float]] = {}
     for item in own:
-        for seed, value in zip(item.seeds, item.differences, strict=True):
+        for seed, value in item.by_seed.items():
             by_seed.setdefault(seed, []).append(value)
     # Over seeds, since pairs of one backbone are no repetitions of the whole.
     medians = [median(values) for values in by_seed.values()]
     return Difference(
         value=block.summaries[arm, metric].paired_median,
         noise=formulas.moments(medians).noise if medians else None,
+        n=len(block.summaries[arm, metric].differences),
+        planned=selected.planned * len(block.layout.rows),
         degenerate=block.has_degenerate(arm, metric),
         jobs=tuple(block.jobs_of(arm, metric)),
     )
@@ -200,19 +202,18 @@ def won(selected: Selection) -> Count:
 
 
 def both_won(selected: Selection) -> Count:
-    """Pairs of the backbones in which the arm is better by AUC and by LogLoss."""
-    comparisons = selected.block.comparisons
-    by_metric = [
-        [comparisons[row.label, selected.arm.name, metric] for row in selected.backbones]
-        for metric in METRICS
-    ]
-    pairs = [
-        pair
-        for auc, logloss in zip(*by_metric, strict=True)
-        for pair in zip(auc.differences, logloss.differences, strict=True)
-    ]
-    part = sum(auc > 0 and logloss > 0 for auc, logloss in pairs)
-    return count(part, len(pairs), jobs=_jobs(by_metric[0]))
+    """Pairs of the backbones in which the arm is better by AUC and by LogLoss.
+
+    A pair without either score, such as the AUC of rows that all have one label, does not count.
+    """
+    auc, logloss = (replace(selected, metric=metric).comparisons for metric in METRICS)
+    part, of, jobs = 0, 0, list[str]()
+    for item, other in zip(auc, logloss, strict=True):
+        for seed in (seed for seed in item.seeds if seed in other.seeds):
+            part += item.by_seed[seed] > 0 and other.by_seed[seed] > 0
+            of += 1
+            jobs += item.jobs_of(seed)
+    return count(part, of, jobs=tuple(jobs))
 
 
 def n_pairs(selected: Selection) -> Count:
@@ -369,13 +370,12 @@ def _routing(
 def _seed_difference(found: Comparison, seed: int) -> Difference:
     if seed not in found.seeds:
         return Difference()
-    index = found.seeds.index(seed)
-    others = [*found.differences[:index], *found.differences[index + 1 :]]
+    others = [value for other, value in found.by_seed.items() if other != seed]
     return Difference(
-        value=found.differences[index],
+        value=found.by_seed[seed],
         noise=noise_of_one(others),
         degenerate=seed in found.degenerate_seeds,
-        jobs=found.jobs[2 * index : 2 * index + 2],
+        jobs=found.jobs_of(seed),
     )
 
 

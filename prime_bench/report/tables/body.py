@@ -12,6 +12,9 @@ from prime_bench.report.tables.model import Block, TableNote, note, series
 from prime_bench.report.tables.notes import collect_notes, data_notes, dirty_notes
 from prime_bench.store.record import ProbeRecord, RunRecord
 
+BOLD_DIFFERENCES = "Δ above zero before rounding, which favours the arm; not the best of a row"
+"""What bold cells of a table of differences have in common."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class TableBody:
@@ -23,6 +26,8 @@ class TableBody:
     """Records that the blocks are computed from."""
     words: Mapping[str, str] = field(default_factory=dict)
     """Variables of the caption."""
+    bold: str = ""
+    """What bold cells have in common; said where there is one."""
     mixed_pairs: int = 0
     """Pairs of runs that may not be compared and are, because it was asked for."""
 
@@ -45,8 +50,13 @@ def grid_body(
     definition: TableDefinition,
     notes: Sequence[TableNote] = (),
     probes: Sequence[ProbeRecord] = (),
+    bold: str = BOLD_DIFFERENCES,
+    means: str = "",
 ) -> TableBody:
-    """Return the body of a table that is computed from a grid; `notes` come before its own."""
+    """Return the body of a table that is computed from a grid; `notes` come before its own.
+
+    `means` says which backbones the table's means leave out, `{}`; empty where it has no means.
+    """
     sound = records.grid(baseline=grid.baseline_name, split=grid.split, sound=True)
     own = collect_notes(
         grid,
@@ -54,18 +64,21 @@ def grid_body(
         outdated=records.outdated,
         recipe_notes=records.recipe.notes if records.recipe else (),
         decimals=definition.decimals,
+        means=means,
     )
+    backbones = [block.mean_rows if means else block.layout.rows for block in grid.blocks]
     return TableBody(
         blocks=blocks,
         notes=[*notes, *own],
         records=[*grid.records, *probes],
+        bold=bold,
         mixed_pairs=sum(len(block.mixed) for block in grid.blocks),
         words={
             "datasets": series([block.layout.label for block in grid.blocks]),
             "baseline": grid.baseline.label if grid.baseline else "",
             "arms": series([arm.label for arm in grid.arms]),
             "seeds": counted([len(block.layout.seeds) for block in grid.blocks], "seed"),
-            "backbones": counted([len(block.mean_rows) for block in grid.blocks], "backbone"),
+            "backbones": counted([len(rows) for rows in backbones], "backbone"),
         },
     )
 
@@ -74,6 +87,11 @@ def arms_named(grid: Grid, names: Sequence[str]) -> list[ArmColumn]:
     """Return the arms of these names in their order, without those that the grid does not have."""
     known = {arm.name: arm for arm in grid.arms}
     return [known[name] for name in names if name in known]
+
+
+def covering(text: str, n: int, of: int) -> str:
+    """Return a row's name, with the number of backbones where it does not cover all of them."""
+    return f"{text} ({n} of {of} backbones)" if 0 < n < of else text
 
 
 def absent_note(grid: Grid, names: Sequence[str]) -> list[TableNote]:
@@ -125,7 +143,8 @@ def probe_notes(records: Sequence[ProbeRecord], *, noun: str) -> list[TableNote]
     notes = [note("measurement", f"n = {len(records)} jobs, {seeds}")]
     for dataset in sorted({record.dataset for record in records}):
         own = [record for record in records if record.dataset == dataset]
-        notes += [note("data", f"{dataset}: {text}") for text in data_notes(own)]
+        label = dataset_labels().get(dataset, dataset)
+        notes += [note("data", f"{label}: {text}") for text in data_notes(own)]
     devices = sorted({record.environment.device for record in records})
     if len(devices) > 1:
         text = f"The records come from {len(devices)} devices: {', '.join(devices)}"

@@ -12,6 +12,7 @@ from prime_bench.report.quantities.values import MISSING, Count, Difference, Lev
 from prime_bench.report.tables.model import Cell, shown
 
 _DECIMALS = 4
+_DATASETS = {"avazu": "Avazu", "criteo": "Criteo"}
 ClaimVerdict = Literal["reproduced", "not reproduced", "not enough runs"]
 SEEDS = (2021, 190034, 27011, 948432, 992817)
 N_BACKBONES, N_WON = 13, 11
@@ -74,7 +75,8 @@ def _won(quantities: Mapping[str, Quantity], dataset: str) -> Claim:
     enough = _of(won) == N_BACKBONES and _of(pairs) == N_PAIRS
     return Claim(
         key=f"won.{dataset}",
-        text=f"PRIME improves mean AUC for {N_WON} of {N_BACKBONES} architectures ({dataset})",
+        text=f"PRIME improves mean AUC for {N_WON} of {N_BACKBONES} architectures "
+        f"({_DATASETS[dataset]})",
         verdict=_verdict(enough, (won.value or 0) >= N_WON),
         basis=(_number(won), " backbones, ", _number(pairs), " pairs"),
         jobs=won.jobs,
@@ -90,7 +92,7 @@ def _median(quantities: Mapping[str, Quantity], dataset: str, metric: str) -> Cl
     name = "AUC gain" if metric == "auc" else "LogLoss reduction"
     return Claim(
         key=f"median.{dataset}.{metric}",
-        text=f"The median paired {name} is {theirs:.4f} ({dataset})",
+        text=f"The median paired {name} is {theirs:.4f} ({_DATASETS[dataset]})",
         verdict=_verdict(
             _of(pairs) == N_PAIRS and value is not None,
             value is not None and value > 0 and abs(value - theirs) <= margin,

@@ -71,6 +71,7 @@ def claims_table(report: Report, expected: ExpectedNumbers) -> Table:
         notes=(
             *(note("comparison", text) for text in _other_data_sets(report, expected)),
             note("comparison", RULE),
+            *([note("bold", "Bold: reproduced")] if "reproduced" in verdicts else []),
             *_notes(report, expected, records=records),
         ),
         provenance=merged_provenance(report, records),
@@ -94,6 +95,7 @@ def expected_table(
     """
     judgement = judge(report, expected, spreads=gate)
     judged = judgement.judged
+    disagreeing = any(item.verdict in MISMATCHES for item in judged)
     records = _records_of(report, [job for item in judged for job in item.place.cell.jobs])
     table = Table(
         name=name,
@@ -109,6 +111,7 @@ def expected_table(
             *_counts(judgement),
             *_known(judgement, expected),
             *_absent(report, judgement, named=gate),
+            *([note("bold", "Bold: a number that does not agree")] if disagreeing else []),
             *_notes(report, expected, records=records),
         ),
         provenance=merged_provenance(report, records),
@@ -216,7 +219,7 @@ def _row(item: JudgedNumber, expected: ExpectedNumbers, *, alone: bool) -> Row:
     if isinstance(expected.tolerance, float) and 0 < expected.tolerance < 1:
         # A difference beyond the tolerance is not printed as 0.
         decimals = max(written, math.ceil(-math.log10(expected.tolerance)))
-    if isinstance(place.cell.quantity, Count):
+    if isinstance(place.cell.quantity, Count) or place.column.kind == "count":
         written = decimals = 0
     ahead = Difference(value=difference, jobs=place.cell.jobs if difference is not None else ())
     ours = Cell(quantity=place.cell.quantity.bare(), decimals=max(place.cell.decimals, decimals))

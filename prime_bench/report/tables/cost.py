@@ -8,6 +8,7 @@ from prime_bench.report.quantities.costs import CostKey, MeasuredCost, measured_
 from prime_bench.report.quantities.layout import (
     ArmColumn,
     arm_columns,
+    arm_label,
     backbone_label,
     catalogue_rank,
 )
@@ -50,6 +51,8 @@ def build(records: ReportRecords, definition: CostDefinition) -> TableBody:
         blocks=blocks,
         notes=[*_how(probes), *probe_notes(probes, noun="measurement of cost")],
         records=probes,
+        bold=f"the lower cost of {series([arm_label(arm) for arm in definition.compared])}, where "
+        "both are measured",
         words={"datasets": series([group.label for group in groups])},
     )
 

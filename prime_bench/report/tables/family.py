@@ -5,16 +5,22 @@ One value an architecture, the median of its pairs: pairs of one architecture ar
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from statistics import median
+
+import numpy as np
 
 from prime_bench.report.quantities import formulas
 from prime_bench.report.quantities.formulas import (
     METRIC_LABELS,
     METRICS,
+    SKEWED,
+    Interval,
     Metric,
-    equivalence,
+    guarded_equivalence,
     hodges_lehmann_interval,
     holm,
     leave_one_out,
+    sign_interval,
 )
 from prime_bench.report.quantities.grid import Grid, GridBlock, Summary
 from prime_bench.report.quantities.records import ReportRecords
@@ -27,7 +33,7 @@ from prime_bench.report.quantities.values import (
     Quantity,
     count,
 )
-from prime_bench.report.tables.body import TableBody, grid_body, keyed_blocks
+from prime_bench.report.tables.body import TableBody, covering, grid_body, keyed_blocks
 from prime_bench.report.tables.definition import FamilyDefinition
 from prime_bench.report.tables.model import (
     Block,
@@ -52,13 +58,34 @@ class Comparing:
     metric: Metric
     block: GridBlock
     summary: Summary
-    seed_sd: float | None
-    """Mean over architectures of the reference arm's SD over seeds."""
+
+    @property
+    def rows(self) -> list[str]:
+        """Labels of the architectures that have a pair."""
+        found = self.block.comparisons.items()
+        return [row for (row, *of), item in found if of == [self.arm, self.metric] and item.seeds]
+
+    @property
+    def mean_difference(self) -> float | None:
+        """Mean over these architectures of their mean differences."""
+        own = [self.block.comparisons[row, self.arm, self.metric] for row in self.rows]
+        return float(np.mean([np.mean(item.differences) for item in own])) if own else None
+
+    @property
+    def seed_sd(self) -> float | None:
+        """Median over architectures of the reference arm's SD over seeds; None where one has none.
+
+        Runs that collapsed on a few architectures make their SDs as large as the scores, and with
+        them a mean, under which any difference would be small.
+        """
+        scores = [self.block.scores[row, self.versus, self.metric].moments for row in self.rows]
+        sds = [moments.sd for moments in scores if moments and moments.sd is not None]
+        return median(sds) if sds and len(sds) == len(scores) else None
 
     @property
     def p(self) -> float:
-        """Exact Wilcoxon p over the architectures' medians; 1 without any."""
-        return formulas.wilcoxon(self.summary.backbone_medians)
+        """Exact p over the architectures' medians; 1 without any."""
+        return formulas.guarded_p(self.summary.backbone_medians)
 
 
 def build(records: ReportRecords, definition: FamilyDefinition) -> TableBody:
@@ -84,7 +111,7 @@ def build(records: ReportRecords, definition: FamilyDefinition) -> TableBody:
                 Row(
                     key=f"{item.arm}.{item.versus}.{item.metric}",
                     cells=(
-                        words(item.label),
+                        words(covering(item.label, len(item.rows), len(block.layout.rows))),
                         words(METRIC_LABELS[item.metric]),
                         *(
                             shown(quantity, definition.decimals)
@@ -111,7 +138,6 @@ def _comparing(grids: dict[str, Grid], family: Sequence[tuple[str, str]]) -> Ite
             continue
         for key, block in keyed_blocks(grid):
             for metric in METRICS:
-                reference = block.summaries[versus, metric].mean
                 yield Comparing(
                     block_key=key,
                     arm=arm,
@@ -120,7 +146,6 @@ def _comparing(grids: dict[str, Grid], family: Sequence[tuple[str, str]]) -> Ite
                     metric=metric,
                     block=block,
                     summary=block.summaries[arm, metric],
-                    seed_sd=reference.sd if reference else None,
                 )
 
 
@@ -134,8 +159,10 @@ def _columns(definition: FamilyDefinition) -> Iterator[Column]:
         ("hodges_lehmann", "HL", "change"),
         ("interval", "Interval (level)", "words"),
         ("leave_one_out", "One left out", "words"),
+        ("skewness", "Skewness", "number"),
         ("wilcoxon", "Wilcoxon p", "number"),
         ("sign", "Sign p", "number"),
+        ("sign_interval", "Sign interval (level)", "words"),
         ("floor", "Least p", "number"),
         ("holm", "Holm p", "number"),
         ("by_sd", "At seed SD", "words"),
@@ -151,30 +178,38 @@ def _quantities(
     summary, medians = item.summary, item.summary.backbone_medians
     jobs = tuple(item.block.jobs_of(item.arm, item.metric))
     degenerate = item.block.has_degenerate(item.arm, item.metric)
-    yield Difference(value=summary.delta, degenerate=degenerate, jobs=jobs)
+    yield Difference(value=item.mean_difference, degenerate=degenerate, jobs=jobs)
     yield Difference(value=summary.paired_median, degenerate=degenerate, jobs=jobs)
     yield count(summary.backbones_won, summary.backbones_compared, jobs=jobs)
     if not medians:
-        yield from [MISSING] * 9
+        yield from [MISSING] * 11
         return
-    interval = hodges_lehmann_interval(medians)
     estimate, left = formulas.hodges_lehmann(medians), leave_one_out(medians)
     yield Difference(value=estimate, degenerate=degenerate, jobs=jobs)
-    yield Extent(low=interval.low, high=interval.high, confidence=interval.confidence, jobs=jobs)
+    yield _extent(hodges_lehmann_interval(medians), jobs)
     yield Extent(low=left[0], high=left[1], jobs=jobs) if left else MISSING
-    yield Level(value=item.p, jobs=jobs)
+    yield Level(value=formulas.skewness(medians), jobs=jobs)
+    yield Level(value=formulas.wilcoxon(medians), jobs=jobs)
     yield Level(value=formulas.sign_test(medians), jobs=jobs)
+    yield _extent(sign_interval(medians), jobs)
     yield Level(value=formulas.smallest_p(medians), jobs=jobs)
     yield Level(value=adjusted, jobs=jobs)
-    if item.seed_sd:
-        verdict = equivalence(interval, margin=item.seed_sd)
+    margin = item.seed_sd
+    if margin:
         yield EquivalenceVerdict(
-            verdict=verdict, margin=item.seed_sd, degenerate=degenerate, jobs=jobs
+            verdict=guarded_equivalence(medians, margin=margin),
+            margin=margin,
+            degenerate=degenerate,
+            jobs=jobs,
         )
     else:
         yield MISSING
-    verdict = equivalence(interval, margin=definition.margin)
+    verdict = guarded_equivalence(medians, margin=definition.margin)
     yield EquivalenceVerdict(verdict=verdict, degenerate=degenerate, jobs=jobs)
+
+
+def _extent(interval: Interval, jobs: tuple[str, ...]) -> Extent:
+    return Extent(low=interval.low, high=interval.high, confidence=interval.confidence, jobs=jobs)
 
 
 def _notes(every: Sequence[Comparing], definition: FamilyDefinition) -> list[TableNote]:
@@ -189,9 +224,17 @@ def _notes(every: Sequence[Comparing], definition: FamilyDefinition) -> list[Tab
             "statistics",
             "An interval's level is the exact one of the signed-rank distribution, at least 95% or "
             "the most that so few architectures allow; a verdict is better, worse or equivalent "
-            "where the whole interval lies beyond or within the margin on either side (the "
-            f"reference arm's mean SD over seeds, and {definition.margin:g}), else unclear; too "
-            "few architectures for an interval of 95% have no verdict",
+            "where the whole interval lies beyond or within the margin on either side (the median "
+            "over architectures of the reference arm's SD over seeds, and "
+            f"{definition.margin:g}), else unclear; too few architectures for an interval of 95% "
+            "have no verdict",
+        ),
+        note(
+            "statistics",
+            "Wilcoxon p and the interval of HL take the medians as symmetric about their centre; "
+            "the sign test and its interval, of the median, do not. Where they are skewed (a "
+            f"sample skewness beyond {SKEWED:g} on either side) Holm p takes the larger p of the "
+            "two, and a verdict needs both intervals",
         ),
     ]
 

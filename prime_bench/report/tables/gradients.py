@@ -1,17 +1,18 @@
 """Competition gap of every arm, a row a backbone (paper, Figures 1 and 3)."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Set
 from statistics import mean
+from typing import Literal
 
 from prime_bench.findings import Gap
 from prime_bench.report.quantities.formulas import SeedNoise, moments, t_interval
 from prime_bench.report.quantities.gaps import (
     FieldGap,
+    by_seed,
     comparable,
     field_gaps,
-    gaps_by_seed,
-    mean_gap,
     null_gaps,
+    of_every_backbone,
     reduction,
 )
 from prime_bench.report.quantities.layout import arm_label, backbone_label, catalogue_rank
@@ -40,22 +41,13 @@ WHAT_ELSE = (
 def build(records: ReportRecords, definition: GradientsDefinition) -> TableBody:
     """Build the table from checkpoints and fields that all arms have on the same rows."""
     probes = records.probes_of("gradients")
-    blocks, notes = [], []
+    blocks: list[Block] = []
+    notes: list[TableNote] = []
     for group in measurements(probes):
         gaps = field_gaps(group.records)
         arms = [arm for arm in definition.arms if any(gap.arm == arm for gap in gaps)]
         compared = comparable(gaps, arms)
-        left_out = len({(g.backbone, g.seed, g.field) for g in gaps}) - len(
-            {(g.backbone, g.seed, g.field) for g in compared}
-        )
-        if left_out:
-            notes.append(
-                note(
-                    "missing",
-                    f"{group.label}: {left_out} comparisons of backbone, seed and field are left "
-                    "out: not every arm has them on the same rows",
-                )
-            )
+        notes += _missing_notes(gaps, compared, label=group.label)
         blocks.append(
             Block(
                 key=group.key,
@@ -114,7 +106,7 @@ def _rows(
         cells = _cells(own, arms, definition)
         yield Row(key=name, cells=(words(backbone_label(name)), *cells))
     if gaps:
-        cells = _cells(gaps, arms, definition)
+        cells = _cells(of_every_backbone(gaps), arms, definition)
         yield Row(key="mean", cells=(words("Mean"), *cells), ruled=True)
 
 
@@ -123,30 +115,64 @@ def _cells(
 ) -> Iterator[Cell]:
     by_arm = {arm: [gap for gap in gaps if gap.arm == arm] for arm in arms}
     dense, decimals = by_arm.get(definition.baseline, []), definition.decimals
-    places = {(gap.backbone, gap.seed, gap.field) for gap in gaps}
-    yield shown(count(len(places), jobs=_jobs(gaps)), decimals)
-    for values in ([gap.semantic for gap in dense], [gap.random for gap in dense]):
-        average = sum(values) / len(values) if values else None
-        yield shown(Level(value=average, jobs=_jobs(dense)), decimals)
-    for unit in ("block", "example"):
-        baseline = mean_gap(dense, unit=unit)
+    yield shown(count(len(_places(gaps)), jobs=_jobs(gaps)), decimals)
+    for cosine in (by_seed(dense, "semantic"), by_seed(dense, "random")):
+        yield shown(Level(value=mean(cosine) if cosine else None, jobs=_jobs(dense)), decimals)
+    for measure in _GAPS:
+        values = {arm: by_seed(own, measure) for arm, own in by_arm.items()}
+        means = {arm: mean(own) if own else None for arm, own in values.items()}
         for arm, own in by_arm.items():
-            value = mean_gap(own, unit=unit)
-            by_seed = gaps_by_seed(own, unit=unit)
             level = Level(
-                value=value,
-                interval=t_interval(by_seed),
-                noise=moments(by_seed).noise if by_seed else None,
+                value=means[arm],
+                interval=t_interval(values[arm]),
+                noise=moments(values[arm]).noise if values[arm] else None,
                 jobs=_jobs(own),
             )
             yield shown(level, decimals)
             if arm != definition.baseline:
                 smaller = Level(
-                    value=reduction(value, baseline),
-                    noise=_noise_of_reduction(by_seed, gaps_by_seed(dense, unit=unit)),
+                    value=reduction(means[arm], means.get(definition.baseline)),
+                    noise=_noise_of_reduction(values[arm], values.get(definition.baseline, ())),
                     jobs=_jobs([*own, *dense]),
                 )
                 yield shown(smaller, 1)
+
+
+_GAPS: tuple[Literal["block_gap", "example_gap"], ...] = ("block_gap", "example_gap")
+GapKey = tuple[str, int, str]
+"""Backbone, seed and field."""
+
+
+def _places(gaps: Iterable[FieldGap]) -> set[GapKey]:
+    return {(gap.backbone, gap.seed, gap.field) for gap in gaps}
+
+
+def _missing_notes(
+    gaps: Sequence[FieldGap], compared: Sequence[FieldGap], *, label: str
+) -> Iterator[TableNote]:
+    """Name what is measured and in no row, and what is missing in the Mean row."""
+    if left_out := _places(gaps) - _places(compared):
+        text = "left out, since not every arm has it on the same rows"
+        yield note("missing", f"{label}: {text}: {_named(left_out, compared or gaps)}")
+    every = {(b, s, f) for b, _, _ in _places(compared) for _, s, f in _places(compared)}
+    if missing := every - _places(compared):
+        text = "the Mean row covers seeds and fields that every backbone has; missing"
+        yield note("mean", f"{label}: {text}: {_named(missing, compared)}")
+
+
+def _named(places: Set[GapKey], among: Sequence[FieldGap]) -> str:
+    """`DNN, seed 2`, with the fields where these are not all that the seed has."""
+    parts = []
+    for backbone, seed in sorted({(b, s) for b, s, _ in places}, key=_checkpoint_rank):
+        fields = {f for b, s, f in places if (b, s) == (backbone, seed)}
+        every = {gap.field for gap in among if gap.seed == seed}
+        some = f" ({', '.join(sorted(fields))})" if every - fields else ""
+        parts.append(f"{backbone_label(backbone)}, seed {seed}{some}")
+    return "; ".join(parts)
+
+
+def _checkpoint_rank(checkpoint: tuple[str, int]) -> tuple[tuple[int, str], int]:
+    return catalogue_rank(checkpoint[0]), checkpoint[1]
 
 
 def _noise_of_reduction(gaps: Sequence[float], dense: Sequence[float]) -> SeedNoise | None:

@@ -48,6 +48,8 @@ def build(records: ReportRecords, definition: MethodsDefinition) -> TableBody:
     devices = measured_costs(records.probes_of("cost"))
     device = max(devices, key=lambda name: len(devices[name]), default=None)
     costs = devices[device] if device is not None else {}
+    labels = {column.name: column.label for column in grid.arms}
+    arm, versus = (labels.get(name, name) for name in definition.delta)
     maker = _Rows(records, grid, definition, costs)
     blocks = [
         Block(
@@ -65,6 +67,7 @@ def build(records: ReportRecords, definition: MethodsDefinition) -> TableBody:
         definition=definition,
         notes=[*absent_note(grid, definition.arms), *_latency_note(devices, device)],
         probes=maker.used,
+        bold=f"values of {arm} that are better than {versus}'s, and Δ where they are",
     )
 
 

@@ -23,19 +23,21 @@ def collect_notes(
     outdated: Sequence[RunRecord],
     recipe_notes: Sequence[str] = (),
     decimals: int,
+    means: str = "",
 ) -> tuple[TableNote, ...]:
     """All notes in a fixed order: from the records, but for `recipe_notes`.
 
     `sound` is the same table without degenerate runs, `outdated` the records that others with
-    higher `numerics` replaced.
+    higher `numerics` replaced, `means` says which backbones the means leave out, `{}`.
     """
     notes: list[TableNote] = []
     for block in grid.blocks:
         notes += _pairs(block, grid)
         notes += _missing(block, grid.arms)
+        notes += _unscored(block, grid)
         notes += _mismatched(block)
         notes += _mixed(block)
-        notes += _mean_row(block)
+        notes += _means(block, means)
     notes += _degenerate(grid, sound, decimals=decimals)
     for block in grid.blocks:
         notes += _data(block, grid.records)
@@ -96,6 +98,21 @@ def _missing(block: GridBlock, arms: Sequence[ArmColumn]) -> Iterator[TableNote]
                 )
 
 
+def _unscored(block: GridBlock, grid: Grid) -> Iterator[TableNote]:
+    """Runs that lack a score and are sound; why a degenerate one has none is said elsewhere."""
+    split = "test" if grid.split == "test" else "validation"
+    for row, arm, metric in itertools.product(block.layout.rows, grid.arms, METRICS):
+        scores = block.scores[row.label, arm.name, metric]
+        without = [seed for seed in scores.unscored_seeds if seed not in scores.degenerate]
+        if without:
+            yield note(
+                "missing",
+                f"{block.layout.label}, {row.label}, {arm.label}: no {split} "
+                f"{METRIC_LABELS[metric]} for {', '.join(map(str, without))}; Δ covers complete "
+                "pairs only",
+            )
+
+
 def _mismatched(block: GridBlock) -> Iterator[TableNote]:
     for dropped in block.dropped:
         if dropped.unpaired.kind == "mismatch":
@@ -115,14 +132,10 @@ def _mixed(block: GridBlock) -> Iterator[TableNote]:
         )
 
 
-def _mean_row(block: GridBlock) -> Iterator[TableNote]:
+def _means(block: GridBlock, means: str) -> Iterator[TableNote]:
     left_out = [row.label for row in block.layout.rows if row.label not in block.mean_rows]
-    if block.mean_rows and left_out:
-        yield note(
-            "mean",
-            f"{block.layout.label}: the Mean row leaves out {', '.join(left_out)}, where an arm "
-            "has no pair; the paired median, pairs won and backbones won cover every pair there is",
-        )
+    if means and block.mean_rows and left_out:
+        yield note("mean", f"{block.layout.label}: {means.format(', '.join(left_out))}")
 
 
 def _degenerate(grid: Grid, sound: Grid, *, decimals: int) -> Iterator[TableNote]:

@@ -20,6 +20,7 @@ from prime_bench.report.tables.body import (
     TableBody,
     absent_note,
     arms_named,
+    covering,
     grid_body,
     keyed_blocks,
 )
@@ -32,6 +33,7 @@ from prime_bench.report.tables.model import (
     Row,
     TableNote,
     note,
+    series,
     shown,
     words,
 )
@@ -113,6 +115,7 @@ def build(records: ReportRecords, definition: PivotDefinition) -> TableBody:
         blocks=list(pivot.blocks()),
         definition=definition,
         notes=list(pivot.notes()),
+        means=pivot.means,
     )
 
 
@@ -151,6 +154,18 @@ class _Pivot:
                 columns = self._columns(backbones, seeds=layout.seeds)
                 yield self._block(name, label, lines, columns=columns)
 
+    @property
+    def means(self) -> str:
+        """What the table says of backbones `{}` that its means leave out; empty without means."""
+        rows = self.definition.rows
+        if rows == ["dataset"]:
+            return "the means leave out {}, where an arm has no pair"
+        if "mean" not in rows:
+            return ""
+        others = series([_SUMMARIES[row][0] for row in rows if row in _SUMMARIES and row != "mean"])
+        rest = f"; {others} cover every pair there is" if others and self.grid.baseline else ""
+        return "the Mean row leaves out {}, where an arm has no pair" + rest
+
     def notes(self) -> Iterator[TableNote]:
         """Notes that the definition asks for, beside those of the records."""
         asked = self.definition
@@ -182,7 +197,7 @@ class _Pivot:
                 Row(
                     key=line.key,
                     cells=(
-                        *(words(text) for text in line.words),
+                        *(words(text) for text in self._head(line)),
                         *(self._cell(line, selected) for selected in columns),
                     ),
                     ruled=line.ruled,
@@ -190,6 +205,22 @@ class _Pivot:
                 for line in lines
             ),
         )
+
+    def _head(self, line: Line) -> tuple[str, ...]:
+        """The texts that name a row; it says so where it covers fewer backbones than others may."""
+        *first, last = line.words
+        block, arm = line.block, line.arm
+        if line.instead is _MEAN:
+            return (*first, covering(last, len(block.mean_rows), len(block.layout.rows)))
+        if arm is None:
+            return line.words
+        if all(column.shows in _UNPAIRED for column in self.definition.columns):
+            own = [block.scores[row.label, arm.name, "auc"].moments for row in line.backbones]
+            found = sum(moments is not None for moments in own)
+        else:
+            pairs = [block.comparisons[row.label, arm.name, "auc"] for row in line.backbones]
+            found = sum(bool(comparison.seeds) for comparison in pairs)
+        return (*first, covering(last, found, len(line.backbones)))
 
     def _columns(
         self, backbones: Sequence[BackboneRow], *, seeds: Sequence[int]

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from prime_bench.findings import RoutingFindings
 from prime_bench.report.quantities.formulas import SPLIT_LABELS, moments
-from prime_bench.report.quantities.layout import backbone_label, catalogue_rank
+from prime_bench.report.quantities.layout import arm_label, backbone_label, catalogue_rank
 from prime_bench.report.quantities.records import ReportRecords
 from prime_bench.report.quantities.values import Level, count
 from prime_bench.report.tables.body import TableBody, measurements, probe_notes
@@ -27,7 +27,7 @@ def build(records: ReportRecords, definition: RoutingDefinition) -> TableBody:
     blocks = [
         Block(
             key=f"{group.key}.{arm}" if len(arms) > 1 else group.key,
-            label=f"{group.label}, {arm}" if len(arms) > 1 else group.label,
+            label=f"{group.label}, {arm_label(arm)}" if len(arms) > 1 else group.label,
             columns=tuple(_columns()),
             rows=tuple(_rows([r for r in group.records if r.arm == arm], definition)),
         )

@@ -41,6 +41,8 @@ def build(records: ReportRecords, definition: SubgroupsDefinition) -> TableBody:
         blocks=blocks,
         notes=probe_notes(probes, noun="subgroup report"),
         records=probes,
+        bold=f"Δ where {arm_label(definition.arm)} is better, which for LogLoss and calibration "
+        "error is below zero",
         words={"datasets": series([group.label for group in groups])},
     )
 

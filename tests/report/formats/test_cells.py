@@ -12,6 +12,7 @@ from prime_bench.report.quantities.formulas import SeedInterval, Tally, t_interv
 from prime_bench.report.quantities.records import gather
 from prime_bench.report.quantities.values import (
     MISSING,
+    Count,
     Difference,
     EquivalenceVerdict,
     Extent,
@@ -52,6 +53,8 @@ TALLY = Tally(wins=3, ties=1, losses=1)
         (count(3, 5, ties=1), "3/5", "1 tied", ""),
         (count(1000), "1,000", "", ""),
         (count(0, 0), "--", "", ""),
+        (Count(value=4), "4", "", ""),
+        (Count(value=4, of=5), "4/5", "", ""),
         (Extent(low=-0.001, high=0.002), "-0.0010 to +0.0020", "", ""),
         (Extent(low=-0.001, high=0.002, confidence=0.9375), "-0.0010 to +0.0020 (93.8%)", "", ""),
         (EquivalenceVerdict(verdict="unclear", margin=0.001), "unclear (0.0010)", "", ""),
@@ -115,7 +118,7 @@ def test_the_comparison_takes_notes_by_their_kind(report: Report) -> None:
     expected = ExpectedNumbers.parse(table, where="")
     made, _ = expected_table(report, expected, name="check", gate=True)
 
-    assert {each.kind for each in made.notes} == {"comparison", "data"}
+    assert {each.kind for each in made.notes} == {"comparison", "bold", "data"}
     assert any(note_text(each).endswith("a fact of the data") for each in made.notes)
     assert "comparison" in {each.kind for each in claims_table(report, expected).notes}
 

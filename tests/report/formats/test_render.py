@@ -232,6 +232,15 @@ def test_latex_compiles(tmp_path: Path, golden: str, way: str) -> None:
     assert len(list(tmp_path.glob("*.pdf"))) == 1
 
 
+def test_csv_has_the_pairs_won_beside_the_seeds(make_record: MakeRecord) -> None:
+    records = [make_record(arm=arm, seed=s) for arm in ("dense", "prime") for s in (1, 2, 3)]
+    lines = csv.DictReader(io.StringIO(render(report_of(records[:-1]), "csv")))
+    remarks = {(line["row"], line["column"]): line["remark"] for line in lines}
+
+    assert remarks["DNN", "auc.prime"] == "n=2"
+    assert remarks["DNN", "auc.prime.delta"] == "n=2; 2/2"
+
+
 def test_words_are_escaped() -> None:
     assert latex.escaped(r"a_b & 5% {x} \y ~^ <") == (
         r"a\_b \& 5\% \{x\} \textbackslash{}y \textasciitilde{}\textasciicircum{} $<$"

@@ -29,8 +29,9 @@ def pair(make_record: MakeRecord, seed: int = 1, **changes: object) -> list[RunR
 
 
 def test_a_clean_pair_has_its_count_and_the_chance_alone(make_record: MakeRecord) -> None:
-    count, note = notes_of(pair(make_record)).splitlines()
+    bold, count, note = notes_of(pair(make_record)).splitlines()
 
+    assert bold.startswith("Bold: Δ above zero")
     assert count == (
         "Avazu: 1 of 1 pairs compared (seeds: 1, backbones: 1, arms beside Dense: 1); 0 missing, "
         "0 not comparable, 0 with a degenerate run"
@@ -163,7 +164,7 @@ def test_the_recipes_own_notes_stand_between_the_data_and_the_chance(
     )
     notes = notes_of(records, recipe=jobs)
 
-    assert notes.splitlines()[1:4] == ["Avazu: of the data", "First", "Next"]
+    assert notes.splitlines()[2:5] == ["Avazu: of the data", "First", "Next"]
     assert notes.splitlines()[-1].startswith("If nothing differed")
 
 
