@@ -38,15 +38,16 @@ ALLOWED = {
 """Largest absolute difference from the CPU; of `form`, of a CUDA graph from eager."""
 
 
-def agreement(bench: Bench, backbone: str) -> Figures:
+def agreement(bench: Bench, part: str) -> Figures:
     """Both arms compute on the device what they compute on the CPU, as a CUDA graph too. Gives the
-    largest differences.
+    largest differences. `part` is `dataset backbone`.
     """
-    schema = shape_of("avazu", small=True).schema
+    dataset, backbone = part.split()
+    schema = shape_of(dataset, small=True).schema
     rows = draw(schema, 3 * _AGREEMENT_ROWS, seed=SEED, device=torch.device("cpu"))
     worst: Figures = {}
     for plugin in ARMS:
-        job = bench.job(backbone, plugin, dropout=False)
+        job = bench.job(backbone, plugin, dataset=dataset, dropout=False)
         here = three_steps(job, schema, rows, device=bench.device)
         there = three_steps(job, schema, rows, device=torch.device("cpu"))
         for name, allowed in ALLOWED.items():
@@ -93,9 +94,12 @@ def bits(bench: Bench, backbone: str) -> Figures:
     (peer,) = bench.start_peers(1)
     for plugin in ARMS:
         peer.tell("digests", backbone=backbone, plugin=plugin, forms=["other process"])
+    forms = ["eager", "repeated", *(["graph"] if bench.on_cuda else [])]
     found: Figures = {"steps": _EPOCH + 1 + _FURTHER}
+    if not bench.on_cuda:
+        found["note"] = "graph: needs CUDA"
     for plugin in ARMS:
-        digests_here = digests(bench, backbone=backbone, plugin=plugin, forms=["eager", "repeated"])
+        digests_here = digests(bench, backbone=backbone, plugin=plugin, forms=forms)
         found[plugin] = {**digests_here, **peer.answer()}
         unlike = [
             form for form, digest in found[plugin].items() if digest != found[plugin]["eager"]
@@ -113,17 +117,21 @@ def digests(bench: Bench, *, backbone: str, plugin: str, forms: Sequence[str]) -
     found = {}
     for form in forms:
         arm.load_state_dict(initial)
-        found[form] = _digest(bench, job, arm)
+        found[form] = _digest(bench, job, arm, graph=form in ("graph", "other process"))
     return found
 
 
-def _digest(bench: Bench, job: ResolvedJob, arm: ArmModel) -> str:
+def _digest(bench: Bench, job: ResolvedJob, arm: ArmModel, *, graph: bool) -> str:
     torch.manual_seed(derive(SEED, "dropout"))
     optimizer = Optimizer(arm, job.training, penalty=Penalty.of(job.backbone))
     batches = bench.pool("avazu").batches(batch_size=bench.batch_size, n=_EPOCH + _FURTHER)
-    losses = [optimizer.step(batch) for batch in [*batches[:_EPOCH], _part(batches[-1])]]
+    graphed = bench.graphed(optimizer)
+    step = graphed if graph else optimizer.step
+    losses = [step(batch).clone() for batch in [*batches[:_EPOCH], _part(batches[-1])]]
     optimizer.learning_rate *= job.training.learning_rate_factor
-    losses += [optimizer.step(batch) for batch in batches[_EPOCH:]]
+    losses += [step(batch).clone() for batch in batches[_EPOCH:]]
+    if graph and bench.on_cuda and graphed.why:
+        raise Wrong(f"{job.job.plugin}: the step is no graph: {graphed.why}")
     seen = hashlib.sha256()
     for value in (torch.stack(losses), *arm.state_dict().values()):
         if not bool(value.isfinite().all()):
@@ -138,3 +146,35 @@ def _part(batch: Batch) -> Batch:
     return Batch(
         ids=batch.ids[:n_rows], numerics=batch.numerics[:n_rows], labels=batch.labels[:n_rows]
     )
+
+
+_PAIRED_STEPS = 3
+
+
+def pairs(bench: Bench, backbone: str) -> Figures:
+    """Dense and PRIME start with bitwise the same predictions, in training with the same dropout
+    masks, and draw equally often from torch's generators in each step.
+    """
+    batches = bench.pool("avazu").batches(batch_size=bench.batch_size, n=_PAIRED_STEPS)
+    found: dict[str, list[torch.Tensor]] = {"evaluation": [], "training": [], "generator": []}
+    for plugin in ARMS:
+        job = bench.job(backbone, plugin).resolve()
+        trainer = trainer_of(job, bench.shape("avazu").schema, device=bench.device)
+        with torch.no_grad():
+            found["evaluation"].append(trainer.arm.eval()(batches[0].ids, batches[0].numerics))
+            trainer.arm.train()
+            torch.manual_seed(derive(SEED, "dropout"))
+            found["training"].append(trainer.arm(batches[0].ids, batches[0].numerics))
+        for batch in batches:
+            trainer.optimizer.step(batch)
+        found["generator"].append(_generator_state(bench))
+    for what, (dense, prime) in found.items():
+        if not torch.equal(dense, prime):
+            gap = float((dense.double() - prime.double()).abs().max())
+            raise Wrong(f"{what}: PRIME differs from Dense by up to {gap:.2g}")
+    return {"steps": _PAIRED_STEPS}
+
+
+def _generator_state(bench: Bench) -> torch.Tensor:
+    """The state of torch's generator on the device, from which dropout draws."""
+    return torch.cuda.get_rng_state(bench.device) if bench.on_cuda else torch.get_rng_state()

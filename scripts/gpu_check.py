@@ -69,24 +69,24 @@ def _check(given: argparse.Namespace, folder: Path, *, started: float) -> int:
     device = resolve_device(given.device)
     threads = given.threads or os.cpu_count() or 1
     fix_arithmetic(threads=threads)
-    results = Results(given.output, about=_about(given, device, threads), started=started)
     bench = Bench(
         device=device,
         small=given.small,
         threads=threads,
         backbones=given.backbones or list(BACKBONES),
         folder=folder,
+        deadline=started + 60 * given.minutes - _ENDING_S,
     )
+    about = _about(given, device, threads)
+    results = Results(given.output, about=about, plan=bench.plan(), started=started)
     wanted = set(given.only or names)
     for check in reversed(CHECKS):  # what a check needs stands before it
         if check.name in wanted:
             wanted |= set(check.needs)
-    run_checks(
-        [check for check in CHECKS if check.name in wanted],
-        bench,
-        results,
-        deadline=started + 60 * given.minutes - _ENDING_S,
-    )
+    try:
+        run_checks([check for check in CHECKS if check.name in wanted], bench, results)
+    finally:
+        bench.end_check()
     results.about["finished"] = True
     results.write()
     print(f"\n{results.markdown()}", flush=True)

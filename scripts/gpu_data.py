@@ -13,7 +13,7 @@ import avazu_shape
 import numpy as np
 import torch
 
-from prime_bench.data.manifest import Manifest, SplitCounts
+from prime_bench.data.manifest import SPLIT_NAMES, Manifest, SplitCounts
 from prime_bench.data.schema import Field, Schema
 from prime_bench.data.table import Split
 
@@ -101,7 +101,8 @@ def write_table(folder: Path, shape: Shape, *, device: torch.device) -> None:
     """Write a prepared table of the shape into the new folder `folder`."""
     folder.mkdir(parents=True)
     positives, seed = {}, 0
-    for name, n_rows in shape.rows.plain().items():
+    for name in SPLIT_NAMES:
+        n_rows: int = getattr(shape.rows, name)
         positives[name] = _write_split(folder, shape.schema, name, n_rows, seed=seed, device=device)
         seed += n_rows
     (folder / "schema.json").write_text(json.dumps(shape.schema.plain()), encoding="utf-8")

@@ -16,7 +16,11 @@ from gpu_session import Bench
 
 from prime_bench.training.device import fix_arithmetic
 
-_REQUESTS = {"digests": gpu_bits.digests, "throughput": gpu_speed.throughput}
+_REQUESTS = {
+    "compiled": gpu_speed.compiled_here,
+    "digests": gpu_bits.digests,
+    "throughput": gpu_speed.throughput,
+}
 
 
 def main() -> None:

@@ -2,10 +2,13 @@
 results is written after each, and a part that no longer fits into the time is left out.
 """
 
+import contextlib
 import functools
 import gc
 import json
+import math
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -18,7 +21,8 @@ from typing import Any
 
 import torch
 from gpu_data import FINGERPRINT, Shape, draw, shape_of
-from gpu_results import Figures, PartResult, Results
+from gpu_hours import Plan
+from gpu_results import Figures, PartResult, Results, Verdict
 
 from prime_bench.catalog import PLUGINS
 from prime_bench.probes.arms import Pool
@@ -28,6 +32,8 @@ from prime_bench.recipe.recipe import Recipe
 from prime_bench.store.record import RunRecord
 from prime_bench.training.checkpoint import one_line
 from prime_bench.training.device import fix_arithmetic
+from prime_bench.training.graph import GraphedStep, capture_on
+from prime_bench.training.optimizer import Optimizer
 from prime_bench.worker import run_job
 
 ARMS = ("dense", "prime")
@@ -36,12 +42,20 @@ _POOL_BATCHES = 24
 _NO_DROPOUT: dict[str, Any] = {"net_dropout": 0.0, "attention_dropout": [0.0, 0.0]}
 
 
-_ANSWER_S = 120.0
-"""After which another process that does not answer is killed."""
+_ANSWER_S = 60.0
+"""After which another process that does not answer is killed, unless it has more to do."""
 
 
 class Wrong(Exception):
     """A check found what should not be; the text says what."""
+
+
+class Late(Wrong):
+    """Another process has not answered in time."""
+
+
+class LeftOut(Exception):
+    """A part cannot be done here; the text says why."""
 
 
 @dataclass(kw_only=True, eq=False)
@@ -54,10 +68,20 @@ class Bench:
     backbones: list[str]
     folder: Path
     """Where the generated table and the runs are."""
+    deadline: float = math.inf
+    """What the performance counter shows when the time is over."""
     trained: dict[str, RunRecord] = field(default_factory=dict)
     """Records of the check `job`, by the part's name."""
     peers: "list[Peer]" = field(default_factory=list)
     """Processes beside this one, which end with the check that has started them."""
+    peer_environment: dict[str, str] = field(default_factory=dict)
+    """Variables of such processes beside this one's."""
+    ending: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
+    """What is to be done after the check."""
+
+    def __post_init__(self) -> None:
+        if self.on_cuda:
+            torch.cuda.set_device(self.device)  # which `wait` and the clocks mean
 
     @property
     def on_cuda(self) -> bool:
@@ -83,6 +107,18 @@ class Bench:
     def batch_size(self) -> int:
         """Rows of a batch; those of the recipe unless small."""
         return 256 if self.small else self.recipe.training.batch_size
+
+    def plan(self) -> Plan:
+        """What main13 asks for, with the number of epochs that `schedule.estimate` assumes where no
+        run has ended: two validations that improve, and `patience` that do not.
+        """
+        return Plan(
+            seeds=len(self.recipe.seeds),
+            epochs=self.recipe.training.patience + 2,
+            batch_size=self.batch_size,
+            rows={name: self.shape(name).rows.plain() for name in ("avazu", "criteo")},
+            backbones=tuple(self.recipe.backbones),
+        )
 
     @functools.cache  # noqa: B019  # lives as long as the process
     def shape(self, dataset: str) -> Shape:
@@ -119,6 +155,10 @@ class Bench:
             seed=SEED,
         )
 
+    def graphed(self, optimizer: Optimizer) -> GraphedStep:
+        """The steps that a run does: a CUDA graph on CUDA, eager on the CPU."""
+        return GraphedStep(optimizer, capture=capture_on(self.device))
+
     def request(self, job: Job, *, table: Path, runs: Path) -> JobRequest:
         """What an engine would give to a worker."""
         return JobRequest(
@@ -138,16 +178,19 @@ class Bench:
         assert isinstance(record, RunRecord)  # noqa: S101
         return record
 
-    def start_peers(self, n: int, *, environment: Mapping[str, str] | None = None) -> "list[Peer]":
+    def start_peers(self, n: int) -> "list[Peer]":
         """Processes 1 to n beside this one; those that a part before has started are used again."""
         while len(self.peers) < n:
-            self.peers.append(Peer(self, environment=environment))
+            peer = Peer(self)
+            self.ending.callback(peer.end)
+            self.peers.append(peer)
         return self.peers[:n]
 
-    def end_peers(self) -> None:
-        """End the processes beside this one."""
-        while self.peers:
-            self.peers.pop().end()
+    def end_check(self) -> None:
+        """End the processes beside this one, and undo what else the check has left."""
+        self.peers.clear()
+        self.peer_environment.clear()
+        self.ending.close()
 
     def wait(self) -> None:
         """Until the device has done everything."""
@@ -165,13 +208,13 @@ class Bench:
 class Peer:
     """Another process that does what it is asked on the same device."""
 
-    def __init__(self, bench: Bench, *, environment: Mapping[str, str] | None = None) -> None:
-        """Start the process, with variables beside this one's."""
+    def __init__(self, bench: Bench) -> None:
+        """Start the process."""
         self._process = subprocess.Popen(
             [sys.executable, str(Path(__file__).with_name("gpu_process.py"))],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            env={**os.environ, **(environment or {})},
+            env={**os.environ, **bench.peer_environment},
             text=True,
         )
         settings = {
@@ -186,18 +229,22 @@ class Peer:
         """Send a request; `answer` gives what it has come to."""
         self._write({"do": what, **arguments})
 
-    def answer(self) -> Any:
-        """Wait for the answer to the first request that has none yet. Raises Wrong if the process
-        has failed.
+    def answer(self, *, seconds: float = _ANSWER_S) -> Any:
+        """Wait for the answer to the first request that has none yet. A process that does not
+        answer within `seconds` is killed.
+
+        Raises Late if it was killed, and Wrong if it has failed.
         """
         assert self._process.stdout is not None  # noqa: S101
-        timer = threading.Timer(_ANSWER_S, self._process.kill)
+        timer = threading.Timer(seconds, self._process.kill)
         timer.start()
         line = self._process.stdout.readline()
         timer.cancel()
-        if not line:
-            raise Wrong(f"the other process ended with code {self._process.wait()}")
-        return json.loads(line)
+        if line:
+            return json.loads(line)
+        if self._process.wait() == -signal.SIGKILL:
+            raise Late(f"not done after {seconds:.0f} s")
+        raise Wrong(f"the other process ended with code {self._process.returncode}")
 
     def _write(self, what: Mapping[str, object]) -> None:
         assert self._process.stdin is not None  # noqa: S101
@@ -230,25 +277,27 @@ def run_checks(
     bench: Bench,
     results: Results,
     *,
-    deadline: float,
     clock: Callable[[], float] = time.perf_counter,
 ) -> None:
-    """Do the checks until `clock` shows `deadline`. The results are written after each part."""
+    """Do the checks until `clock` shows the bench's deadline. The results are written after each
+    part.
+    """
     for check in checks:
         results.begin(check.name, check.parts(bench))
     for check in checks:
-        longest_s = 0.0
+        taken_s: list[float] = []
         for part in check.parts(bench):
-            expected_s = longest_s or check.part_s
-            left_s = deadline - clock()
+            # The first part may have started processes or compiled kernels for all.
+            expected_s = max(taken_s[1:] or taken_s or [check.part_s])
+            left_s = bench.deadline - clock()
             if reason := _reason_to_leave_out(check, bench, results, expected_s, left_s):
                 results.put(check.name, part, PartResult(verdict="left out", why=reason))
                 continue
             result = _done(check, bench, part, clock)
-            longest_s = max(longest_s, result.seconds)
+            taken_s.append(result.seconds)
             results.put(check.name, part, result)
             print(f"{result.verdict:8} {result.seconds:6.1f} s  {check.name} {part}", flush=True)
-        bench.end_peers()
+        bench.end_check()
 
 
 def _reason_to_leave_out(
@@ -265,9 +314,12 @@ def _reason_to_leave_out(
 
 
 def _done(check: Check, bench: Bench, part: str, clock: Callable[[], float]) -> PartResult:
+    verdict: Verdict
     start = clock()
     try:
         verdict, why, figures = "ok", "", check.run(bench, part)
+    except LeftOut as reason:
+        verdict, why, figures = "left out", str(reason), {}
     except Exception as error:  # noqa: BLE001  # whatever it is, the other parts are worth doing
         traceback.print_exc()
         verdict, why, figures = "WRONG", one_line(error), {}

@@ -3,18 +3,25 @@ processes at once.
 """
 
 import functools
+import importlib
+import os
+import shutil
+import subprocess
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from statistics import median
 from typing import Any
 
 import torch
 from gpu_results import Figures
-from gpu_session import ARMS, Bench
+from gpu_session import ARMS, Bench, Late, LeftOut
 
 from prime_bench.probes.arms import Trainer, forms_on, forward_of, trainer_of
 from prime_bench.probes.timing import Step, clock_for, latencies_ms
 from prime_bench.training.batches import Batch
+from prime_bench.training.device import fix_arithmetic
+from prime_bench.training.embedding_adam import TablePass, in_blocks
+from prime_bench.training.graph import GraphedStep, NotCaptured
 
 WIDELY_MEASURED = ("DNN", "DCNv2", "FiBiNET", "AutoInt")
 """Backbones whose inference is timed at other batch sizes too, and that are compiled."""
@@ -39,9 +46,18 @@ def steps(bench: Bench, part: str) -> Figures:
     dataset, backbone = part.split()
     arms = _Arms(bench, backbone, dataset=dataset)
     found: Figures = {plugin: dict(arms.memory[plugin]) for plugin in ARMS}
-    arms.time_training(found, "eager_ms", lambda trainer: trainer.optimizer.step)
+    arms.time_training(
+        found, "eager_ms", {name: t.optimizer.step for name, t in arms.trainers.items()}
+    )
     for form in forms_on(bench.device, with_compiled=False):
         arms.time_inference(found, f"inference_{form}_ms", form)
+    if not bench.on_cuda:
+        return {**found, "note": "graph and TF32: need CUDA"}
+    arms.time_graph(found, "graph_ms", {name: t.step for name, t in arms.trainers.items()})
+    fix_arithmetic(threads=bench.threads, matmul="tf32")
+    # As new graphs, since the precision is part of a graph.
+    again = {name: bench.graphed(t.optimizer) for name, t in arms.trainers.items()}
+    arms.time_graph(found, "tf32_ms", again)
     return found
 
 
@@ -56,10 +72,23 @@ def sizes(bench: Bench, backbone: str) -> Figures:
 
 
 def compiled(bench: Bench, backbone: str) -> Figures:
-    """Training step and inference of both arms under `training.compile`."""
+    """Training step and inference of both arms under `training.compile`. In another process, which
+    is killed when the time is over: nobody knows how long a compiler takes.
+    """
+    (peer,) = bench.start_peers(1)
+    peer.tell("compiled", backbone=backbone)
+    try:
+        found: Figures = peer.answer(seconds=max(1.0, bench.deadline - time.perf_counter()))
+    except Late as late:
+        raise LeftOut(str(late)) from late
+    return found
+
+
+def compiled_here(bench: Bench, *, backbone: str) -> Figures:
+    """What `compiled` asks the other process for."""
     arms = _Arms(bench, backbone, dataset="avazu", training={"compile": True})
     found: Figures = {plugin: {} for plugin in ARMS}
-    arms.time_training(found, "compiled_ms", lambda trainer: trainer.optimizer.step)
+    arms.time_training(found, "compiled_ms", {name: t.step for name, t in arms.trainers.items()})
     arms.time_inference(found, "inference_compiled_ms", "compiled")
     return found
 
@@ -80,7 +109,7 @@ class _Arms:
             self.trainers[plugin] = trainer
             self.memory[plugin] = {
                 "parameters": sum(p.numel() for p in trainer.arm.parameters() if p.requires_grad),
-                "weights_bytes": _allocated(bench) - before,
+                "weights_bytes": _weights_bytes(trainer),
                 **({} if training else self._peaks(trainer, before)),
             }
 
@@ -89,40 +118,50 @@ class _Arms:
         if not self._bench.on_cuda:
             return {}
         batches = self._pool.batches(batch_size=self._bench.batch_size, n=_MEMORY_STEPS)
-        weights = _allocated(self._bench) - before
         torch.cuda.reset_peak_memory_stats()
         for batch in batches:
-            trainer.optimizer.step(batch)
+            trainer.step(batch)
         training = torch.cuda.max_memory_allocated() - before
         with_state = _allocated(self._bench)
         torch.cuda.reset_peak_memory_stats()
         with torch.inference_mode():
             trainer.arm.eval()(batches[0].ids, batches[0].numerics)
             trainer.arm.train()
-        inference = torch.cuda.max_memory_allocated() - with_state + weights
-        return {"training_bytes": training, "inference_bytes": inference}
+        activations = torch.cuda.max_memory_allocated() - with_state
+        return {
+            "training_bytes": training,
+            "inference_bytes": activations + _weights_bytes(trainer),
+        }
 
     def time_training(
-        self, found: Figures, name: str, step_of: Callable[[Trainer], Callable[[Batch], object]]
+        self, found: Figures, name: str, steps: Mapping[str, Callable[[Batch], object]]
     ) -> None:
-        """Add the milliseconds of a training step, one number a repetition."""
+        """Add the milliseconds of each arm's training step, one number a repetition."""
         batches = self._batches(self._bench.batch_size)
-        chosen = [step_of(trainer) for trainer in self.trainers.values()]
-        self._time(found, name, [functools.partial(_nth, step, batches) for step in chosen])
+        self._time(found, name, [functools.partial(_nth, step, batches) for step in steps.values()])
+
+    def time_graph(self, found: Figures, name: str, steps: Mapping[str, GraphedStep]) -> None:
+        """The same of graphs; a note where there is none."""
+        self.time_training(found, name, steps)
+        for arm, step in steps.items():
+            if step.why:
+                del found[arm][name]
+                found["note"] = f"{name} of {arm}: {step.why}"
 
     def time_inference(
         self, found: Figures, name: str, form: Any, *, batch_size: int | None = None
     ) -> None:
         """Add the milliseconds of a forward pass, one number a repetition."""
         batches = self._batches(batch_size or self._bench.batch_size)
-        with torch.inference_mode():
-            chosen = [
-                forward_of(trainer.arm.eval(), form, like=batches[0])
-                for trainer in self.trainers.values()
-            ]
-            self._time(found, name, [functools.partial(_nth, step, batches) for step in chosen])
-        for trainer in self.trainers.values():
-            trainer.arm.train()
+        arms = [trainer.arm.eval() for trainer in self.trainers.values()]
+        try:
+            with torch.inference_mode():
+                chosen = [forward_of(arm, form, like=batches[0]) for arm in arms]
+                self._time(found, name, [functools.partial(_nth, step, batches) for step in chosen])
+        except NotCaptured as error:
+            found["note"] = f"{name}: {error}"
+        for arm in arms:
+            arm.train()
 
     def _batches(self, size: int) -> list[Batch]:
         return self._pool.batches(batch_size=size, n=_STEPS + _WARM_UP_STEPS)
@@ -145,6 +184,10 @@ def _nth(step: Callable[[Batch], object], batches: Sequence[Batch], number: int)
     step(batches[number % len(batches)])
 
 
+def _weights_bytes(trainer: Trainer) -> int:
+    return sum(value.nbytes for value in trainer.arm.state_dict().values())
+
+
 def _allocated(bench: Bench) -> int:
     return torch.cuda.memory_allocated() if bench.on_cuda else 0
 
@@ -161,7 +204,12 @@ def host(bench: Bench, part: str) -> Figures:
     job = bench.job(backbone, plugin).resolve()
     trainer = trainer_of(job, bench.shape("avazu").schema, device=bench.device)
     batches = bench.pool("avazu").batches(batch_size=bench.batch_size, n=_WARM_UP_STEPS)
-    return {"eager": _host_and_device(bench, trainer.optimizer.step, batches)}
+    found: Figures = {"eager": _host_and_device(bench, trainer.optimizer.step, batches)}
+    if not bench.on_cuda:
+        return {**found, "note": "graph: needs CUDA"}
+    as_graph = _host_and_device(bench, trainer.step, batches)
+    why = trainer.step.why
+    return {**found, **({"note": f"graph: {why}"} if why else {"graph": as_graph})}
 
 
 def _host_and_device(
@@ -186,7 +234,7 @@ def _host_and_device(
             step(batch)
         bench.wait()
     events = [event for event in profile.events() if not event.is_user_annotation]
-    kernels = [event for event in events if event.device_type == torch.autograd.DeviceType.CUDA]
+    kernels = [event for event in events if event.device_type.name == "CUDA"]
     n_steps = len(batches[:_PROFILED_STEPS])
     found = {
         "host_ms": median(host_ms),
@@ -199,6 +247,8 @@ def _host_and_device(
     return found
 
 
+_PASS_MOVES = 7
+"""Four tensors of a table's size are read and three are written."""
 _WINDOW_S = 4.0
 _SMALL_WINDOW_S = 0.2
 
@@ -256,6 +306,83 @@ def _ready(bench: Bench) -> tuple[Callable[[Batch], object], list[Batch]]:
     trainer = trainer_of(job, bench.shape("avazu").schema, device=bench.device)
     batches = bench.pool("avazu").batches(batch_size=bench.batch_size, n=2 if bench.small else 16)
     for batch in batches:
-        trainer.optimizer.step(batch)
+        trainer.step(batch)
     bench.wait()
-    return trainer.optimizer.step, batches
+    return trainer.step, batches
+
+
+_MPS = "nvidia-cuda-mps-control"
+
+
+def at_once_mps(bench: Bench, part: str) -> Figures:
+    """As `at_once`, with the processes' kernels on the device together, by NVIDIA's Multi-Process
+    Service.
+    """
+    if not bench.peers:
+        _start_mps(bench)
+    return at_once(bench, part)
+
+
+def _start_mps(bench: Bench) -> None:
+    """Start the service; it ends with the check. Raises LeftOut if it cannot be started."""
+    if shutil.which(_MPS) is None:
+        raise LeftOut(f"{_MPS} is not installed")
+    folders = {
+        name: bench.folder / name.lower()
+        for name in ("CUDA_MPS_PIPE_DIRECTORY", "CUDA_MPS_LOG_DIRECTORY")
+    }
+    for folder in folders.values():
+        folder.mkdir(exist_ok=True)
+    bench.peer_environment |= {name: str(folder) for name, folder in folders.items()}
+    environment = {**os.environ, **bench.peer_environment}
+    command = functools.partial(
+        subprocess.run, env=environment, capture_output=True, text=True, check=False, timeout=20
+    )
+    started = command([_MPS, "-d"])
+    if started.returncode != 0:
+        raise LeftOut(f"{_MPS} does not start: {(started.stderr or started.stdout).strip()}")
+    bench.ending.callback(command, [_MPS], input="quit\n")
+
+
+def passes(_: Bench) -> list[str]:
+    """The ways to update a table."""
+    return ["kernel", "blocks"]
+
+
+def table_pass(bench: Bench, which: str) -> Figures:
+    """The update of a full-size embedding table against a copy of the same number of bytes: W, S, m
+    and v are read, W, m and v written.
+    """
+    table = _pass_named(bench, which)
+    n_rows, width = bench.shape("avazu").schema.shape.embedding_rows, 10
+    tensors = [torch.full((n_rows, width), 1e-3, device=bench.device) for _ in "WSmv"]
+    moved_bytes = _PASS_MOVES * tensors[0].nbytes
+    source = torch.zeros(moved_bytes // 2, dtype=torch.uint8, device=bench.device)
+    target = torch.empty_like(source)
+    one = torch.ones((), device=bench.device)
+    update = functools.partial(table, *tensors, l2=0.01, clip=one, count=one, learning_rate=1e-3)
+    pass_ms, copy_ms = latencies_ms(
+        [lambda _: update(), lambda _: target.copy_(source)],
+        steps=_SMALL_STEPS if bench.small else _STEPS,
+        warm_up_steps=_WARM_UP_STEPS,
+        clock=clock_for(bench.device),
+    )
+    return {
+        "pass_ms": pass_ms,
+        "copy_ms": copy_ms,
+        "pass_gb_per_s": moved_bytes / 1e6 / pass_ms,
+        "copy_gb_per_s": moved_bytes / 1e6 / copy_ms,
+    }
+
+
+def _pass_named(bench: Bench, which: str) -> TablePass:
+    if which == "blocks":
+        return in_blocks
+    try:
+        module = importlib.import_module("prime_bench.training.table_kernel")
+    except ModuleNotFoundError as error:
+        raise LeftOut(f"{error.name} is not installed") from error
+    if not bench.on_cuda:
+        raise LeftOut("needs CUDA")
+    chosen: TablePass = module.kernel_pass
+    return chosen
