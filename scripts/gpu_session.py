@@ -24,7 +24,6 @@ from gpu_data import FINGERPRINT, Shape, draw, shape_of
 from gpu_hours import Plan
 from gpu_results import Figures, PartResult, Results, Verdict
 
-from prime_bench.catalog import PLUGINS
 from prime_bench.probes.arms import Pool
 from prime_bench.recipe.file import load_recipe
 from prime_bench.recipe.job import Job, JobRequest
@@ -144,13 +143,14 @@ class Bench:
         """A training job with the settings of recipes/main13.toml."""
         settings = self.recipe.backbones[backbone][dataset].plain()
         settings |= {} if dropout else {k: v for k, v in _NO_DROPOUT.items() if k in settings}
+        (arm,) = (arm for arm in self.recipe.arms if arm.plugin == plugin)
         changed = {"batch_size": self.batch_size, **(training or {})}
         return Job(
             fingerprint=FINGERPRINT,
             backbone=backbone,
             backbone_settings=settings,
             plugin=plugin,
-            plugin_settings=PLUGINS[plugin].settings().plain(),
+            plugin_settings=arm.settings.plain(),
             training=self.recipe.training.model_copy(update=changed),
             seed=SEED,
         )
