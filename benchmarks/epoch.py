@@ -35,6 +35,7 @@ from tabulate import tabulate
 
 # Ours first: it keeps FuxiCTR's preprocessing, and so ray, out of the import of its layers.
 from prime_bench.assemble import build_backbone
+from prime_bench.base.machine import keep_freed_memory
 from prime_bench.data.schema import Field, Schema
 from prime_bench.data.table import Split
 from prime_bench.plugins.attach import ArmModel
@@ -149,6 +150,7 @@ class Side:
         )
         start = time.perf_counter()
         if name in OURS:
+            keep_freed_memory()  # as a worker does
             Side._epoch = our_epoch(schema, settings, rows, compiled=name == "compiled")
         else:
             loader = name.removeprefix("FuxiCTR ")

@@ -28,6 +28,7 @@ import torch
 
 from prime_bench.base.errors import DataError, EnvironmentFault, UsageError
 from prime_bench.base.identity import NUMERICS
+from prime_bench.base.machine import keep_freed_memory, return_freed_memory
 from prime_bench.data.table import PreparedTable
 from prime_bench.recipe.events import (
     DoneEvent,
@@ -297,14 +298,16 @@ def _end_if_device_is_lost(error: Exception) -> None:
 
 
 def _free_memory() -> None:
-    """Free what the last job has left on the device, above all if it ran out of memory."""
+    """Free what the last job has left, above all if it ran out of memory."""
     gc.collect()
+    return_freed_memory()
     if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
         torch.cuda.empty_cache()
 
 
 def main() -> None:
     """Answer requests until stdin ends."""
+    keep_freed_memory()
     # Ctrl-C in a terminal reaches the whole process group: end without a traceback.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     events, stop = _EventStream(), _Stop()

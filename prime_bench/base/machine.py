@@ -1,5 +1,6 @@
 """What this machine gives to a process: cores, memory, and whether there is an NVIDIA driver."""
 
+import ctypes
 import os
 import platform
 from collections.abc import Iterator
@@ -13,6 +14,8 @@ _OWN_GROUP = Path("/proc/self/cgroup")
 _GROUPS = Path("/sys/fs/cgroup")
 # WSL's /dev/dxg is there with graphics of any vendor; its libcuda is not.
 _NVIDIA_DRIVERS = (Path("/dev/nvidiactl"), Path("/usr/lib/wsl/lib/libcuda.so.1"))
+# Options of glibc's mallopt (malloc.h).
+_M_TRIM_THRESHOLD, _M_MMAP_MAX, _INT_MAX = -1, -4, (1 << 31) - 1
 _VISIBLE = "CUDA_VISIBLE_DEVICES"
 
 
@@ -31,6 +34,26 @@ def memory_bytes() -> int:
     physical = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     limits = [int(text) for text in _group_files("memory.max") if text.isdigit()]
     return min([physical, *limits])
+
+
+def keep_freed_memory() -> None:
+    """Have the C library keep the memory that this process frees, for its next allocations, until
+    `return_freed_memory`. Only glibc does.
+
+    It would otherwise return large blocks to the system, so that the tensors of each training step
+    begin with a page fault for every 4 KiB: up to a fifth of the CPU time of a step.
+    """
+    set_option = getattr(ctypes.CDLL(None), "mallopt", None)
+    if set_option is not None:
+        set_option(_M_TRIM_THRESHOLD, _INT_MAX)
+        set_option(_M_MMAP_MAX, 0)
+
+
+def return_freed_memory() -> None:
+    """Return memory to the system that `keep_freed_memory` has kept."""
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:
+        trim(0)
 
 
 def cpu_name() -> str:

@@ -15,6 +15,7 @@ from pathlib import Path
 import torch
 
 from prime_bench.base.errors import EnvironmentFault
+from prime_bench.base.machine import keep_freed_memory
 from prime_bench.data.schema import Schema
 from prime_bench.data.table import PreparedTable
 from prime_bench.findings import MemoryLabel
@@ -112,6 +113,7 @@ def _resident_bytes(key: str) -> int:
 def main() -> None:
     """Measure the arm of one request."""
     request = JobRequest.parse(json.loads(sys.stdin.read()), where="request")
+    keep_freed_memory()  # as in a worker
     fix_arithmetic(threads=request.threads or 1, matmul=request.job.training.matmul)
     device = resolve_device(request.device)
     table = PreparedTable.open(request.table)

@@ -1,6 +1,10 @@
 """Cores and memory under the limits of control groups, and machines whose GPU torch cannot use."""
 
+import ctypes
+import json
 import os
+import subprocess
+import sys
 
 import pytest
 
@@ -97,3 +101,38 @@ def test_without_a_driver_or_with_all_gpus_hidden_the_cpu_is_meant(driver, monke
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES")
     driver.unlink()
     assert unused_gpu(torch="2.13.0", cuda=None, warning="") is None
+
+
+_FAULTS = """
+import json, resource, sys, threading
+import numpy as np
+from prime_bench.base.machine import keep_freed_memory, return_freed_memory
+
+def faults(n_bytes):
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    np.ones(n_bytes, dtype=np.uint8)
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+
+if sys.argv[1] == "keep":
+    keep_freed_memory()
+found = [faults(1 << 26) for _ in range(3)]
+if sys.argv[1] == "keep":
+    thread = threading.Thread(target=faults, args=(1 << 28,))  # more than an arena of a thread has
+    thread.start()
+    thread.join()
+    return_freed_memory()
+print(json.dumps([*found, faults(1 << 26)]))
+"""
+
+
+@pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "mallopt"), reason="another C library's malloc")
+def test_freed_memory_is_kept_until_it_is_returned():
+    found = {
+        mode: json.loads(subprocess.check_output([sys.executable, "-c", _FAULTS, mode]))
+        for mode in ("keep", "default")
+    }
+    pages = (1 << 26) // (2 << 20)  # of 2 MiB, in case the system gives those
+    assert min(found["default"]) >= pages
+    assert found["keep"][0] >= pages
+    assert max(found["keep"][1:3]) < pages
+    assert found["keep"][3] >= pages
