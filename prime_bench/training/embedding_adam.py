@@ -102,9 +102,15 @@ def compiled_pass(device: torch.device) -> TablePass:
     def one_pass(
         *tensors: Tensor, l2: float, clip: Tensor, count: Tensor, learning_rate: float
     ) -> Tensor:
-        # As tensors, because torch compiles a function again for each other number.
-        rate = torch.full_like(count, learning_rate, dtype=torch.float64)
-        squares: Tensor = formula(*tensors, clip, torch.full_like(clip, l2), rate, count)
+        steps = count.double()
+        # Tensors, because torch compiles a function again for each other number, and computed here,
+        # because the loop would compute them again for each number of the table.
+        scalars = (
+            torch.full_like(clip, l2),
+            (learning_rate / (1 - BETAS[0] ** steps)).to(clip.dtype),
+            (1 - BETAS[1] ** steps).sqrt().to(clip.dtype),
+        )
+        squares: Tensor = formula(*(tensor.flatten() for tensor in tensors), clip, *scalars)
         return squares
 
     return one_pass
@@ -117,16 +123,13 @@ def _formula(
     second: Tensor,
     clip: Tensor,
     l2: Tensor,
-    learning_rate: Tensor,
-    count: Tensor,
+    rate: Tensor,
+    root: Tensor,
 ) -> Tensor:
     gradient = clip * (sums + l2 * weight)
     # 1 - beta is computed in float64: 1 - float32(0.999) would be wrong by 1e-5 of its value.
     first.mul_(BETAS[0]).add_(gradient, alpha=1 - BETAS[0])
     second.mul_(BETAS[1]).add_(gradient * gradient, alpha=1 - BETAS[1])
-    steps = count.double()
-    rate = (learning_rate / (1 - BETAS[0] ** steps)).to(weight.dtype)
-    root = (1 - BETAS[1] ** steps).sqrt().to(weight.dtype)
     weight.sub_(rate * first / (second.sqrt() / root + EPSILON))
     return (weight.double() * weight.double()).sum()
 
