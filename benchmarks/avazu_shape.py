@@ -12,6 +12,7 @@ _SMALL = (9, 9, 3480, 4271, 26, 4864, 305, 33, 6515, 6, 6, 1940, 10, 11, 349, 6,
 _LARGE = (228_186, 1_048_285)  # device_id and device_ip: what is scaled for another number of ids
 _LARGE_AT = 8
 CLICK_RATE = 0.17
+_FRAPPE = (957, 4082, 7, 7, 2, 3, 2, 9, 80, 233)
 
 
 def schema(n_ids: int) -> Schema:
@@ -24,6 +25,20 @@ def schema(n_ids: int) -> Schema:
         fields=[
             Field(name=f"feat_{number}", kind="categorical", vocabulary_size=size)
             for number, size in enumerate(sizes, start=1)
+        ]
+    )
+
+
+def schema_of(name: str) -> Schema:
+    """The schema of a number of ids, or of the word `frappe`: a small table, the ten fields of
+    Frappe_x1 with 5,382 ids as published.
+    """
+    if name != "frappe":
+        return schema(int(name))
+    return Schema(
+        fields=[
+            Field(name=f"feat_{number}", kind="categorical", vocabulary_size=size)
+            for number, size in enumerate(_FRAPPE, start=1)
         ]
     )
 

@@ -3,17 +3,16 @@ its npz and its parquet loader.
 
     python benchmarks/epoch.py [--rows 300000] [--repeat 2] [--loaders npz,parquet] [--json FILE]
     python benchmarks/epoch.py --rows 2000000 --repeat 1          (the full size: half an hour)
-    python benchmarks/epoch.py --shape frappe --rows 45000 --repeat 15 --loaders npz --threads 1 \
+    python benchmarks/epoch.py --ids frappe --rows 45000 --repeat 15 --loaders npz --threads 1 \
         --workers 0                                               (a small table, one thread a side)
 
 The DNN of `recipes/main13.toml` on Avazu, batch 4,096, one row in ten for validation, the same rows
-on all sides, and a table in the shape of Avazu_x1 (1.54M ids) or of Frappe_x1 (5,382 ids). What is
-timed is one epoch as each suite runs it: its loader's shuffle, the steps, a prediction of the
-validation split and its AUC. Opening a loader, ray's start and the first epoch of each side, in
-which ours compiles, are printed apart. Each side is a process of its own, with its own memory
-allocator. They take turns, and a ratio is the median of those within a turn. `--clock cpu`
-counts the process's own CPU time (with `--workers 0 --loaders npz`): what to use on a machine that
-others use.
+on all sides, in the shape of Avazu_x1 (1.54M ids) or of Frappe_x1 (5,382 ids). What is timed is one
+epoch as each suite runs it: its loader's shuffle, the steps, a prediction of the validation split
+and its AUC. Opening a loader, ray's start and the first epoch of each side, in which ours compiles,
+are printed apart. Each side is a process of its own, with its own memory allocator. They take
+turns, and a ratio is the median of those within a turn. `--clock cpu` counts the process's own CPU
+time (with `--workers 0 --loaders npz`): what to use on a machine that others use.
 """
 
 import argparse
@@ -36,7 +35,7 @@ from tabulate import tabulate
 # Ours first: it keeps FuxiCTR's preprocessing, and so ray, out of the import of its layers.
 from prime_bench.assemble import build_backbone
 from prime_bench.base.machine import keep_freed_memory
-from prime_bench.data.schema import Field, Schema
+from prime_bench.data.schema import Schema
 from prime_bench.data.table import Split
 from prime_bench.plugins.attach import ArmModel
 from prime_bench.recipe.file import load_recipe
@@ -51,25 +50,11 @@ import fuxictr_dnn
 from fuxictr.pytorch.dataloaders import RankDataLoader
 
 BATCH = 4096
-# Distinct values of each field of Frappe_x1, as published.
-FRAPPE = (957, 4082, 7, 7, 2, 3, 2, 9, 80, 233)
 
 
 OURS = ("plain", "compiled")
 Epoch = Callable[[], Any]
 Rows = dict[str, int]  # of each split
-
-
-def schema_of(shape: str) -> Schema:
-    """The fields of `avazu` or `frappe`."""
-    if shape == "avazu":
-        return avazu_shape.schema(1_540_000)
-    return Schema(
-        fields=[
-            Field(name=f"feat_{number}", kind="categorical", vocabulary_size=size)
-            for number, size in enumerate(FRAPPE, start=1)
-        ]
-    )
 
 
 def write(split: Split, schema: Schema, folder: Path, name: str) -> None:
@@ -144,7 +129,7 @@ class Side:
     @staticmethod
     def _open(name: str, options: argparse.Namespace, rows: Rows, folder: Path) -> float:
         fix_arithmetic(threads=options.threads)
-        schema = schema_of(options.shape)
+        schema = avazu_shape.schema_of(options.ids)
         settings = DNNSettings.parse(
             load_recipe("main13").backbones["DNN"]["avazu"].plain(), where="DNN"
         )
@@ -173,7 +158,7 @@ def measure(options: argparse.Namespace) -> list[dict[str, Any]]:
     names = [*OURS, *(f"FuxiCTR {loader}" for loader in options.loaders.split(","))]
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
-        schema = schema_of(options.shape)
+        schema = avazu_shape.schema_of(options.ids)
         for name, split in made(schema, rows).items():
             write(split, schema, folder, name)
         sides = {}
@@ -202,7 +187,7 @@ def measure(options: argparse.Namespace) -> list[dict[str, Any]]:
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description="An epoch of ours against FuxiCTR's.")
-    parser.add_argument("--shape", choices=["avazu", "frappe"], default="avazu")
+    parser.add_argument("--ids", default="1540000", help="of Avazu's fields, or frappe")
     parser.add_argument("--rows", type=int, default=300_000, help="training rows")
     parser.add_argument("--repeat", type=int, default=2, help="epochs of each side after the first")
     parser.add_argument("--loaders", default="npz,parquet", help="FuxiCTR's, with commas")
@@ -213,7 +198,7 @@ def main() -> None:
     options = parser.parse_args()
     found = measure(options)
     print(
-        f"{options.shape}, {options.rows} rows, batch {BATCH}, {options.threads} threads,"
+        f"{options.ids} ids, {options.rows} rows, batch {BATCH}, {options.threads} threads,"
         f" {options.clock} time, torch {torch.__version__}"
     )
     print(tabulate(found, headers="keys", floatfmt=".2f"))
