@@ -21,7 +21,7 @@ help:
 
 demo: $(INSTALLED)
 	$(BIN)/prime-bench prepare synthetic
-	$(BIN)/prime-bench run recipes/quick.toml --slots 2
+	$(BIN)/prime-bench run recipes/quick.toml
 	@echo
 	@$(BIN)/prime-bench report recipes/quick.toml
 

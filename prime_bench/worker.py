@@ -45,7 +45,12 @@ from prime_bench.settings.probes import Kind
 from prime_bench.store.record import Environment, Findings, ProbeRecord, Record
 from prime_bench.store.runs import CONFIG, ENVIRONMENT, Runs
 from prime_bench.training.checkpoint import JobFolder, one_line
-from prime_bench.training.device import NoDevice, fix_arithmetic, resolve_device
+from prime_bench.training.device import (
+    NoDevice,
+    fix_arithmetic,
+    is_out_of_memory,
+    resolve_device,
+)
 from prime_bench.training.environment import environment
 from prime_bench.training.job import JobInterrupted, TrainingJob
 
@@ -264,7 +269,8 @@ def _answer(line: str, events: _EventStream, *, interrupted: Callable[[], bool])
         os._exit(code)
     except Exception as error:  # noqa: BLE001  # The next job may succeed.
         _end_if_device_is_lost(error)
-        events.send(FailedEvent(job_id=job_id, error=one_line(error)))
+        out_of_memory = is_out_of_memory(error)
+        events.send(FailedEvent(job_id=job_id, error=one_line(error), out_of_memory=out_of_memory))
     else:
         events.send(_done(record))
 

@@ -53,7 +53,7 @@ parallel_dnn_hidden_units = [64, 64]
 net_dropout = 0.2
 embedding_l2 = 1e-5
 """
-MOVES = ("wall_s", "started", "commit", "dirty")
+MOVES = ("wall_s", "started", "commit", "dirty", "at_once")
 COMMAND = (sys.executable, "-m", "prime_bench")
 WORKER = (sys.executable, "-m", "prime_bench.worker")
 
@@ -70,7 +70,8 @@ def main() -> int:
     work.mkdir(parents=True)
     (work / "recipe.toml").write_text(RECIPE)
     whole(["prepare", "synthetic", "--rows", "60000"], work)
-    run = ["run", "recipe.toml", "--device", "cpu", "--threads-per-job", "1", "--keep-predictions"]
+    run = ["run", "recipe.toml", "--device", "cpu", "--slots", "1", "--threads-per-job", "1"]
+    run += ["--keep-predictions"]
     whole([*run, "--runs-dir", "undisturbed"], work)
     jobs = sorted(path.parent for path in work.glob("undisturbed/*/record.json"))
     print(f"{len(jobs)} jobs, {sum(wall_s(job) for job in jobs):.1f} s undisturbed", flush=True)

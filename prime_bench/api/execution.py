@@ -19,7 +19,8 @@ from prime_bench.api.recipes import (
 from prime_bench.base.errors import UsageError
 from prime_bench.recipe.recipe import Recipe
 from prime_bench.schedule.engine import Engine, Limits, Outcome
-from prime_bench.schedule.estimate import Pace, PlanEstimate, SimilarityKey, estimates_of
+from prime_bench.schedule.estimate import Experience, PlanEstimate, estimates_of, needs_of
+from prime_bench.schedule.local import LocalEngine
 from prime_bench.schedule.plan import Plan, make_plan
 from prime_bench.schedule.run import (
     RunSummary,
@@ -119,6 +120,8 @@ def estimate(
     plan: Plan,
     *,
     device: str = "auto",
+    slots: int | Literal["auto"] = "auto",
+    threads: int | None = None,
     engine: Engine | None = None,
     measure: bool = False,
     runs_dir: StrPath = "runs",
@@ -126,40 +129,53 @@ def estimate(
 ) -> PlanEstimate:
     """Estimate the time, memory and disk that the jobs of a plan will take.
 
-    Times are those of similar jobs that have a record; without one they are unknown, unless
-    `measure` is given.
+    Times are those of similar jobs that have a record: the same data, backbone, plug-in, and where
+    there are some device, threads and jobs at once. Of an arm without a record they are those of
+    another one, times the ratio that was measured by a `cost` job or on other data, or else that of
+    their multiply-accumulates. Where nothing of a backbone has run on the data they are unknown,
+    unless `measure` is given. Each has a range, from the shortest to the longest of the records.
 
     Args:
         plan: A plan from `plan` or `cost_plan`.
         device: Where the jobs would run, as it was given to `plan`.
-        engine: An engine from `open_engine`, whose devices count in place of `device`.
-        measure: Whether to train ten seconds for each data set and backbone.
-        runs_dir: Folder of the records.
+        slots: Jobs at once on each device, as for `open_engine`.
+        threads: CPU threads of a job, as for `open_engine`.
+        engine: An engine from `open_engine`, which counts in place of the three.
+        measure: Whether to train ten seconds for each data set, backbone and arm whose pace no
+            record tells.
+        runs_dir: Folder of the records. Records that cannot be read are left out.
         log: Called with the name of each job that is trained to measure.
 
     Returns:
         `PlanEstimate.jobs` has an estimate by job id, `PlanEstimate.total` their sum.
 
     Raises:
+        UsageError: `device`, `slots` or `threads` is none.
         EnvironmentFault: The device is not there.
     """
-    from prime_bench.base.machine import cores
     from prime_bench.schedule.devices import find_devices
-    from prime_bench.schedule.measure import measure as measured_paces
+    from prime_bench.schedule.measure import measure as measure_arms
 
-    paces: dict[SimilarityKey, Pace] = {}
+    if engine is None and plan.recipe.kind == "cost":
+        engine = measuring_engine(device)
+    opened = engine or open_engine(device=device, slots=slots, threads=threads)
+    layout = opened.slots_for(list(needs_of(plan).values()), n_jobs=len(plan.to_run))
+    folder = Path(runs_dir)
+    records, _ = Runs(folder).readable() if plan.to_run else ([], [])
+    experience = Experience(records, device=opened.device, slots=layout)
     faults: list[str] = []
     if measure:
-        paces, faults = measured_paces(
+        faults = measure_arms(
             plan,
-            device=find_devices(device)[0],
-            threads=cores(),
+            experience,
+            devices=opened.devices if isinstance(opened, LocalEngine) else find_devices(device),
+            slots=layout,
             on_start=lambda planned: (log or (lambda _: None))(f"measuring {planned.job_spec}"),
         )
-    folder = Path(runs_dir)
-    kind = engine.device_kind if engine is not None else find_devices(device)[0].kind
-    jobs = estimates_of(plan, runs=Runs(folder), device_kind=kind, measured=paces)
-    return PlanEstimate.of(plan, jobs, folder=folder, not_measured=faults)
+    found = estimates_of(
+        plan, experience=experience, device=opened.device, slots=layout, folder=folder
+    )
+    return replace(found, not_measured=tuple(faults))
 
 
 def cost_plan(
@@ -190,11 +206,11 @@ def cost_plan(
         EnvironmentFault: The device is not there.
     """
     from prime_bench.base.machine import cores
-    from prime_bench.schedule.devices import find_devices, vendors_name
+    from prime_bench.schedule.devices import find_devices
     from prime_bench.schedule.plan import measured_again, on_device
 
     here = find_devices(device)[0]
-    loaded = on_device(loaded_recipe(recipe, changes), device=vendors_name(here), threads=cores())
+    loaded = on_device(loaded_recipe(recipe, changes), device=here.title, threads=cores())
     made = make_plan(
         loaded,
         data_dir=Path(data_dir),
@@ -228,7 +244,7 @@ def run(
     only: Only = (),
     changes: Changes = (),
     device: str = "auto",
-    slots: int = 1,
+    slots: int | Literal["auto"] = "auto",
     threads: int | None = None,
     retries: int = 0,
     fail_fast: bool = False,
@@ -258,8 +274,8 @@ def run(
         changes: Keys of the recipe to override; not with a plan.
         device: `cpu`, `cuda` (all there are), or a list such as `cuda:0,cuda:1`; `auto` is cuda
             where there is one. With a plan: as it was given to `plan`.
-        slots: Jobs at once on each device.
-        threads: CPU threads of a job. None: the slots share the cores.
+        slots: Jobs at once on each device, as for `open_engine`.
+        threads: CPU threads of a job, as for `open_engine`.
         retries: Further tries of a job that fails.
         fail_fast: Whether to start no job after one has failed.
         max_hours: Hours after which no job is started.

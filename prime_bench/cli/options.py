@@ -10,6 +10,22 @@ import click
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
+class SlotCount(click.ParamType[int | str]):
+    """A number of slots, or `auto`."""
+
+    name = "N|auto"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> int | str:
+        """Parse `auto` or a positive integer; fails with a usage error for anything else."""
+        if value == "auto":
+            return "auto"
+        if not str(value).isdecimal() or int(value) < 1:
+            self.fail(f"{value!r} is neither `auto` nor a number from 1 on", param, ctx)
+        return int(value)
+
+
 class Finite(click.FloatRange):
     """A range of numbers that excludes NaN."""
 
@@ -63,6 +79,21 @@ device = click.option(
     show_default=True,
     help="`cpu`, `cuda` (all there are), or a list such as `cuda:0,cuda:1`; `auto` is cuda where "
     "there is one.",
+)
+slots = click.option(
+    "--slots",
+    type=SlotCount(),
+    default="auto",
+    show_default=True,
+    help="Jobs at once on each device, each in a process of its own. `auto`: on CPUs one a core, "
+    "on GPUs as many as their memory holds and one a core at most.  [ray: 1]",
+)
+threads = click.option(
+    "--threads-per-job",
+    "threads",
+    type=click.IntRange(min=1),
+    help="CPU threads of a job; by default OMP_NUM_THREADS, or 1 for `--slots auto` on CPUs, or "
+    "else the slots share the cores.  [ray: 1]",
 )
 one_device = click.option(
     "--device",

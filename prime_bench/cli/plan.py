@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import click
 
@@ -21,12 +21,14 @@ PLAN_SCHEMA = 1
 @options.only
 @options.changes
 @options.device
+@options.slots
+@options.threads
 @options.retrain
 @click.option(
     "--measure",
     "measured",
     is_flag=True,
-    help="Train ten seconds for each data set and backbone to estimate the time.",
+    help="Train ten seconds for each data set, backbone and arm whose pace no record tells.",
 )
 @options.data_dir
 @options.runs_dir
@@ -36,6 +38,8 @@ def plan(
     only: tuple[str, ...],
     changes: tuple[str, ...],
     device: str,
+    slots: int | Literal["auto"],
+    threads: int | None,
     retrain: str | None,
     measured: bool,
     data_dir: Path,
@@ -45,24 +49,25 @@ def plan(
     """List the jobs of a recipe, and why each would run.
 
     RECIPE is a file or the name of a bundled recipe. Also estimates time, memory and disk.
-    `--device` says where the jobs would run: which records could not pair, and whose times count
-    for the estimate, depends on it.
+    `--device`, `--slots` and `--threads-per-job` say how the jobs would run: which records could
+    not pair, and whose times count for the estimate, depends on it.
     """
     from prime_bench import api
     from prime_bench.cli.output import print_line
 
+    engine = api.open_engine(device=device, slots=slots, threads=threads)
     made = api.plan(
         recipe,
         only=only,
         changes=changes,
-        device=device,
+        engine=engine,
         retrain_stale=retrain == "stale",
         data_dir=data_dir,
         runs_dir=runs_dir,
     )
     found = api.estimate(
         made,
-        device=device,
+        engine=engine,
         measure=measured,
         runs_dir=runs_dir,
         log=lambda message: print_line(message, err=True),
@@ -145,26 +150,31 @@ def _print_table(made: "Plan", estimates: "Mapping[str, Estimate]") -> None:
 def _outlook(total: "Total") -> Iterator[str]:
     """Lines on time, memory and disk of the jobs that would run."""
     from prime_bench.cli.output import duration, size
-    from prime_bench.schedule.estimate import MEMORY_NOTE
+    from prime_bench.schedule.estimate import MEMORY_NOTE, RANGE_NOTE
 
     if not total.jobs:
         return
+    yield f"slots: {total.slots}"
     if total.known_jobs:
+        low, high = duration(total.elapsed_low_s), duration(total.elapsed_high_s)
         yield (
-            f"time: about {duration(total.wall_s)} for {total.known_jobs} jobs one after another "
-            f"({'; '.join(total.sources)})"
+            f"time: about {duration(total.elapsed_s)} ({low} to {high}) for {total.known_jobs} "
+            f"jobs, {duration(total.wall_s)} one after another ({'; '.join(total.sources)})"
         )
+        yield RANGE_NOTE
     if total.known_jobs < total.jobs:
         yield (
             f"time: unknown for {total.jobs - total.known_jobs} jobs, since nothing like them has "
-            "run; `plan --measure` trains ten seconds for each backbone"
+            "run; `plan --measure` trains ten seconds for each backbone and arm"
         )
     if total.memory_bytes:
         yield f"{MEMORY_NOTE}: at most {size(total.memory_bytes)} a job"
-    yield (
-        f"disk: {size(total.disk_bytes)} of checkpoints, up to {size(total.disk_at_work_bytes)} "
-        f"more for each job at work; {size(total.disk_free_bytes)} are free"
-    )
+    if total.disk_bytes:
+        yield (
+            f"disk: {size(total.disk_bytes)} of checkpoints, up to "
+            f"{size(total.disk_at_work_bytes)} more while {total.slots.total} jobs are at work; "
+            f"{size(total.disk_free_bytes)} are free"
+        )
 
 
 def summary(made: "Plan") -> str:

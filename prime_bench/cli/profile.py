@@ -55,7 +55,6 @@ def profile(
     from prime_bench.cli.output import print_line, print_text
     from prime_bench.cli.plan import print_plan, summary
     from prime_bench.cli.progress import RunProgress
-    from prime_bench.schedule.estimate import PlanEstimate
 
     made = api.cost_plan(
         recipe,
@@ -67,7 +66,8 @@ def profile(
         runs_dir=runs_dir,
     )
     if dry_run:
-        print_plan(made, PlanEstimate.of(made, {}, folder=runs_dir), as_json=as_json)
+        found = api.estimate(made, device=device, runs_dir=runs_dir)
+        print_plan(made, found, as_json=as_json)
         return
     with RunProgress(made) as progress:
         done = api.run(

@@ -9,7 +9,7 @@ from rich.table import Column
 
 from prime_bench.base.characters import visible
 from prime_bench.cli.output import console
-from prime_bench.recipe.events import EpochEvent, ProgressEvent, WorkerEvent
+from prime_bench.recipe.events import EpochEvent, ProgressEvent, RetryEvent, WorkerEvent
 from prime_bench.schedule.engine import Outcome
 from prime_bench.schedule.plan import Plan
 
@@ -41,9 +41,11 @@ class RunProgress:
         self._n_jobs, self._n_ended = len(plan.to_run), 0
         self._all = self._bars.add_task("jobs", total=self._n_jobs, note=f"0/{self._n_jobs}")
         self._at_work: dict[str, TaskID] = {}
+        # Any other failure that is tried again needs no line.
+        self._said: set[tuple[str | None, int | None]] = {(None, None)}
 
     def event(self, event: WorkerEvent) -> None:
-        """Update the bar of the event's job."""
+        """Update the bar of the event's job, and tell once that fewer jobs run on a device."""
         if isinstance(event, ProgressEvent):
             job_id, progress = event.job_id, event.progress
             if job_id not in self._at_work:
@@ -59,6 +61,16 @@ class RunProgress:
             auc = event.validation.valid_auc
             shown = "not a number" if auc is None else f"{auc:.4f}"
             self._bars.update(self._at_work[event.job_id], note=f"AUC {shown}")
+        elif isinstance(event, RetryEvent) and (event.device, event.at_once) not in self._said:
+            self._said.add((event.device, event.at_once))
+            # Also where there are no bars.
+            self._bars.console.print(
+                f"out of memory on {event.device}: the run goes on with at most {event.at_once} "
+                f"jobs at once there ({event.error})",
+                highlight=False,
+                markup=False,
+                soft_wrap=True,
+            )
 
     def outcome(self, outcome: Outcome) -> None:
         """Count a finished job and leave a line for it above the bars."""

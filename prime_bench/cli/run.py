@@ -20,19 +20,8 @@ _STOPPING = b"\nstopping: running jobs finish their epoch; Ctrl-C again ends the
 @options.only
 @options.changes
 @options.device
-@click.option(
-    "--slots",
-    type=click.IntRange(min=1),
-    default=1,
-    show_default=True,
-    help="Jobs at once on each device, each in a process of its own.",
-)
-@click.option(
-    "--threads-per-job",
-    "threads",
-    type=click.IntRange(min=1),
-    help="CPU threads of a job; by default the slots share the cores.  [ray: 1]",
-)
+@options.slots
+@options.threads
 @click.option(
     "--retries",
     type=click.IntRange(min=0),
@@ -79,7 +68,7 @@ def run(
     only: tuple[str, ...],
     changes: tuple[str, ...],
     device: str,
-    slots: int,
+    slots: int | Literal["auto"],
     threads: int | None,
     retries: int,
     fail_fast: bool,

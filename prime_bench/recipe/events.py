@@ -98,6 +98,8 @@ class FailedEvent(Frozen):
     """None if the worker could not read the request."""
     error: Message
     """One line."""
+    out_of_memory: bool = False
+    """Whether memory did not suffice."""
 
 
 class InterruptedEvent(JobEvent):
@@ -121,6 +123,10 @@ class RetryEvent(JobEvent):
     event: Literal["retry"] = "retry"
     error: Message
     """One line."""
+    device: str | None = None
+    """The device that ran out of memory, as `--device` calls it; None for any other failure."""
+    at_once: int | None = None
+    """How many jobs run at once there from now on; None for any other failure."""
 
 
 WorkerEvent = Annotated[

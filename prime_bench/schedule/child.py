@@ -24,6 +24,7 @@ from prime_bench.recipe.events import (
 )
 from prime_bench.recipe.job import JobRequest
 from prime_bench.schedule.engine import Outcome
+from prime_bench.settings.memory import says_out_of_memory
 
 COMMAND = (sys.executable, "-m", "prime_bench.worker")
 _PATIENCE_S = 10
@@ -69,7 +70,8 @@ class Child:
         return self._process.poll() is None
 
     def kill(self) -> None:
-        """Kill the process."""
+        """Kill the process. The job that it does counts as interrupted."""
+        self._asked_to_end = True
         self._process.kill()
 
     def terminate(self) -> None:
@@ -94,12 +96,12 @@ class Child:
             outcome = self._do(request, on_event)
         if outcome is not None:
             return outcome
-        why = self._cause_of_end()
+        why, out_of_memory = self._cause_of_end()
         if self._asked_to_end:
             return Outcome(request=request, state="interrupted", why="stopped")
         if self._overdue:
-            why = f"not done after {timeout_s:g} s, and killed"
-        return Outcome(request=request, state="failed", why=why)
+            why, out_of_memory = f"not done after {timeout_s:g} s, and killed", False
+        return Outcome(request=request, state="failed", why=why, out_of_memory=out_of_memory)
 
     def _do(self, request: JobRequest, on_event: Callable[[WorkerEvent], None]) -> Outcome | None:
         """The outcome that the worker reports; None if the worker ends without reporting one."""
@@ -152,22 +154,27 @@ class Child:
             with self._lock:
                 self._number += 1
 
-    def _cause_of_end(self) -> str:
-        """Why the process has ended, in one line with the last line of its stderr."""
+    def _cause_of_end(self) -> tuple[str, bool]:
+        """Why the process has ended, in one line with the last line of its stderr, and whether that
+        may have been a lack of memory.
+        """
         try:
             code = self._process.wait(timeout=_PATIENCE_S)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
-            return "the worker closed its output without ending, and was killed"
+            return "the worker closed its output without ending, and was killed", False
         self._stderr.seek(0)
         text = self._stderr.read()[-_STDERR_BYTES:].decode("utf-8", "replace").strip()
-        last = f": {text.splitlines()[-1]}" if text else ""
+        last = text.splitlines()[-1] if text else ""
+        said = f": {last}" if last else ""
         if code < 0:
             name = signal.Signals(-code).name
-            killer = " (out of memory?)" if name == "SIGKILL" else ""
-            return f"the worker was killed by {name}{killer}{last}"
-        return f"the worker ended with exit code {code}{last}"
+            killed = name == "SIGKILL"  # as the operating system does where memory is short
+            killer = " (out of memory?)" if killed else ""
+            why = f"the worker was killed by {name}{killer}{said}"
+            return why, killed or says_out_of_memory(last)
+        return f"the worker ended with exit code {code}{said}", says_out_of_memory(last)
 
     def __enter__(self) -> Self:
         return self
@@ -202,5 +209,10 @@ def _end(request: JobRequest, event: WorkerEvent) -> Outcome | None:
         case InterruptedEvent():
             return Outcome(request=request, state="interrupted", why="stopped at a checkpoint")
         case FailedEvent():
-            return Outcome(request=request, state="failed", why=event.error)
+            return Outcome(
+                request=request,
+                state="failed",
+                why=event.error,
+                out_of_memory=event.out_of_memory,
+            )
     return None

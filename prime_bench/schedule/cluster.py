@@ -11,7 +11,7 @@ import os
 import socket
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,8 +28,10 @@ from prime_bench.data.manifest import Manifest
 from prime_bench.recipe.events import WorkerEvent
 from prime_bench.recipe.job import JobRequest
 from prime_bench.schedule.child import Child
-from prime_bench.schedule.devices import check_devices
+from prime_bench.schedule.devices import Device, check_devices
 from prime_bench.schedule.engine import End, Outcome, Queue
+from prime_bench.schedule.slots import Slots, worker_variables
+from prime_bench.settings.memory import MemoryNeed
 from prime_bench.settings.probes import PROBES
 from prime_bench.store.record import DeviceKind
 from prime_bench.store.runs import RECORD, Runs
@@ -107,12 +109,28 @@ class RayEngine:
                 hint="use `auto` or `cpu`, or start a node with `ray start --num-gpus`",
             )
         self.device_kind: DeviceKind = "cuda" if has_gpu and device != "cpu" else "cpu"
-        self._slots = slots
-        self.threads = threads
+        # The nodes' devices may differ, so it has no name.
+        self.device = Device(name="cpu" if self.device_kind == "cpu" else "cuda:0")
+        self._slots, self._threads = slots, threads
         self._job_timeout_s = job_timeout_s
         self._stopping = False
 
-    def run(self, queue: Queue, *, on_event: Callable[[WorkerEvent], None]) -> Iterator[Outcome]:
+    def slots_for(
+        self,
+        needs: Sequence[MemoryNeed],  # noqa: ARG002  # the nodes' memory is not known here
+        *,
+        n_jobs: int | None = None,  # noqa: ARG002
+    ) -> Slots:
+        """How many jobs the living nodes run at once, and with how many threads."""
+        return Slots(on_each=self._slots, total=self._capacity(), threads=self._threads)
+
+    def run(
+        self,
+        queue: Queue,
+        *,
+        slots: Slots | None = None,  # noqa: ARG002  # nodes may come and go meanwhile
+        on_event: Callable[[WorkerEvent], None],
+    ) -> Iterator[Outcome]:
         """Run the jobs of the queue, and yield the final outcome of each when its files are here.
 
         Jobs of a node that is lost run again on another. This process claims the jobs.
@@ -167,7 +185,7 @@ class RayEngine:
                 )
         if not checks:
             raise EnvironmentFault(
-                f"no node of the Ray cluster can take a job: each wants {self.threads} CPUs"
+                f"no node of the Ray cluster can take a job: each wants {self._threads} CPUs"
                 + (f" and 1/{self._slots} of a GPU" if self.device_kind == "cuda" else "")
             )
         faults = []
@@ -191,7 +209,7 @@ class RayEngine:
 
     def _slots_of(self, node: _Node) -> int:
         """Number of jobs that a node can run at once."""
-        by_cpu = int(node.cpus // self.threads)
+        by_cpu = int(node.cpus // self._threads)
         return by_cpu if self.device_kind == "cpu" else min(by_cpu, int(node.gpus * self._slots))
 
     def _claimed(self, request: JobRequest) -> _Running | None:
@@ -210,13 +228,14 @@ class RayEngine:
         device = "cpu" if self.device_kind == "cpu" else "cuda:0"
         there = {"device": device, "table": _absolute_table(task.request)}
         return _job.options(
-            num_cpus=self.threads,
+            num_cpus=self._threads,
             num_gpus=0 if self.device_kind == "cpu" else 1 / self._slots,
         ).remote(
             json.dumps(task.request.model_copy(update=there).plain()),
             _pack(task.runs, carried),
             mailbox,
             self._job_timeout_s,
+            self._slots,
         )
 
 
@@ -265,11 +284,19 @@ def _faults(tables: dict[str, str], version: str, numerics: int) -> list[str]:
 
 @ray.remote(max_retries=0)
 def _job(
-    request_json: str, files: Files, mailbox: Any, timeout_s: float | None
+    request_json: str, files: Files, mailbox: Any, timeout_s: float | None, on_each: int
 ) -> tuple[End, str, Files]:
-    """Run one job in a temporary folder, and return how it ended, why, and its files."""
+    """Run one job in a temporary folder, and return how it ended, why, and its files.
+
+    `on_each`: jobs that share a GPU.
+    """
     request = JobRequest.parse(json.loads(request_json), where="request")
-    with tempfile.TemporaryDirectory(prefix="prime-bench-") as folder, Child() as child:
+    # How many other tasks share a node's CPU is not known here.
+    variables = {} if request.device == "cpu" else worker_variables("cuda", on_each=on_each)
+    with (
+        tempfile.TemporaryDirectory(prefix="prime-bench-") as folder,
+        Child(variables=variables) as child,
+    ):
         runs = Runs(Path(folder))
         _unpack(files, runs)
 

@@ -4,12 +4,15 @@ import functools
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from prime_bench.recipe.events import WorkerEvent
 from prime_bench.recipe.job import JobRequest
+from prime_bench.schedule.devices import Device
+from prime_bench.schedule.slots import Slots
+from prime_bench.settings.memory import MemoryNeed
 from prime_bench.store.record import DeviceKind
 from prime_bench.store.runs import Runs
 
@@ -27,6 +30,8 @@ class Outcome:
     state: End = "done"
     why: str = ""
     """One line; empty for a job that is done."""
+    out_of_memory: bool = False
+    """Whether it failed, as far as can be told, since memory did not suffice."""
 
 
 class Engine(Protocol):
@@ -37,14 +42,33 @@ class Engine(Protocol):
         """Kind of the devices on which its jobs run."""
 
     @property
-    def threads(self) -> int:
-        """CPU threads of each job."""
+    def device(self) -> Device:
+        """The device on which its jobs run; of several the first."""
 
-    def run(self, queue: "Queue", *, on_event: Callable[[WorkerEvent], None]) -> Iterator[Outcome]:
+    def slots_for(self, needs: Sequence[MemoryNeed], *, n_jobs: int | None = None) -> Slots:
+        """How many jobs will run at once, and with how many threads.
+
+        Args:
+            needs: What the jobs need, as far as it is known.
+            n_jobs: Number of jobs; None if it is not known.
+        """
+
+    def run(
+        self,
+        queue: "Queue",
+        *,
+        slots: Slots | None = None,
+        on_event: Callable[[WorkerEvent], None],
+    ) -> Iterator[Outcome]:
         """Run the jobs of the queue, and yield the final outcome of each when it ends.
 
         A job that fails raises nothing. If the caller's code raises, or closes the iterator, the
         running jobs are killed.
+
+        Args:
+            queue: The jobs.
+            slots: The result of `slots_for`; None where nothing is known of the jobs.
+            on_event: Called with each event of a worker.
         """
 
     def stop(self) -> None:
@@ -82,12 +106,26 @@ class Limits:
     """Seconds after which no job is started; None for no limit."""
 
 
+@dataclass
+class _AtWork:
+    """A job that was handed out."""
+
+    work: Work
+    device: str | None
+    together: int = 0
+    """The most jobs that were at work on its device at any one time since it was handed out."""
+
+
 class Queue:
-    """Hands out jobs in order, each when the jobs that it needs are done. Thread-safe."""
+    """Hands out jobs in order, each when the jobs that it needs are done. Thread-safe.
+
+    Where a device has run out of memory, it hands out fewer jobs at once for that device.
+    """
 
     def __init__(self, works: Iterable[Work], *, runs: Runs, limits: Limits | None = None) -> None:
         self._waiting = list(works)
-        self._at_work: dict[str, Work] = {}
+        self._at_work: dict[str, _AtWork] = {}
+        self._at_once: dict[str, int] = {}
         self._unsettled = {work.job_id for work in self._waiting}
         self._runs = runs
         self._limits = limits or Limits()
@@ -96,17 +134,23 @@ class Queue:
         self._stopped = False
         self._changed = threading.Condition(threading.RLock())
 
-    def take(self, *, wait: bool = True) -> JobRequest | None:
-        """Return the next job that can start, or None if there will be no more.
+    def take(self, *, wait: bool = True, device: str | None = None) -> JobRequest | None:
+        """Return the next job that can start, or None if there will be no more for the caller.
 
         With `wait`, waits for a running job to end if the next one needs it. Without, returns None
         in that case too; `open` tells whether there may be more later.
+
+        Args:
+            wait: Whether to wait.
+            device: The device on which the job will run; None if the caller counts its jobs itself.
         """
         with self._changed:
             while not self.stopped:
+                if device is not None and self._is_full(device):
+                    return None  # those that are at work there will take what is left
                 if (work := self._next()) is not None:
                     self._waiting.remove(work)
-                    self._at_work[work.job_id] = work
+                    self._start_on(device, work)
                     if work.replaces:
                         self._runs.put_aside(work.job_id)
                     return work.request
@@ -118,26 +162,35 @@ class Queue:
     def settle(self, outcome: Outcome) -> list[Outcome]:
         """Record how a job ended, and return the outcomes that are final.
 
-        Returns an empty list if the job will be tried again. Otherwise returns its outcome and
-        those of the jobs that need it and cannot run any more.
+        Returns an empty list if the job will be tried again: as often as the limits allow, and
+        without counting where memory did not suffice for the jobs that its device had at once.
+        Otherwise returns its outcome and those of the jobs that need it and cannot run any more.
         """
         job_id = outcome.request.job.id
         with self._changed:
             self._changed.notify_all()
-            work = self._at_work.pop(job_id)
+            ended = self._at_work.pop(job_id)
             if outcome.state == "failed":
+                if outcome.out_of_memory and self._can_share_less(ended):
+                    self._waiting.insert(0, ended.work)
+                    return []
                 self._tries[job_id] += 1
                 if self._tries[job_id] <= self._limits.retries and not self.stopped:
-                    self._waiting.append(work)
+                    self._waiting.append(ended.work)
                     return []
                 self._stopped |= self._limits.fail_fast
             self._unsettled.discard(job_id)
             return [outcome, *self._stranded(outcome, job_id=job_id)]
 
+    def at_once(self, device: str) -> int | None:
+        """The most jobs at once on a device that has run out of memory; None if it has not."""
+        with self._changed:
+            return self._at_once.get(device)
+
     def put_back(self, request: JobRequest) -> None:
         """Take back a job whose node was lost. It is handed out next."""
         with self._changed:
-            self._waiting.insert(0, self._at_work.pop(request.job.id))
+            self._waiting.insert(0, self._at_work.pop(request.job.id).work)
             self._changed.notify_all()
 
     def stop(self) -> None:
@@ -165,6 +218,24 @@ class Queue:
         """The jobs that were not handed out, in order."""
         with self._changed:
             return list(self._waiting)
+
+    def _is_full(self, device: str) -> bool:
+        n_jobs = sum(running.device == device for running in self._at_work.values())
+        return n_jobs >= self._at_once.get(device, n_jobs + 1)
+
+    def _start_on(self, device: str | None, work: Work) -> None:
+        self._at_work[work.job_id] = _AtWork(work, device)
+        beside = [running for running in self._at_work.values() if running.device == device]
+        for running in beside:
+            running.together = max(running.together, len(beside))
+
+    def _can_share_less(self, ended: _AtWork) -> bool:
+        """Allow fewer jobs at once on the device; False for a job that had it to itself."""
+        if ended.device is None or ended.together < 2 or self.stopped:
+            return False
+        fewer = ended.together - 1
+        self._at_once[ended.device] = min(self._at_once.get(ended.device, fewer), fewer)
+        return True
 
     def _next(self) -> Work | None:
         """The first job that can start. A record that will be replaced does not count as done."""

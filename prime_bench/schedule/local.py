@@ -2,7 +2,7 @@
 
 import contextlib
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from queue import SimpleQueue
@@ -15,6 +15,8 @@ from prime_bench.recipe.job import JobRequest
 from prime_bench.schedule.child import COMMAND, Child
 from prime_bench.schedule.devices import CPU, Device
 from prime_bench.schedule.engine import Outcome, Queue
+from prime_bench.schedule.slots import Slots, chosen_slots, worker_variables
+from prime_bench.settings.memory import MemoryNeed
 from prime_bench.store.runs import Runs
 
 _LOOK_AGAIN_S = 0.1
@@ -41,6 +43,7 @@ class Slot(threading.Thread):
         command: tuple[str, ...],
         *,
         device: Device,
+        variables: Mapping[str, str],
         jobs: Queue,
         messages: Messages,
         job_timeout_s: float | None,
@@ -48,6 +51,7 @@ class Slot(threading.Thread):
         super().__init__(daemon=True)
         self._command = command
         self._device = device
+        self._variables = variables
         self._jobs = jobs
         self._messages = messages
         self._job_timeout_s = job_timeout_s
@@ -58,13 +62,15 @@ class Slot(threading.Thread):
         """Take jobs until the queue has no more. Called by `start`."""
         try:
             with contextlib.ExitStack() as stack:
-                while (request := self._jobs.take()) is not None:
+                while (request := self._jobs.take(device=self._device.label)) is not None:
                     outcome = self._outcome(request, stack)
+                    if outcome.out_of_memory:
+                        stack.close()  # gives all memory of the worker back
                     final = self._jobs.settle(outcome)
                     for item in final:
                         self._messages.put(item)
                     if not final:
-                        self._messages.put(RetryEvent(job_id=request.job.id, error=outcome.why))
+                        self._messages.put(self._retry(outcome))
         except Exception as error:  # noqa: BLE001  # a bug in the engine: the caller's thread raises it
             self._messages.put(error)
         self._messages.put(None)
@@ -75,13 +81,21 @@ class Slot(threading.Thread):
         if self._child is not None:
             self._child.terminate()
 
+    def _retry(self, outcome: Outcome) -> RetryEvent:
+        """The event of a job that will be tried again."""
+        event = RetryEvent(job_id=outcome.request.job.id, error=outcome.why)
+        if not outcome.out_of_memory:
+            return event
+        device = self._device.label
+        return event.model_copy(update={"device": device, "at_once": self._jobs.at_once(device)})
+
     def _outcome(self, request: JobRequest, stack: contextlib.ExitStack) -> Outcome:
         runs, job_id = Runs(Path(request.runs)), request.job.id
         if runs.done(job_id):
             return Outcome(request=request, state="skipped", why="another process did it")
         if self._child is None or not self._child.alive:
             stack.close()  # closes the pipes of the dead worker
-            self._child = Child(self._command, variables=self._device.variables)
+            self._child = Child(self._command, variables=self._variables)
             stack.enter_context(self._child)
         if self._stopped:  # `stop` was called while the worker was being started
             return Outcome(request=request, state="interrupted", why="not started")
@@ -130,8 +144,8 @@ class LocalEngine:
         self,
         *,
         devices: Sequence[Device] = (CPU,),
-        slots: int = 1,
-        threads: int = 1,
+        slots: int | None = 1,
+        threads: int | None = 1,
         job_timeout_s: float | None = None,
         command: tuple[str, ...] = COMMAND,
     ) -> None:
@@ -139,39 +153,54 @@ class LocalEngine:
 
         Args:
             devices: Devices to use, all of one kind.
-            slots: Jobs at once on each device.
-            threads: CPU threads of each job.
+            slots: Jobs at once on each device; None to choose, as `chosen_slots` does.
+            threads: CPU threads of each job; None to choose.
             job_timeout_s: Seconds after which a job is killed; it has then failed.
             command: The command that starts a worker.
         """
-        self.device_kind = devices[0].kind
-        self.threads = threads
-        # In this order, so that few jobs are spread over all devices.
-        self._slots = [device for _ in range(slots) for device in devices]
+        self.device, self.device_kind = devices[0], devices[0].kind
+        self.devices, self._n_slots, self._threads = devices, slots, threads
         self._job_timeout_s = job_timeout_s
         self._command = command
         self._messages: Messages = SimpleQueue()
 
-    def run(self, queue: Queue, *, on_event: Callable[[WorkerEvent], None]) -> Iterator[Outcome]:
+    def slots_for(self, needs: Sequence[MemoryNeed], *, n_jobs: int | None = None) -> Slots:
+        """How many jobs will run at once, and with how many threads."""
+        return chosen_slots(
+            self.devices, needs, n_jobs=n_jobs, slots=self._n_slots, threads=self._threads
+        )
+
+    def run(
+        self,
+        queue: Queue,
+        *,
+        slots: Slots | None = None,
+        on_event: Callable[[WorkerEvent], None],
+    ) -> Iterator[Outcome]:
         """Run the jobs of the queue, and yield the final outcome of each when it ends.
 
         `on_event` is called in the caller's thread. Jobs are claimed by the workers, so that a
         claim ends with the process that writes to the job's folder.
         """
+        layout = slots or self.slots_for(())
+        shared = worker_variables(self.device_kind, on_each=layout.on_each)
+        # In this order, so that few jobs are spread over all devices.
+        places = [device for _ in range(layout.on_each) for device in self.devices]
         with contextlib.ExitStack() as stack:
-            slots = [
+            started = [
                 stack.enter_context(
                     Slot(
                         self._command,
                         device=device,
+                        variables={**device.variables, **shared},
                         jobs=queue,
                         messages=self._messages,
                         job_timeout_s=self._job_timeout_s,
                     )
                 )
-                for device in self._slots
+                for device in places
             ]
-            at_work = len(slots)
+            at_work = len(started)
             while at_work:
                 item = self._messages.get()
                 if item is None:
@@ -182,7 +211,7 @@ class LocalEngine:
                     yield item
                 elif isinstance(item, _StopRequest):
                     queue.stop()
-                    for slot in slots:
+                    for slot in started:
                         slot.stop()
                 else:
                     on_event(item)

@@ -1,8 +1,10 @@
-"""Measure the pace of a backbone: a worker trains for some seconds and is killed."""
+"""Measure the pace of arms: workers train for some seconds and are killed."""
 
+import functools
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 from prime_bench.recipe.events import ProgressEvent, WorkerEvent
@@ -10,13 +12,15 @@ from prime_bench.recipe.job import JobRequest
 from prime_bench.schedule.child import COMMAND, Child
 from prime_bench.schedule.devices import Device
 from prime_bench.schedule.estimate import (
+    Experience,
     Pace,
-    SimilarityKey,
+    Spread,
     budget_key,
     budgets_of,
     similarity_key,
 )
 from prime_bench.schedule.plan import Plan, Planned
+from prime_bench.schedule.slots import Slots, worker_variables
 
 SECONDS = 10.0
 
@@ -53,57 +57,81 @@ class _Stopwatch:
 
 def measure(
     plan: Plan,
+    experience: Experience,
     *,
-    device: Device,
-    threads: int,
+    devices: Sequence[Device],
+    slots: Slots,
     seconds: float = SECONDS,
     command: tuple[str, ...] = COMMAND,
     on_start: Callable[[Planned], None],
-) -> tuple[dict[SimilarityKey, Pace], list[str]]:
-    """Train the first arm of each data set and backbone of a plan for `seconds`.
+) -> list[str]:
+    """Train each arm of each data set and backbone of a plan for `seconds`, unless records tell its
+    pace, or that of another arm and the ratio of the two. `experience` learns what is measured.
 
-    The jobs run in a temporary folder, of which nothing is kept.
+    As many workers train at once as in a run, each the same job, since they slow each other down.
+    They run in temporary folders, of which nothing is kept.
 
     Returns:
-        The paces, and a message for each backbone that could not be measured.
+        A message for each arm that could not be measured.
     """
-    budgets, found, faults = budgets_of(plan), {}, []
+    budgets, faults = budgets_of(plan), []
     seen = set()
     for planned in plan.to_run:
-        job, pair = planned.job, (planned.job_spec.dataset, planned.job_spec.backbone)
-        if job is None or job.kind != "train" or pair in seen:
+        job = planned.job
+        if job is None or job.kind != "train" or similarity_key(job) in seen:
             continue
-        seen.add(pair)
+        seen.add(similarity_key(job))
+        if experience.knows(job):
+            continue
         on_start(planned)
-        epoch_s, why = _epoch_s(
-            planned, plan, device=device, threads=threads, seconds=seconds, command=command
+        times, why = _epoch_times_s(
+            planned, plan, devices=devices, slots=slots, seconds=seconds, command=command
         )
-        if epoch_s is None:
+        if not times:
             faults.append(f"{planned.job_spec}: not measured: {why}")
             continue
         budget = budgets[budget_key(planned)]
-        found[similarity_key(job)] = Pace(
-            epoch_s=epoch_s,
+        pace = Pace(
+            epoch_s=Spread.of(times),
             macs=budget.backbone_macs + budget.plugin_macs,
-            source=f"measured for {seconds:g} s on {device.kind}",
+            source=f"measured for {seconds:g} s on {devices[0].kind}",
         )
-    return found, faults
+        experience.learn(similarity_key(job), pace)
+    return faults
+
+
+def _epoch_times_s(
+    planned: Planned,
+    plan: Plan,
+    *,
+    devices: Sequence[Device],
+    slots: Slots,
+    seconds: float,
+    command: tuple[str, ...],
+) -> tuple[list[float], str]:
+    """Seconds of an epoch, one for each of the workers that got so far, and why others did not."""
+    one = functools.partial(_epoch_s, planned, plan, slots=slots, seconds=seconds, command=command)
+    places = [device for _ in range(slots.on_each) for device in devices]
+    with ThreadPoolExecutor(max_workers=len(places)) as pool:
+        found = list(pool.map(one, places))
+    return [epoch_s for epoch_s, _ in found if epoch_s is not None], found[0][1]
 
 
 def _epoch_s(
     planned: Planned,
     plan: Plan,
-    *,
     device: Device,
-    threads: int,
+    *,
+    slots: Slots,
     seconds: float,
     command: tuple[str, ...],
 ) -> tuple[float | None, str]:
     if planned.job is None:
         raise RuntimeError("a job without data cannot be measured")
+    variables = {**device.variables, **worker_variables(device.kind, on_each=slots.on_each)}
     with (
         tempfile.TemporaryDirectory(prefix="prime-bench-") as folder,
-        Child(command, variables=device.variables) as child,
+        Child(command, variables=variables) as child,
     ):
         watch = _Stopwatch(end=child.kill, seconds=seconds)
         outcome = child.do(
@@ -114,7 +142,7 @@ def _epoch_s(
                 table=str(planned.table_spec.folder(plan.data_dir)),
                 runs=folder,
                 device=device.name,
-                threads=threads,
+                threads=slots.threads,
             ),
             on_event=watch,
         )

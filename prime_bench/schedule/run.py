@@ -18,6 +18,7 @@ from prime_bench.recipe.file import origins
 from prime_bench.recipe.job import JobRequest
 from prime_bench.schedule import devices, local
 from prime_bench.schedule.engine import End, Engine, Limits, Outcome, Queue, Work
+from prime_bench.schedule.estimate import needs_of
 from prime_bench.schedule.plan import Plan, check_runnable
 from prime_bench.store.runs import Runs
 
@@ -26,7 +27,7 @@ def open_engine(
     name: Literal["local", "ray"] = "local",
     *,
     device: str = "auto",
-    slots: int = 1,
+    slots: int | Literal["auto"] = "auto",
     threads: int | None = None,
     job_timeout_s: float | None = None,
     address: str = "auto",
@@ -37,8 +38,10 @@ def open_engine(
         name: `local` for child processes on this machine, `ray` for tasks of a Ray cluster.
         device: `cpu`, `cuda` (all there are), or a list such as `cuda:0,cuda:1`; `auto` is cuda
             where there is one.
-        slots: Jobs at once on each device.
-        threads: CPU threads of a job. None: the slots share the cores; 1 with Ray.
+        slots: Jobs at once on each device. `auto`: on CPUs one a core, on GPUs as many as their
+            memory holds and one a core at most; with Ray 1.
+        threads: CPU threads of a job. None: `OMP_NUM_THREADS`, else the slots share the cores, one
+            thread each for `auto` on CPUs; with Ray 1.
         job_timeout_s: Seconds after which a job is killed; it counts as failed.
         address: Of the Ray cluster: HOST:PORT, or `auto` for the one on this machine.
 
@@ -48,7 +51,8 @@ def open_engine(
     """
     if name not in ("local", "ray"):
         raise UsageError(f"no engine `{name}`", hint="engines: local, ray")
-    for key, number in (("slots", slots), ("threads", threads)):
+    n_slots = None if slots == "auto" else slots
+    for key, number in (("slots", n_slots), ("threads", threads)):
         if number is not None and (not isinstance(number, int) or number < 1):
             raise UsageError(f"{key}: at least 1 is wanted, got {number!r}")
     if job_timeout_s is not None and not job_timeout_s > 0:
@@ -59,14 +63,15 @@ def open_engine(
         return RayEngine(
             address=address,
             device=device,
-            slots=slots,
+            slots=n_slots or 1,
             threads=threads or 1,
             job_timeout_s=job_timeout_s,
         )
-    found = devices.find_devices(device)
-    share = max(1, machine.cores() // (slots * len(found)))
     return local.LocalEngine(
-        devices=found, slots=slots, threads=threads or share, job_timeout_s=job_timeout_s
+        devices=devices.find_devices(device),
+        slots=n_slots,
+        threads=threads,
+        job_timeout_s=job_timeout_s,
     )
 
 
@@ -159,14 +164,15 @@ def run_plan(
         # Fails now, with one message, and not later in each job.
         tempfile.TemporaryFile(dir=runs.folder).close()
     ended: dict[End, list[Outcome]] = defaultdict(list)
-    works = _works(plan, runs=runs, threads=engine.threads, keep_predictions=keep_predictions)
+    slots = engine.slots_for(list(needs_of(plan).values()), n_jobs=len(plan.to_run))
+    works = _works(plan, runs=runs, threads=slots.threads, keep_predictions=keep_predictions)
     queue = Queue(works, runs=runs, limits=limits)
 
     def take(outcome: Outcome) -> None:
         ended[outcome.state].append(outcome)
         on_outcome(outcome)
 
-    for outcome in engine.run(queue, on_event=on_event):
+    for outcome in engine.run(queue, slots=slots, on_event=on_event):
         take(outcome)
     n_left = 0
     if queue.stopped:

@@ -23,7 +23,7 @@ _GRAPH_COPIES = 2 * _TRAINED_COPIES
 _ACTIVATIONS_A_MAC = 0.01
 # A graph has activations of its own, apart from those of the eager steps.
 _ACTIVATIONS_ON_A_GPU = 2
-# Python with torch takes 0.35 GB (docs/performance.md), and as much again while it compiles.
+# Python with torch takes 0.37 GB (docs/performance.md); the rest is for a compiler.
 _PROCESS_BYTES = 0.7e9
 # An assumption until `scripts/gpu_check.sh` has measured it: CUDA's context with its kernels, and
 # the work space of cuBLAS.

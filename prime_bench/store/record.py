@@ -42,6 +42,8 @@ class Environment(Frozen):
     """`cpu` or `cuda`."""
     threads: int
     """Threads of one operation on the CPU."""
+    at_once: int | None = None
+    """Jobs that shared the device, which tells what its times mean; None if it is not known."""
     started: str
     """UTC, ISO 8601."""
 

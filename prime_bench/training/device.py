@@ -28,7 +28,7 @@ def resolve_device(name: str) -> torch.device:
     check_device(name)
     if name == "cpu":
         return torch.device("cpu")
-    n_devices, warning = _cuda_devices()
+    n_devices, warning = cuda_devices()
     if n_devices == 0:
         unused = unused_gpu(torch=torch.__version__, cuda=torch.version.cuda, warning=warning)
         if unused is not None:
@@ -47,8 +47,8 @@ def resolve_device(name: str) -> torch.device:
     return device
 
 
-def _cuda_devices() -> tuple[int, str]:
-    """How many CUDA devices torch sees, and what it warns of while it looks."""
+def cuda_devices() -> tuple[int, str]:
+    """How many CUDA devices torch sees, and what it warns of while it looks for them."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         count = torch.cuda.device_count() if torch.cuda.is_available() else 0

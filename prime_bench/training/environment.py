@@ -12,6 +12,7 @@ from pathlib import Path
 import torch
 
 import prime_bench
+from prime_bench.settings.memory import JOBS_ON_DEVICE
 from prime_bench.store.record import Environment
 from prime_bench.training.device import device_name
 
@@ -33,6 +34,7 @@ def environment(device: torch.device) -> Environment:
         device=device_name(device),
         device_kind="cuda" if device.type == "cuda" else "cpu",
         threads=torch.get_num_threads(),
+        at_once=int(os.environ[JOBS_ON_DEVICE]) if JOBS_ON_DEVICE in os.environ else None,
         started=datetime.now(UTC).isoformat(timespec="seconds"),
     )
 

@@ -127,17 +127,18 @@ def test_json_has_sizes_budgets_and_totals_where_the_data_are_prepared(capsys):
 def test_a_measurement_tells_the_time_and_leaves_nothing(tmp_path, capsys):
     assert exit_code(["prepare", "synthetic", "--rows", "1000"]) == 0
     capsys.readouterr()
-    narrow = ["--only", "backbone=DNN", "--only", "seed=2021", "--device", "cpu"]
+    narrow = ["--only", "backbone=DNN", "--only", "seed=2021", "--only", "arm=dense"]
+    narrow += ["--device", "cpu", "--slots", "2", "--threads-per-job", "1"]
     assert _plan("quick", "--measure", "--set", "dataset.synthetic.rows=1000", *narrow) == 0
 
     out, err = capsys.readouterr()
     assert err == "measuring synthetic DNN dense seed 2021\n"
     (line,) = [line for line in out.splitlines() if line.startswith("time: ")]
     assert line.startswith("time: about ")
-    assert line.endswith(
-        "for 3 jobs one after another (measured for 10 s on cpu; "
-        "measured for 10 s on cpu, scaled from another arm)"
-    )
+    assert " for 1 jobs, " in line
+    assert "\nslots: 2 jobs at once, 1 CPU thread each (as asked for)\n" in out
+    assert line.endswith(" one after another (measured for 10 s on cpu)")
+    assert "\nrange: every job as fast and as short as " in out
     assert [path.name for path in tmp_path.iterdir()] == ["data"]
 
 

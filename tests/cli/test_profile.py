@@ -10,8 +10,9 @@ from prime_bench.cli.main import exit_code
 from prime_bench.findings import ArmCost, CostFindings, InferenceCost
 from prime_bench.recipe.events import EpochProgress, ProgressEvent
 from prime_bench.schedule import devices
-from prime_bench.schedule.devices import CPU
+from prime_bench.schedule.devices import Device
 from prime_bench.schedule.engine import Outcome
+from prime_bench.schedule.slots import Slots
 from prime_bench.store.record import Environment, ProbeRecord
 from prime_bench.store.runs import Runs
 
@@ -59,7 +60,8 @@ def card(monkeypatch):
     """The device's name, without the seconds of a process that asks torch."""
 
     def card(name="A card"):
-        monkeypatch.setattr(devices, "vendors_name", lambda _: name)
+        here = Device(name="cpu", title=name)
+        monkeypatch.setattr(devices, "find_devices", lambda _: [here])
 
     card()
     return card
@@ -121,10 +123,15 @@ def engine(monkeypatch):
             device_kind = "cpu"
 
             def __init__(self, *, devices, threads):
-                assert devices == [CPU]
-                self.threads = threads
+                assert [device.name for device in devices] == ["cpu"]
+                self.device, self.threads = devices[0], threads
 
-            def run(self, queue, *, on_event):
+            def slots_for(self, needs, *, n_jobs):
+                assert len(needs) == n_jobs
+                return Slots(on_each=1, total=1, threads=self.threads)
+
+            def run(self, queue, *, slots, on_event):
+                assert slots.total == 1
                 while (request := queue.take(wait=False)) is not None:
                     requests.append(request)
                     progress = EpochProgress(epoch=1, rows=1, rows_total=2, rows_per_s=3.0)

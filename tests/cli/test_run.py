@@ -8,9 +8,11 @@ import pytest
 
 from prime_bench.cli.main import exit_code
 from prime_bench.findings import Validation
-from prime_bench.recipe.events import EpochEvent, EpochProgress, ProgressEvent
-from prime_bench.schedule.devices import CPU
+from prime_bench.recipe.events import EpochEvent, EpochProgress, ProgressEvent, RetryEvent
+from prime_bench.schedule.devices import CPU, _SeenByTorch
 from prime_bench.schedule.engine import Outcome
+from prime_bench.schedule.run import RunSummary
+from prime_bench.schedule.slots import chosen_slots
 
 SMALL = [
     "quick",
@@ -60,12 +62,17 @@ def engine(monkeypatch):
         class Engine:
             def __init__(self, **options):
                 given.update(options)
-                self.device_kind, self.threads = options["devices"][0].kind, options["threads"]
+                self.device, self.device_kind = options["devices"][0], options["devices"][0].kind
 
             def stop(self):
                 given["stopped"] = True
 
-            def run(self, queue, *, on_event):
+            def slots_for(self, needs, *, n_jobs):
+                chosen = {name: given[name] for name in ("slots", "threads")}
+                return chosen_slots(given["devices"], needs, n_jobs=n_jobs, **chosen)
+
+            def run(self, queue, *, slots, on_event):
+                given["chosen"] = slots
                 for error in errors:
                     request = queue.take()
                     given["requests"].append(request)
@@ -147,13 +154,54 @@ def test_options_reach_the_engine_and_the_jobs(engine):
 
 
 @pytest.mark.usefixtures("prepared")
-@pytest.mark.parametrize(("cores", "slots", "threads"), [(8, 1, 8), (8, 3, 2), (2, 4, 1)])
-def test_the_slots_share_the_cores(engine, monkeypatch, cores, slots, threads):
-    monkeypatch.setattr("prime_bench.base.machine.cores", lambda: cores)
+@pytest.mark.parametrize(
+    ("slots", "total", "threads"),
+    [([], 3, 1), (["--slots", "auto"], 3, 1), (["--slots", "1"], 1, 8), (["--slots", "3"], 3, 2)],
+)
+def test_slots_are_chosen_for_the_jobs_or_as_they_are_asked_for(
+    engine, monkeypatch, slots, total, threads
+):
+    monkeypatch.setattr("prime_bench.schedule.slots.cores", lambda: 8)
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     given = engine(None, None, None)
 
-    assert exit_code(["run", *SMALL, "--slots", str(slots)]) == 0
+    assert exit_code(["run", *SMALL, *slots]) == 0
+    assert given["chosen"].total == total
     assert [request.threads for request in given["requests"]] == [threads] * 3
+
+
+@pytest.mark.usefixtures("prepared")
+@pytest.mark.parametrize("number", ["0", "-1", "two", "1.5", ""])
+def test_other_numbers_of_slots_are_a_mistake(engine, capsys, number):
+    engine()
+
+    assert exit_code(["run", *SMALL, "--slots", number]) == 2
+    assert "is neither `auto` nor a number from 1 on" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("prepared")
+def test_fewer_jobs_on_a_device_are_said_once(engine, monkeypatch, capsys):
+    engine(None, None, None)
+    retry = {"device": "cuda:1", "error": "CUDA error: out of memory [1]"}
+
+    def run(plan, _engine, *, on_event, **_options):
+        for at_once in (3, 3, 2):
+            on_event(RetryEvent(job_id=plan.jobs[0].job_id, at_once=at_once, **retry))
+        on_event(RetryEvent(job_id=plan.jobs[0].job_id, error="another failure"))
+        return RunSummary(
+            plan=plan,
+            **dict.fromkeys(("failed", "not_run"), ()),
+            **dict.fromkeys(("done", "skipped", "interrupted", "not_started"), 0),
+            stopped=False,
+        )
+
+    monkeypatch.setattr("prime_bench.api.execution.run_plan", run)
+    assert exit_code(["run", *SMALL]) == 0
+    assert capsys.readouterr().err.splitlines() == [
+        f"out of memory on cuda:1: the run goes on with at most {number} jobs at once there "
+        "(CUDA error: out of memory [1])"
+        for number in (3, 2)
+    ]
 
 
 @pytest.mark.usefixtures("prepared")
@@ -218,7 +266,8 @@ def test_a_device_that_is_not_there_is_one_message_and_no_job(
     tmp_path, engine, monkeypatch, capsys
 ):
     engine()
-    monkeypatch.setattr("prime_bench.schedule.devices._seen_by_torch", lambda: ("2.9", 0))
+    seen = _SeenByTorch(torch="2.9", cuda=None, warning="", devices=[])
+    monkeypatch.setattr("prime_bench.schedule.devices._seen_by_torch", lambda: seen)
 
     assert exit_code(["run", *SMALL, "--device", "cuda"]) == 4
     out, err = capsys.readouterr()

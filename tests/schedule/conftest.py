@@ -152,20 +152,22 @@ def schema():
 def record_of(plain_record):
     """The record of a job: two epochs of 10 s, and 5 s for the rest."""
 
-    def record_of(job, *, device_kind="cpu", stopped="patience", epochs=2):
+    def record_of(
+        job, *, device_kind="cpu", stopped="patience", epochs=2, epoch_s=10.0, **environment
+    ):
         scores = {"valid_auc": 0.75, "valid_logloss": 0.5}
         validation = {"learning_rate": 0.1, "train_loss": 0.5, "improved": True, **scores}
         return plain_record(
             job,
             dataset="synthetic",
             history=[
-                {"epoch": e, "step": e, "wall_s": 10.0 * e, **validation}
+                {"epoch": e, "step": e, "wall_s": epoch_s * e, **validation}
                 for e in range(1, epochs + 1)
             ],
             budget={"backbone_macs": 1000, "plugin_macs": 0 if job.plugin == "dense" else 500},
             result={"epochs": epochs, "stopped": stopped},
-            environment={"device_kind": device_kind},
-            wall_s=10.0 * epochs + 5,
+            environment={"device_kind": device_kind, **environment},
+            wall_s=epoch_s * epochs + 5,
         )
 
     return record_of

@@ -1,28 +1,34 @@
 """What `--device` means on machines with other devices than this one."""
 
 import json
+import os
 import subprocess
 
 import pytest
 
 from prime_bench.base.errors import EnvironmentFault, UsageError
 from prime_bench.schedule import devices
-from prime_bench.schedule.devices import CPU, check_devices, find_devices
+from prime_bench.schedule.devices import CPU, check_devices, find_devices, mps_control
 
 
 @pytest.fixture
 def machine(monkeypatch):
     """A machine with a driver and so many CUDA devices; the environment may show fewer."""
 
-    def machine(n_devices, *, driver=True, visible=None, code=0):
+    def machine(n_devices, *, driver=True, visible=None, code=0, cuda="13.0", warning=""):
         def asked(command, **_options):
-            said = json.dumps(["2.9", n_devices])
+            found = [{"name": f"GPU {i}", "memory_bytes": 80 << 30} for i in range(n_devices)]
+            said = {"torch": "2.9", "cuda": cuda, "warning": warning, "devices": found}
             return subprocess.CompletedProcess(
-                command, code, stdout=f"a banner\n{said}\n", stderr="Traceback\nImportError: torch"
+                command,
+                code,
+                stdout=f"a banner\n{json.dumps(said)}\n",
+                stderr="Traceback\nImportError: torch",
             )
 
         monkeypatch.setattr(devices.subprocess, "run", asked)
-        monkeypatch.setattr(devices, "_has_driver", lambda: driver)
+        monkeypatch.setattr(devices.machine, "has_nvidia_driver", lambda: driver == "nvidia")
+        monkeypatch.setattr(devices, "_has_driver", lambda: bool(driver))
         monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
         if visible is not None:
             monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
@@ -51,6 +57,48 @@ def test_auto_is_every_cuda_device_or_the_cpu(machine):
 
     machine(0)
     assert find_devices("auto") == [CPU]
+
+
+def test_a_device_has_the_name_that_the_user_knows_and_its_memory(machine):
+    machine(2)
+    (found,) = find_devices("cuda:1")
+
+    assert (found.label, found.title, found.memory_bytes) == ("cuda:1", "GPU 1", 80 << 30)
+    assert CPU.title
+
+
+@pytest.mark.parametrize("text", ["auto", "cuda", "cuda:1"])
+@pytest.mark.parametrize(
+    ("build", "message"),
+    [
+        ({"cuda": None}, "torch 2.9 is built without CUDA"),
+        ({"warning": "driver is too old (found version 12040)"}, r"found version 12040"),
+        ({}, "sees no GPU"),
+    ],
+)
+def test_an_nvidia_driver_that_torch_cannot_use_is_an_error(machine, text, build, message):
+    machine(0, driver="nvidia", **build)
+
+    with pytest.raises(EnvironmentFault, match=message) as caught:
+        find_devices(text)
+    assert "`--device cpu`" in caught.value.hint
+    assert find_devices("cpu") == [CPU]
+
+
+def test_gpus_that_the_environment_hides_are_not_missed(machine):
+    machine(0, driver="nvidia", visible="")
+
+    assert find_devices("auto") == [CPU]
+
+
+def test_mps_is_there_where_its_pipe_is(tmp_path, monkeypatch):
+    monkeypatch.setenv("CUDA_MPS_PIPE_DIRECTORY", str(tmp_path))
+    assert mps_control() is None
+    (tmp_path / "control").touch()
+    assert mps_control() is None, "a file that somebody has left"
+    (tmp_path / "control").unlink()
+    os.mkfifo(tmp_path / "control")
+    assert mps_control() == tmp_path / "control"
 
 
 def test_auto_without_a_driver_does_not_ask_torch(machine):
@@ -119,7 +167,7 @@ def test_other_texts_are_usage_errors(text, said):
 
 
 def test_the_real_torch_answers():
-    version, n_devices = devices._seen_by_torch()
+    seen = devices._seen_by_torch()
 
-    assert version
-    assert n_devices >= 0
+    assert seen.torch
+    assert all(device.name and device.memory_bytes > 0 for device in seen.devices)

@@ -1,14 +1,34 @@
-"""Estimates: from like records first, from a measurement else, and sizes from counts."""
+"""Estimates: from like records first, then by measured ratios, and sizes from counts."""
 
 import pytest
 
 from prime_bench.base.errors import DataError
 from prime_bench.data.manifest import resolve
+from prime_bench.findings import ArmCost, CostFindings
 from prime_bench.recipe.file import load_recipe
-from prime_bench.schedule.estimate import Pace, budgets_of, estimates_of, total_of
+from prime_bench.schedule.devices import Device
+from prime_bench.schedule.estimate import (
+    Estimate,
+    Experience,
+    Pace,
+    Spread,
+    budgets_of,
+    elapsed,
+    estimates_of,
+    needs_of,
+    total_of,
+)
 from prime_bench.schedule.plan import make_plan
+from prime_bench.schedule.slots import Slots
+from prime_bench.store.record import ProbeRecord
 
 KEYS = {"rows": 1000}
+HERE = Device(name="cpu", title="a CPU")
+GPU = Device(name="cuda:0", label="cuda:0", title="a GPU", memory_bytes=80 << 30)
+ONE = Slots(on_each=1, total=1, threads=1)
+TWO = Slots(on_each=2, total=2, threads=1)
+SIMILAR = "records of similar jobs"
+ELSEWHERE = f"{SIMILAR} on another device, with other threads or another number at once"
 
 
 @pytest.fixture
@@ -23,18 +43,71 @@ def plan(recipe_file, data_dir, runs, prepare, schema):
     return plan
 
 
-def _walls(plan, runs, **keys):
-    found = estimates_of(plan, runs=runs, device_kind="cpu", **keys)
-    return [found[planned.job_id].wall_s for planned in plan.to_run]
+@pytest.fixture
+def found(runs):
+    """What is estimated for a plan, and what is known before."""
+
+    def found(plan, *, device=HERE, slots=ONE, measured=()):
+        records, _ = runs.readable()
+        experience = Experience(records, device=device, slots=slots)
+        for key, pace in measured:
+            experience.learn(key, pace)
+        return estimates_of(
+            plan, experience=experience, device=device, slots=slots, folder=runs.folder
+        )
+
+    return found
 
 
-def test_nothing_is_known_without_records(plan, runs):
+@pytest.fixture
+def walls(found):
+    """Estimated seconds of the jobs that are to run, in order."""
+
+    def walls(plan, **keys):
+        jobs = found(plan, **keys).jobs
+        return [jobs[planned.job_id].wall_s for planned in plan.to_run]
+
+    return walls
+
+
+@pytest.fixture
+def costs(plain_record, runs):
+    """Write the record of a `cost` job, in which PRIME takes that many times as long as Dense."""
+
+    def costs(job, ratio, **environment):
+        def arm(plugin, times):
+            return ArmCost(
+                plugin=plugin,
+                settings={},
+                parameters=1,
+                macs=1,
+                inference=[],
+                training_ms=times,
+                peak_memory_bytes=None,
+            )
+
+        measured = job.model_copy(update={"kind": "cost", "probe": {"ratio": ratio}})
+        plain = plain_record(job, environment=environment).plain()
+        kept = {key: plain[key] for key in ProbeRecord.model_fields if key in plain}
+        findings = CostFindings(
+            clock="wall clock",
+            memory="not measured",
+            distinct_rows=1,
+            arms=[arm("dense", [2.0, 4.0, 6.0]), arm("prime", [2 * ratio, 4 * ratio, 6 * ratio])],
+        )
+        table = {**kept, "job_id": measured.id, "job": measured.plain()}
+        runs.put(ProbeRecord.parse({**table, "findings": findings.plain()}, where=""))
+
+    return costs
+
+
+def test_nothing_is_known_without_records(plan, found, walls):
     made = plan()
-    found = estimates_of(made, runs=runs, device_kind="cpu")
+    jobs = found(made).jobs
 
-    assert set(found) == {planned.job_id for planned in made.jobs}
-    assert _walls(made, runs) == [None] * 4
-    assert {estimate.source for estimate in found.values()} == {"no similar job has run"}
+    assert set(jobs) == {planned.job_id for planned in made.jobs}
+    assert walls(made) == [None] * 4
+    assert {estimate.source for estimate in jobs.values()} == {"no similar job has run"}
 
 
 @pytest.mark.parametrize("text", ["", "null", "{}", '{"fields": [1]}', "[" * 100_000])
@@ -45,95 +118,188 @@ def test_a_broken_schema_is_a_data_error(plan, data_dir, text):
         budgets_of(made)
 
 
-def test_a_like_record_tells_and_other_arms_are_scaled_by_their_work(plan, runs, finish):
+def test_without_a_measured_ratio_arms_are_scaled_by_their_work(plan, found, walls, finish):
     finish(plan().jobs[0].job)  # dense: two epochs of 10 s, 5 s for the rest
     made = plan()
-    budgets = budgets_of(made)
-    dense, prime = budgets["synthetic", "dense", "DNN"], budgets["synthetic", "prime", "DNN"]
+    prime = budgets_of(made)["synthetic", "prime", "DNN"]
 
-    prime_7, dense_3, prime_3 = _walls(made, runs)
+    prime_7, dense_3, prime_3 = walls(made)
     assert dense_3 == pytest.approx(25)
     # The record says that dense costs 1,000 multiply-accumulates a row.
-    assert (
-        prime_7
-        == prime_3
-        == pytest.approx(2 * 10 * (prime.backbone_macs + prime.plugin_macs) / 1000 + 5)
+    macs = prime.backbone_macs + prime.plugin_macs
+    assert prime_7 == prime_3 == pytest.approx(2 * 10 * macs / 1000 + 5)
+    assert found(made).total.sources == (
+        f"{SIMILAR} of dense, scaled by multiply-accumulates",
+        SIMILAR,
     )
-    assert dense.plugin_macs == 0
 
 
-def test_fewer_epochs_take_less_time_and_cut_runs_do_not_tell_their_number(plan, runs, finish):
+def test_measured_costs_tell_the_ratio_of_an_arm(plan, found, walls, finish, costs):
+    jobs = [planned.job for planned in plan().jobs]
+    finish(jobs[0])
+    costs(jobs[0].model_copy(update={"fingerprint": "e" * 64}), 1.25)
+
+    assert walls(plan())[0] == pytest.approx(2 * 10 * 1.25 + 5)
+    assert (
+        found(plan()).total.sources[0] == f"{SIMILAR} of dense, times the ratio of measured costs"
+    )
+
+
+def test_records_on_other_data_tell_the_ratio_too(plan, found, walls, finish):
+    dense, prime = (planned.job for planned in plan().jobs[:2])
+    elsewhere = {"fingerprint": "e" * 64}
+    finish(dense.model_copy(update=elsewhere), epoch_s=100.0)
+    finish(prime.model_copy(update=elsewhere), epoch_s=120.0)
+    finish(dense)
+
+    assert walls(plan())[0] == pytest.approx(2 * 10 * 1.2 + 5)
+    assert "records on other data" in found(plan()).total.sources[0]
+
+
+def test_a_ratio_that_was_measured_on_another_kind_of_device_does_not_count(
+    plan, found, finish, costs
+):
+    jobs = [planned.job for planned in plan().jobs]
+    finish(jobs[0])
+    costs(jobs[0], 1.25, device_kind="cuda")
+
+    assert "multiply-accumulates" in found(plan()).total.sources[0]
+
+
+def test_dense_is_estimated_from_an_arm_by_the_ratio(plan, walls, finish, costs):
+    jobs = [planned.job for planned in plan().jobs]
+    finish(jobs[1])
+    costs(jobs[0], 1.25)
+
+    assert walls(plan())[0] == pytest.approx(2 * 10 / 1.25 + 5)
+
+
+def test_a_pace_of_the_same_layout_goes_before_others(plan, found, walls, finish):
+    jobs = [planned.job for planned in plan().jobs]
+    finish(jobs[0], epoch_s=10.0, threads=2)
+    finish(jobs[2], epoch_s=30.0, threads=1, at_once=2)
+    again = [jobs[0].model_copy(update={"seed": seed}) for seed in (10, 11)]
+    finish(again[0], epoch_s=99.0, device="another CPU")
+    finish(again[1], epoch_s=77.0, threads=1, at_once=16)
+
+    made = plan("seeds=[5]")
+    assert walls(made, slots=TWO)[0] == pytest.approx(65)
+    assert found(made, slots=TWO).jobs[made.jobs[0].job_id].source == SIMILAR
+    four = Slots(on_each=4, total=4, threads=4)
+    assert found(made, slots=four).jobs[made.jobs[0].job_id].source == ELSEWHERE
+
+
+def test_threads_of_the_cpu_do_not_matter_on_a_gpu(plan, found, finish):
+    finish(plan().jobs[0].job, device_kind="cuda", device="a GPU", threads=7, at_once=2)
+    made = plan("seeds=[5]")
+
+    assert found(made, device=GPU, slots=TWO).jobs[made.jobs[0].job_id].source == SIMILAR
+    assert found(made, device=GPU, slots=ONE).jobs[made.jobs[0].job_id].source == ELSEWHERE
+
+
+def test_fewer_epochs_take_less_time_and_cut_runs_do_not_tell_their_number(plan, walls, finish):
     finish(plan().jobs[0].job, epochs=4)
-    assert _walls(plan("training.max_epochs=1"), runs)[0] == pytest.approx(10 + 5)
+    assert walls(plan("training.max_epochs=1"))[0] == pytest.approx(10 + 5)
 
     finish(plan().jobs[0].job, epochs=4, stopped="max_epochs")
     patience = plan().jobs[0].job.training.patience
-    assert _walls(plan(), runs)[1] == pytest.approx(10 * (patience + 2) + 5)
+    assert walls(plan())[1] == pytest.approx(10 * (patience + 2) + 5)
 
 
-def test_records_of_another_device_or_data_do_not_tell(plan, runs, finish):
+def test_epochs_of_other_arms_and_backbones_tell_before_a_guess(plan, walls, finish):
+    job = plan().jobs[1].job
+    finish(job.model_copy(update={"backbone": "FM", "seed": 1}), epochs=9)
+    finish(plan().jobs[0].job, epochs=2, stopped="max_epochs")
+    dense_3 = walls(plan())[1]
+    assert dense_3 == pytest.approx(10 * 9 + 5), "of another backbone on the data"
+
+    finish(job, epochs=6)
+    assert walls(plan())[0] == pytest.approx(10 * 6 + 5), "of another arm of the backbone"
+
+
+def test_records_of_another_device_or_data_do_not_tell(plan, walls, finish):
     finish(plan().jobs[0].job.model_copy(update={"fingerprint": "e" * 64}))
-    assert _walls(plan(), runs) == [None] * 4
+    assert walls(plan()) == [None] * 4
 
     finish(plan().jobs[0].job, device_kind="cuda")
-    assert _walls(plan(), runs) == [None] * 3, "the fourth is stale"
+    assert walls(plan()) == [None] * 3, "the fourth is stale"
 
 
-def test_a_measurement_serves_where_no_record_does(plan, runs, finish):
+def test_a_measurement_serves_where_no_record_does(plan, walls, finish):
     job = plan().jobs[0].job
-    pace = Pace(epoch_s=1.0, macs=1000, source="measured")
-    measured = {(job.fingerprint, "DNN", "dense"): pace}
-    assert _walls(plan(), runs, measured=measured)[0] == pytest.approx(job.training.patience + 2)
+    pace = Pace(epoch_s=Spread.of([1.0]), macs=1000, source="measured")
+    measured = [((job.fingerprint, "DNN", "dense"), pace)]
+    assert walls(plan(), measured=measured)[0] == pytest.approx(job.training.patience + 2)
 
     finish(job)
-    assert _walls(plan(), runs, measured=measured)[1] == pytest.approx(25), "a record goes before"
+    assert walls(plan(), measured=measured)[1] == pytest.approx(25), "a record goes before"
 
 
-def test_memory_and_disk_are_counted(plan, runs):
+def test_the_range_is_from_the_shortest_to_the_longest(plan, found, finish):
+    jobs = [plan().jobs[0].job.model_copy(update={"seed": seed}) for seed in (11, 12, 13)]
+    for job, epochs, epoch_s in zip(jobs, (2, 3, 7), (10.0, 20.0, 12.0), strict=True):
+        finish(job, epochs=epochs, epoch_s=epoch_s)
+    made = plan()
+    estimate = found(made).jobs[made.jobs[0].job_id]
+
+    assert estimate.low_s == pytest.approx(2 * 10 + 5)
+    assert estimate.wall_s == pytest.approx(3 * 12 + 5)
+    assert estimate.high_s == pytest.approx(7 * 20 + 5)
+
+
+def test_memory_and_disk_are_counted(plan, found):
     made = plan()
     budget = budgets_of(made)["synthetic", "prime", "DNN"]
     parameters = budget.backbone_parameters + budget.plugin_parameters
-    estimate = estimates_of(made, runs=runs, device_kind="cpu")[made.jobs[1].job_id]
+    job_id = made.jobs[1].job_id
+    estimate, need = found(made).jobs[job_id], needs_of(made)[job_id]
 
     assert estimate.disk_bytes == 4 * parameters
-    assert estimate.memory_bytes > 16 * parameters, "weights, two moments, the best weights"
+    assert (need.parameters, need.train_rows, need.row_bytes) == (parameters, 800, 3 * 4 + 1)
+    assert estimate.memory_bytes == need.host_bytes
+    assert found(made, device=GPU).jobs[job_id].memory_bytes == need.gpu_bytes(80 << 30)
     larger = plan("training.batch_size=8192")
-    again = estimates_of(larger, runs=runs, device_kind="cpu")[larger.jobs[1].job_id]
-    assert again.memory_bytes > estimate.memory_bytes
+    assert found(larger).jobs[larger.jobs[1].job_id].memory_bytes > estimate.memory_bytes
 
 
-def test_a_total_adds_up_what_is_known(plan, runs, finish, tmp_path):
-    job = plan().jobs[0].job
-    finish(job)
-    found = estimates_of(plan(), runs=runs, device_kind="cpu")
-    total = total_of(found.values(), folder=tmp_path / "not" / "there")
+def test_a_total_adds_up_what_is_known(plan, found, finish):
+    finish(plan().jobs[0].job)
+    jobs, total = found(plan(), slots=TWO).jobs, found(plan(), slots=TWO).total
 
     assert (total.jobs, total.known_jobs) == (3, 3)
-    assert total.wall_s == pytest.approx(sum(e.wall_s for e in found.values()))
-    assert total.disk_bytes == sum(e.disk_bytes for e in found.values())
-    assert total.memory_bytes == max(e.memory_bytes for e in found.values())
+    assert total.wall_s == pytest.approx(sum(e.wall_s for e in jobs.values()))
+    assert total.elapsed_low_s <= total.elapsed_s < total.wall_s
+    assert total.disk_bytes == sum(e.disk_bytes for e in jobs.values())
+    assert total.disk_at_work_bytes == 4 * sum(sorted(e.disk_bytes for e in jobs.values())[1:])
+    assert total.memory_bytes == max(e.memory_bytes for e in jobs.values())
     assert total.disk_free_bytes > 0
-    assert total.sources == (
-        "records of similar jobs, scaled from another arm",
-        "records of similar jobs",
-    )
 
 
-def test_a_plan_without_jobs_to_run_has_no_estimates(plan, runs, finish):
+def test_the_time_of_all_jobs_depends_on_how_many_run_at_once(tmp_path):
+    times = [3.0, 1.0, 1.0, 4.0]
+    assert [elapsed(times, at_once=n) for n in (1, 2, 4, 9)] == [9.0, 6.0, 4.0, 4.0]
+    assert elapsed([], at_once=2) == 0.0
+    known = [Estimate(wall_s=t, low_s=t / 2, high_s=2 * t) for t in times]
+    total = total_of([*known, Estimate()], slots=TWO, folder=tmp_path / "not" / "there")
+    assert (total.jobs, total.known_jobs, total.wall_s) == (5, 4, 9.0)
+    assert (total.elapsed_low_s, total.elapsed_s, total.elapsed_high_s) == (3.0, 6.0, 12.0)
+
+
+def test_a_plan_without_jobs_to_run_has_no_estimates(plan, found, finish):
     for planned in plan().jobs:
         finish(planned.job)
 
-    assert estimates_of(plan(), runs=runs, device_kind="cpu") == {}
+    assert found(plan()).jobs == {}
 
 
 @pytest.mark.usefixtures("plan")
-def test_jobs_that_measure_have_no_checkpoint(runs, recipe_file, data_dir):
+def test_jobs_that_measure_have_no_checkpoint(runs, recipe_file, data_dir, found):
     text = recipe_file.read_text().replace("seeds", 'kind = "subgroups"\nseeds')
     recipe_file.write_text(text)
     made = make_plan(load_recipe(recipe_file), data_dir=data_dir, runs=runs)
-    found = estimates_of(made, runs=runs, device_kind="cpu")
+    jobs = found(made).jobs
 
     measured = [p for p in made.jobs if p.job_spec.kind == "subgroups"]
     assert len(measured) == 4
-    assert all(found[planned.job_id].wall_s is None for planned in measured)
-    assert all(found[planned.job_id].disk_bytes == 0 for planned in measured)
+    assert all(jobs[planned.job_id].wall_s is None for planned in measured)
+    assert all(jobs[planned.job_id].disk_bytes == 0 for planned in measured)

@@ -406,3 +406,97 @@ def test_a_worker_ends_with_an_engine_that_is_killed(worker, request_of):
         parent.send_signal(signal.SIGKILL)
 
     assert _gone(pid)
+
+
+SHARED = """
+import json, os, sys, time
+from pathlib import Path
+from prime_bench.base.identity import digest
+
+folder, room = Path(sys.argv[1]), int(sys.argv[2])
+for line in sys.stdin:
+    request = json.loads(line)
+    job = {k: v for k, v in request["job"].items() if v or k not in ("code", "probe")}
+    job_id = digest(job)[:16]
+
+    def send(event, **keys):
+        print(json.dumps({"event": event, "job_id": job_id, **keys}), flush=True)
+
+    mine = folder / job_id
+    mine.touch()
+    # Until the others have started, or will not: so that jobs which could overlap do.
+    end = time.monotonic() + 1.0
+    while time.monotonic() < end and len(list(folder.iterdir())) <= room:
+        time.sleep(0.01)
+    full = len(list(folder.iterdir())) > room
+    if full and sys.argv[3] == "failed":
+        time.sleep(0.3)
+        mine.unlink()
+        send("failed", error="CUDA error: out of memory", out_of_memory=True)
+    elif full:
+        time.sleep(0.3)
+        mine.unlink()
+        if sys.argv[3] == "killed":
+            os.kill(os.getpid(), 9)
+        sys.exit("RuntimeError: CUDA error: CUBLAS_STATUS_ALLOC_FAILED")
+    else:
+        record = Path(request["runs"]) / job_id / "record.json"
+        record.parent.mkdir(parents=True, exist_ok=True)
+        record.touch()
+        mine.unlink()
+        send("done", wall_s=1.0)
+"""
+
+
+@pytest.fixture
+def crowded(tmp_path, request_of, queue_of):
+    """Run jobs on a device that has room for so many at once: outcomes and retries."""
+    folder = tmp_path / "at work"
+    folder.mkdir()
+
+    def crowded(end, *, room, slots, n_jobs, **limits):
+        command = (sys.executable, "-c", SHARED, str(folder), str(room), end)
+        engine, events = LocalEngine(slots=slots, command=command), []
+        queue = queue_of(*(request_of(number) for number in range(n_jobs)), **limits)
+        outcomes = list(engine.run(queue, on_event=events.append))
+        return outcomes, [event for event in events if isinstance(event, RetryEvent)]
+
+    return crowded
+
+
+@pytest.mark.parametrize("end", ["failed", "killed", "ended"])
+def test_jobs_that_do_not_fit_together_run_with_fewer_at_once(end, crowded):
+    outcomes, retries = crowded(end, room=1, slots=3, n_jobs=5)
+
+    assert sorted(outcome.request.job.seed for outcome in outcomes) == list(range(5))
+    assert {outcome.state for outcome in outcomes} == {"done"}, "without any --retries"
+    assert retries
+    assert {retry.device for retry in retries} == {"cpu"}
+    assert min(retry.at_once for retry in retries) == 1
+
+
+def test_a_job_that_fits_nowhere_fails_when_it_is_alone(crowded):
+    outcomes, retries = crowded("failed", room=0, slots=2, n_jobs=2)
+
+    assert [outcome.state for outcome in outcomes] == ["failed", "failed"]
+    assert all(outcome.out_of_memory for outcome in outcomes)
+    assert {retry.at_once for retry in retries} == {1}
+
+
+def test_a_device_with_room_keeps_its_slots(crowded):
+    outcomes, retries = crowded("failed", room=3, slots=3, n_jobs=6)
+
+    assert len(outcomes) == 6
+    assert retries == []
+
+
+def test_a_callback_that_raises_leaves_no_failure_behind(worker, request_of, queue_of, runs):
+    """The job was killed by the engine itself, and is continued by the next run."""
+    engine = LocalEngine(command=worker(**{"1": "endless"}))
+
+    def refuse(_event):
+        raise ValueError("no")
+
+    with pytest.raises(ValueError, match="no"):
+        list(engine.run(queue_of(request_of(1)), on_event=refuse))
+    assert runs.failure(request_of(1).job.id) is None

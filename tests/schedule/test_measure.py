@@ -7,10 +7,13 @@ import pytest
 
 from prime_bench.data.manifest import resolve
 from prime_bench.schedule.devices import CPU
+from prime_bench.schedule.estimate import Experience, Pace, Spread
 from prime_bench.schedule.measure import measure
 from prime_bench.schedule.plan import make_plan
+from prime_bench.schedule.slots import Slots
 
 KEYS = {"rows": 1000}
+ONE = Slots(on_each=1, total=1, threads=1)
 STEADY = """
 import json, sys, time
 for line in sys.stdin:
@@ -35,39 +38,66 @@ def measured(recipe, data_dir, runs, prepare, schema, monkeypatch, tmp_path):
     scratch.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(scratch))
 
-    def measured(code):
+    def measured(code, *, slots=ONE, known=()):
         plan = make_plan(recipe, data_dir=data_dir, runs=runs)
-        started = []
-        found = measure(
+        started, learnt = [], Experience([], device=CPU, slots=slots)
+        for key, pace in known:
+            learnt.learn(key, pace)
+        faults = measure(
             plan,
-            device=CPU,
-            threads=1,
+            learnt,
+            devices=[CPU],
+            slots=slots,
             seconds=0.3,
             command=(sys.executable, "-c", code),
             on_start=started.append,
         )
-        assert [str(planned.job_spec) for planned in started] == ["synthetic DNN dense seed 7"]
         assert list(scratch.iterdir()) == []
         assert not runs.folder.exists()
-        return found
+        return plan, learnt, [str(planned.job_spec) for planned in started], faults
 
     return measured
 
 
-def test_the_time_of_an_epoch_is_that_of_its_rows(measured):
-    found, faults = measured(STEADY)
+def test_every_arm_is_measured_once(measured):
+    plan, learnt, started, faults = measured(STEADY)
 
     assert faults == []
-    ((key, pace),) = found.items()
-    assert key == ("f" * 64, "DNN", "dense")
-    # 800 rows in steps of 80 that take a hundredth of a second, and more on a busy machine.
-    assert pace.epoch_s >= 0.09
-    assert pace.macs > 0
-    assert pace.source == "measured for 0.3 s on cpu"
+    assert started == ["synthetic DNN dense seed 7", "synthetic DNN prime seed 7"]
+    for planned in plan.jobs:
+        time, source = learnt.estimate(planned.job, macs=0)
+        # 800 rows in steps of 80 that take a hundredth of a second, and more on a busy machine.
+        assert time.middle >= 0.09 * (planned.job.training.patience + 2)
+        assert source == "measured for 0.3 s on cpu"
+
+
+def test_an_arm_whose_pace_is_known_is_not_measured(measured):
+    key = ("f" * 64, "DNN", "dense")
+    pace = Pace(epoch_s=Spread.of([1.0]), macs=1, source="a record")
+    _, _, started, _ = measured(STEADY, known=[(key, pace)])
+
+    assert started == ["synthetic DNN prime seed 7"]
+
+
+def test_as_many_workers_train_at_once_as_in_a_run(measured, tmp_path):
+    alive = tmp_path / "alive"
+    alive.mkdir()
+    code = f"""
+import os
+from pathlib import Path
+Path({str(alive)!r}, str(os.getpid())).touch()
+assert os.environ["PRIME_BENCH_JOBS_ON_DEVICE"] == "3"
+{STEADY}"""
+    _, _, started, faults = measured(code, slots=Slots(on_each=3, total=3, threads=1))
+
+    assert faults == []
+    assert len(list(alive.iterdir())) == 3 * len(started) == 6
 
 
 def test_a_worker_that_fails_is_said(measured):
-    found, faults = measured(FAILING)
+    plan, learnt, _, faults = measured(FAILING)
 
-    assert found == {}
-    assert faults == ["synthetic DNN dense seed 7: not measured: out of luck"]
+    assert not learnt.knows(plan.jobs[0].job)
+    assert faults == [
+        f"synthetic DNN {arm} seed 7: not measured: out of luck" for arm in ("dense", "prime")
+    ]

@@ -199,3 +199,60 @@ def test_a_record_that_is_done_again_is_put_aside_when_its_job_starts(request_of
     assert not runs.done(request.job.id)
     assert (runs.folder / ".replaced" / f"{request.job.id}-1" / "record.json").is_file()
     assert queue.take(wait=False) is None, "the old record is not what the other job needs"
+
+
+def _lack_memory(queue, request):
+    return queue.settle(
+        Outcome(request=request, state="failed", why="out of memory", out_of_memory=True)
+    )
+
+
+def test_after_a_lack_of_memory_a_device_gets_fewer_jobs_at_once(request_of, queue_of):
+    requests = [request_of(number) for number in range(4)]
+    queue = queue_of(*requests)
+    taken = [queue.take(device="cuda:0") for _ in range(3)]
+
+    assert _lack_memory(queue, taken[0]) == [], "it is tried again, whatever the retries"
+    assert queue.at_once("cuda:0") == 2
+    assert queue.take(device="cuda:0") is None, "two are at work there"
+    assert queue.take(device="cuda:1") == requests[0], "another device takes it, first of all"
+    assert queue.at_once("cuda:1") is None
+
+
+def test_jobs_that_failed_together_cost_one_slot_and_not_one_each(request_of, queue_of):
+    queue = queue_of(*(request_of(number) for number in range(8)))
+    taken = [queue.take(device="cuda:0") for _ in range(8)]
+    for request in taken:
+        assert _lack_memory(queue, request) == []
+
+    assert queue.at_once("cuda:0") == 7
+    assert sum(queue.take(device="cuda:0") is not None for _ in range(9)) == 7
+
+
+def test_a_job_that_had_the_device_to_itself_has_failed(request_of, queue_of):
+    queue = queue_of(request_of(1), request_of(2))
+    alone = queue.take(device="cuda:0")
+    queue.take(device="cuda:1")
+
+    (outcome,) = _lack_memory(queue, alone)
+    assert outcome.state == "failed"
+
+
+def test_a_job_that_others_have_left_meanwhile_is_tried_alone(request_of, queue_of):
+    queue = queue_of(request_of(1), request_of(2))
+    first, second = (queue.take(device="cuda:0") for _ in range(2))
+    queue.settle(Outcome(request=second))
+
+    assert _lack_memory(queue, first) == []
+    assert queue.take(device="cuda:0") == first
+    (outcome,) = _lack_memory(queue, first)
+    assert outcome.state == "failed"
+
+
+def test_a_lack_of_memory_does_not_count_as_a_retry(request_of, queue_of):
+    queue = queue_of(request_of(1), request_of(2), retries=1)
+    first, second = (queue.take(device="cuda:0") for _ in range(2))
+    assert _lack_memory(queue, first) == []
+    assert _fail(queue, second) == [], "its one retry"
+    assert queue.take(device="cuda:0") == first
+    assert _fail(queue, first) == [], "its one retry"

@@ -8,6 +8,7 @@ from prime_bench.recipe.events import EpochProgress, ProgressEvent
 from prime_bench.schedule.engine import Outcome
 from prime_bench.schedule.plan import make_plan
 from prime_bench.schedule.run import run_plan
+from prime_bench.schedule.slots import Slots
 from prime_bench.store.runs import Runs
 
 KEYS = {"rows": 1000}
@@ -16,12 +17,16 @@ KEYS = {"rows": 1000}
 class _Engine:
     """Ends jobs as it is told to and keeps what it was handed."""
 
-    device_kind, threads = "cpu", 2
+    device_kind = "cpu"
 
     def __init__(self, *errors):
         self.errors, self.requests = list(errors), []
 
-    def run(self, queue, *, on_event):
+    def slots_for(self, needs, *, n_jobs):  # noqa: ARG002
+        return Slots(on_each=3, total=3, threads=2)
+
+    def run(self, queue, *, slots, on_event):
+        assert slots.total == 3
         for error in self.errors:
             request = queue.take()
             self.requests.append(request)
