@@ -66,9 +66,7 @@ class RunProgress:
             # Also where there are no bars.
             self._bars.console.print(
                 f"out of memory on {event.device}: the run goes on with at most {event.at_once} "
-                f"jobs at once there ({event.error})",
-                highlight=False,
-                markup=False,
+                f"jobs at once there ({visible(event.error)})",
                 soft_wrap=True,
             )
 

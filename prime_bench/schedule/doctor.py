@@ -16,8 +16,9 @@ from typing import Literal
 from prime_bench.base.errors import DataError
 from prime_bench.base.files import nearest_folder, pins
 from prime_bench.base.frozen import Frozen
-from prime_bench.base.machine import memory_bytes
+from prime_bench.base.machine import memory_bytes, unused_gpu
 from prime_bench.data.manifest import MANIFEST_NAME, Manifest
+from prime_bench.schedule.devices import mps_control
 
 COMMAND = (sys.executable, "-m", "prime_bench.training.tryout")
 # What a run, a table or a report needs; other packages are installed with these.
@@ -184,6 +185,8 @@ class _TriedTorch(Frozen):
     """Version of torch."""
     cuda: str | None
     """Version of CUDA for which torch was built; None for a build without CUDA."""
+    warning: str = ""
+    """What torch warns of when it looks for GPUs."""
     devices: list[_TriedDevice]
     """The CPU first."""
 
@@ -198,13 +201,9 @@ def _devices(command: tuple[str, ...]) -> Iterator[HealthCheck]:
             advice=f"pip install torch=={pins()['torch']}",
         )
         return
-    yield HealthCheck(
-        topic="CUDA",
-        state="ok" if len(answer.devices) > 1 else "note",
-        found=f"torch {answer.torch} "
-        + (f"for CUDA {answer.cuda}" if answer.cuda else "without CUDA"),
-        advice="" if answer.cuda else "for a GPU, install a torch build for its driver",
-    )
+    yield _cuda(answer)
+    if len(answer.devices) > 1:
+        yield _mps()
     for device in answer.devices:
         if device.step_ms is None:
             yield HealthCheck(
@@ -216,6 +215,32 @@ def _devices(command: tuple[str, ...]) -> Iterator[HealthCheck]:
         else:
             found = f"{device.name}: a DNN step of 4,096 rows takes {device.step_ms:.1f} ms"
             yield HealthCheck(topic=device.device, state="ok", found=found)
+
+
+def _cuda(answer: _TriedTorch) -> HealthCheck:
+    built = f"for CUDA {answer.cuda}" if answer.cuda else "without CUDA"
+    found = f"torch {answer.torch} {built}"
+    if len(answer.devices) > 1:
+        return HealthCheck(topic="CUDA", state="ok", found=found)
+    unused = unused_gpu(torch=answer.torch, cuda=answer.cuda, warning=answer.warning)
+    if unused is not None:
+        return HealthCheck(topic="CUDA", state="fault", found=unused.message, advice=unused.hint)
+    advice = "" if answer.cuda else "for a GPU, install a torch build for its driver"
+    return HealthCheck(topic="CUDA", state="note", found=found, advice=advice)
+
+
+def _mps() -> HealthCheck:
+    """Whether jobs that share a GPU compute at the same time."""
+    pipe = mps_control()
+    if pipe is not None:
+        return HealthCheck(topic="MPS", state="ok", found=f"runs ({pipe.parent}); workers use it")
+    return HealthCheck(
+        topic="MPS",
+        state="note",
+        found="does not run: jobs on one GPU compute in turns",
+        advice="start it with `nvidia-cuda-mps-control -d`, end it with `echo quit | "
+        "nvidia-cuda-mps-control`",
+    )
 
 
 def _tried(command: tuple[str, ...]) -> _TriedTorch | str:

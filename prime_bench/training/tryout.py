@@ -2,7 +2,8 @@
 process.
 
 `python -m prime_bench.training.tryout` prints one JSON object: torch's version, the CUDA version
-that it was built for (null without CUDA), and a list of devices, each with its name and the
+that it was built for (null without CUDA), what torch warns of when it looks for GPUs, and a list of
+devices, each with its name and the
 milliseconds of a training step of a DNN (400 x 3) on 4,096 rows of 22 fields, or the error.
 """
 
@@ -17,7 +18,7 @@ from prime_bench.data.schema import Field, Schema
 from prime_bench.plugins.attach import ArmModel
 from prime_bench.settings.training import TrainSpec
 from prime_bench.training.batches import Batch
-from prime_bench.training.device import device_name, fix_arithmetic
+from prime_bench.training.device import cuda_devices, device_name, fix_arithmetic
 from prime_bench.training.graph import GraphedStep, capture_on
 from prime_bench.training.optimizer import Optimizer, Penalty
 
@@ -68,11 +69,12 @@ def tried(device: torch.device) -> dict[str, str | float]:
 def main() -> None:
     """Try the CPU and every CUDA device that torch finds."""
     fix_arithmetic(threads=torch.get_num_threads())
-    n_cuda = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    n_cuda, warning = cuda_devices()
     devices = [torch.device("cpu"), *(torch.device("cuda", number) for number in range(n_cuda))]
     answer = {
         "torch": str(torch.__version__),
         "cuda": torch.version.cuda,
+        "warning": warning,
         "devices": [tried(device) for device in devices],
     }
     print(json.dumps(answer))

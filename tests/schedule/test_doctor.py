@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from prime_bench.base import machine
 from prime_bench.base.files import pins
 from prime_bench.schedule.doctor import PACKAGES, HealthCheck, examine
 
@@ -102,6 +103,37 @@ def test_a_device_that_fails_is_a_fault(tmp_path: Path) -> None:
     findings = found(tmp_path, saying(answer))
     assert findings["cuda:0"].state == "fault"
     assert findings["CUDA"].found == "torch 2.13.0 for CUDA 13.0"
+
+
+def test_a_gpu_that_torch_cannot_use_is_a_fault(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    driver = tmp_path / "nvidiactl"
+    driver.touch()
+    monkeypatch.setattr(machine, "_NVIDIA_DRIVERS", (driver,))
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    cpu = {"device": "cpu", "name": "A CPU", "step_ms": 51.0}
+    old = {"cuda": "13.0", "warning": "The NVIDIA driver on your system is too old (found 12040)"}
+    for build, said in (({"cuda": None}, "is built without CUDA"), (old, "(found 12040)")):
+        finding = found(tmp_path, saying({"torch": "2.13.0", "devices": [cpu], **build}))["CUDA"]
+        assert finding.state == "fault"
+        assert said in finding.found
+        assert "install" in finding.advice
+
+
+def test_mps_is_looked_for_where_there_is_a_gpu(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert "MPS" not in found(tmp_path)
+    names = ("cpu", "cuda:0")
+    devices = [{"device": name, "name": "It", "step_ms": 1.0} for name in names]
+    command = saying({"torch": "2.13.0", "cuda": "13.0", "devices": devices})
+    monkeypatch.setenv("CUDA_MPS_PIPE_DIRECTORY", str(tmp_path))
+    finding = found(tmp_path, command)["MPS"]
+    assert finding.state == "note"
+    assert "nvidia-cuda-mps-control -d" in finding.advice
+    os.mkfifo(tmp_path / "control")
+    assert found(tmp_path, command)["MPS"].state == "ok"
 
 
 def test_a_broken_table_is_a_fault(tmp_path: Path) -> None:
