@@ -7,11 +7,13 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 
+from prime_bench import worker
 from prime_bench.assemble import build_arm
 from prime_bench.base.errors import DataError, EnvironmentFault, UsageError
 from prime_bench.catalog import PLUGINS
@@ -307,6 +309,44 @@ def ask(*requests, command=COMMAND):
         check=False,
     )
     return [json.loads(line) for line in done.stdout.splitlines()], done.returncode, done.stderr
+
+
+class TestOutOfMemory:
+    @pytest.fixture
+    def answered(self, make_request, monkeypatch):
+        """The last event of a job in which `fail` is raised."""
+
+        def answered(fail):
+            def run(*_arguments, **_options):
+                raise fail
+
+            events = SimpleNamespace(sent=[])
+            events.send = events.sent.append
+            monkeypatch.setattr(worker, "run_job", run)
+            line = json.dumps(make_request().plain())
+            worker._answer(line, events, interrupted=lambda: False)
+            (event,) = events.sent
+            return event
+
+        return answered
+
+    @pytest.mark.parametrize(
+        "error",
+        [
+            torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB"),
+            RuntimeError("CUDA error: out of memory"),  # as CUDA makes its context
+            RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling cublasCreate"),
+            MemoryError(),
+        ],
+        ids=repr,
+    )
+    def test_the_engine_is_told(self, answered, error):
+        event = answered(error)
+        assert event.event == "failed"
+        assert event.out_of_memory
+
+    def test_other_failures_are_none(self, answered):
+        assert not answered(RuntimeError("mat1 and mat2 shapes")).out_of_memory
 
 
 class TestProcess:

@@ -94,6 +94,13 @@ def test_the_environment_names_what_can_change_a_number(monkeypatch):
     assert found.started.endswith("+00:00")
 
 
+def test_the_environment_says_how_many_jobs_shared_the_device(monkeypatch):
+    monkeypatch.delenv("PRIME_BENCH_JOBS_ON_DEVICE", raising=False)
+    assert environment(CPU).at_once is None
+    monkeypatch.setenv("PRIME_BENCH_JOBS_ON_DEVICE", "3")
+    assert environment(CPU).at_once == 3
+
+
 def test_threads_are_a_condition_on_the_cpu_alone():
     found = environment(CPU)
     assert conditions(found)["number of threads"] == str(found.threads)
