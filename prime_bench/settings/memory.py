@@ -18,8 +18,8 @@ _TRAINED_COPIES = 4
 # On the host the best weights come to these, and the copy of all of them that is being saved.
 _HOST_COPIES = 8
 # On a GPU a graph of the step is compared with eager steps (`training.graph`): weights and moments
-# as they were before, after the eager steps, and after those of the graph.
-_GRAPH_COPIES = 3 * 3
+# as they were before, and after the eager steps.
+_GRAPH_COPIES = 2 * 3
 # A layer of 400 units stores a value and a gradient for each 200 to 400 multiply-accumulates.
 _ACTIVATIONS_A_MAC = 0.01
 # A graph has activations of its own, apart from those of the eager steps.
