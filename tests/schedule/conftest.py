@@ -41,6 +41,8 @@ print(f"worker {os.getpid()}", file=sys.stderr)
 for line in sys.stdin:
     request = json.loads(line)
     job = {k: v for k, v in request["job"].items() if v or k not in ("code", "probe")}
+    if job["training"]["matmul"] == "float32":  # as `Job.plain`
+        del job["training"]["matmul"]
     job_id = digest(job)[:16]
     part = parts[str(request["job"]["seed"])]
     folder = Path(request["runs"]) / job_id

@@ -20,6 +20,8 @@ from prime_bench.store.runs import Runs
 for line in sys.stdin:
     request = json.loads(line)
     job = {k: v for k, v in request["job"].items() if v or k not in ("code", "probe")}
+    if job["training"]["matmul"] == "float32":  # as `Job.plain`
+        del job["training"]["matmul"]
     job_id, runs = digest(job)[:16], Runs(Path(request["runs"]))
     end = "skipped"
     with runs.claim(job_id) as mine:
