@@ -63,7 +63,6 @@ CHECKS = (
     ),
     Check(name="pinned", run=gpu_jobs.pinned, parts=gpu_jobs.places, part_s=4, needs=("generate",)),
     Check(name="evaluation", run=gpu_jobs.evaluation, parts=_first_job, part_s=6, needs=("job",)),
-    Check(name="compiled", run=gpu_speed.compiled, parts=lambda bench: _some(bench)[:2], part_s=60),
     Check(
         name="at_once_mps",
         run=gpu_speed.at_once_mps,
@@ -72,6 +71,7 @@ CHECKS = (
         needs_cuda=True,
     ),
     Check(name="sizes", run=gpu_speed.sizes, parts=_some, part_s=3),
+    Check(name="compiled", run=gpu_speed.compiled, parts=lambda bench: _some(bench)[:2], part_s=60),
     Check(name="agreement_criteo", run=gpu_bits.agreement, parts=_on("criteo"), part_s=2),
     Check(
         name="compiled_more",
