@@ -129,8 +129,8 @@ def one_line(error: Exception) -> str:
     return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
 
 
-# Raised whenever `Training.state_dict` has other keys.
-_FORMAT = 1
+# Raised whenever `Training.state_dict` or a state inside it has other keys.
+_FORMAT = 2
 _DIGEST_DIGITS = 64
 _HEAD_BYTES = len(b"prime-bench state ") + _DIGEST_DIGITS + len(b"\n")
 

@@ -158,6 +158,7 @@ class TrainedTable:
         """Look up the rows of `ids` (B, C), which are the table's rows `places` (B C,), for the
         embedding's next forward pass.
         """
+        self.parameter.grad = None  # a step that has failed half-way may have left one
         rows = self.weight.index_select(0, places).view(*ids.shape, -1).requires_grad_()
         self._rows, self._embedding.looked_up = rows, LookedUp(ids, rows)
 

@@ -12,7 +12,7 @@ Nothing but `CudaCapture` depends on CUDA. Tests capture on the CPU, with anothe
 
 import functools
 import gc
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Literal, Protocol
@@ -131,38 +131,63 @@ class GraphedStep:
             except (NotCaptured, RuntimeError) as error:
                 # torch reports a failed capture, like a lack of memory, by a RuntimeError. If the
                 # model itself fails, the eager step raises the same error.
-                self.why = str(error).partition("\n")[0]
-                self._log(f"training steps are not a CUDA graph: {self.why}")
+                self._is_eager(str(error).partition("\n")[0])
+            if self._graph is None:  # after the error, which keeps the copies of the state alive
                 return self._optimizer.step(batch)
-        return self._graph.step(batch)
+        if why := self._graph.begin_step():
+            self._graph = None
+            self._is_eager(why)
+            return self._optimizer.step_on_device(batch)
+        return self._graph.step_on_device(batch)
+
+    def _is_eager(self, why: str) -> None:
+        """All further steps are eager."""
+        self.why = why
+        self._log(f"training steps are not a CUDA graph: {why}")
 
     def _captured(self, batch: Batch) -> "_StepGraph":
         """A graph of the next step, compared with eager steps; the state stays as it is."""
         assert self._capture is not None  # noqa: S101
         optimizer, graph = self._optimizer, _StepGraph(self._optimizer, batch)
         state = _State(optimizer)
-        before = state.copy()
+        before, kept = state.copy(), False
         try:
             with self._capture.stream("step"):
-                for _ in range(_TRIED_CALLS):
-                    optimizer.begin_step(len(batch.labels))
+                for call in range(_TRIED_CALLS):
                     numbers = _python_numbers(optimizer.model)
-                    graph.on_device()
-            if changed := _differing(numbers, _python_numbers(optimizer.model)):
+                    optimizer.begin_step(len(batch.labels))
+                    prepared = _python_numbers(optimizer.model)
+                    # A graph has the numbers of its capture, so it may read none of these.
+                    state.counts = _differing(numbers, prepared)
+                    hidden = state.counts if call == _TRIED_CALLS - 1 else []
+                    with _hidden(optimizer.model, hidden):
+                        graph.on_device()
+            if changed := _differing(prepared, _python_numbers(optimizer.model)):
                 raise NotCaptured(
-                    f"{changed} is a Python number that a training step changes, which a graph"
-                    " does not: keep it in a buffer, or change it in `prepare_batch`"
+                    f"{changed[0]} is a Python number that a training step changes, which a graph"
+                    " does not: keep it in a buffer"
+                )
+            if replaced := state.replaced():
+                raise NotCaptured(
+                    f"a training step puts another tensor in the place of {replaced}, where a graph"
+                    " does not find it: change it in place"
                 )
             eager = state.copy()
             state.restore(before)
             optimizer.begin_step(len(batch.labels))
+            graph.watch(but=state.counts)
             graph.repeat = self._capture(graph.on_device, "step")
             state.restore(before)
             for _ in range(_TRIED_CALLS):
-                graph.step(batch)
+                if why := graph.begin_step():
+                    raise NotCaptured(why)
+                graph.step_on_device(batch)
             if not state.equals(eager):
                 raise NotCaptured(f"{_TRIED_CALLS} steps of the graph and eager ones differ")
+            kept = True
         finally:
+            if not kept:
+                state.put_back()
             state.restore(before)
         return graph
 
@@ -207,17 +232,45 @@ class _StepGraph:
 
     def __init__(self, optimizer: Optimizer, batch: Batch) -> None:
         self._optimizer, self._batch, self.version = optimizer, _copied(batch), optimizer.version
+        self._watched: list[tuple[str, Mapping[str, object], str, object]] = []
 
     def on_device(self) -> None:
         """The eager step, on the graph's own batch."""
         self._loss = self._optimizer.step_on_device(self._batch)
 
-    def step(self, batch: Batch) -> Tensor:
-        """Do a step by the graph."""
+    def step_on_device(self, batch: Batch) -> Tensor:
+        """As `Optimizer.step_on_device`, by the graph."""
         _copy_into(self._batch, batch)
-        self._optimizer.begin_step(len(batch.labels))
         self.repeat()
         return self._loss
+
+    def watch(self, *, but: Sequence[str]) -> None:
+        """Remember the plug-in's tensors, and its Python numbers other than `but`."""
+        for path, module in self._optimizer.model.named_modules():
+            if f"{path}.".startswith("plugin."):
+                for own in (module.__dict__, module._buffers):
+                    for key, value in own.items():
+                        if isinstance(value, (Tensor, *_NUMBERS)) and f"{path}.{key}" not in but:
+                            self._watched.append((f"{path}.{key}", own, key, value))
+
+    def begin_step(self) -> str:
+        """As `Optimizer.begin_step`. Returns why the graph does not do this step; empty if it does.
+
+        A graph has the numbers and the memory of its capture, and host code such as `prepare_batch`
+        may have put others in their place.
+        """
+        before = [own.get(key) for _, own, key, _ in self._watched]
+        self._optimizer.begin_step(len(self._batch.labels))
+        for old, (name, own, key, captured) in zip(before, self._watched, strict=True):
+            now = own.get(key)
+            if now is captured:
+                continue
+            if not isinstance(captured, Tensor):
+                if now != captured:
+                    return f"{name}, a Python number, has changed: keep it in a buffer"
+            elif now is not old:  # what `forward` replaces is a result of the step
+                return f"{name} is another tensor after `prepare_batch`: change it in place"
+        return ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -230,15 +283,36 @@ class _SavedState:
     """States of torch's generators, on the CPU and on the device."""
     streams: Mapping[str, StreamValue]
     """State of the plug-in's own random streams."""
+    attributes: Mapping[str, Tensor]
+    """Tensors that a module has as plain attributes, by path."""
+    numbers: Mapping[str, object]
+    """`_python_numbers` of the model."""
 
 
 class _State:
     """Everything that a step reads and writes."""
 
+    counts: Sequence[str] = ()
+    """Names of the Python numbers that every `Optimizer.begin_step` changes."""
+
     def __init__(self, optimizer: Optimizer) -> None:
         model = optimizer.model
         self._optimizer, self._plugin, self._device = optimizer, model.plugin, optimizer.device
-        tensors = [*model.parameters(), *model.buffers(), *optimizer.tensors()]
+        self._modules = dict(model.named_modules())
+        self._named = {**dict(model.named_parameters()), **dict(model.named_buffers())}
+        self._tables = [
+            table
+            for module in self._modules.values()
+            for table in (module.__dict__, module._parameters, module._buffers)
+        ]
+        self._held = [dict(table) for table in self._tables]
+        # Whoever keeps a tensor as a plain attribute may change it in place.
+        own = [
+            tensor
+            for tensor in self._attributes().values()
+            if tensor.is_contiguous() and not tensor.is_inference()
+        ]
+        tensors = [*self._named.values(), *own, *optimizer.tensors()]
         self._tensors = [tensor.detach() for tensor in tensors]
 
     def copy(self) -> _SavedState:
@@ -249,22 +323,54 @@ class _State:
             steps=self._optimizer.steps,
             generators=self._generators(),
             streams=_cloned(streams),
+            attributes={name: own.detach().clone() for name, own in self._attributes().items()},
+            numbers=_python_numbers(self._optimizer.model),
         )
 
     def equals(self, saved: _SavedState) -> bool:
         """Whether all bits are those of `saved`."""
         mine, others = [*self._tensors, *self._generators()], [*saved.tensors, *saved.generators]
+        # A step may leave the attribute None where a graph leaves what it was prepared with.
+        for name, own in self._attributes().items():
+            if name in saved.attributes and own.shape == saved.attributes[name].shape:
+                mine.append(own.detach())
+                others.append(saved.attributes[name])
         return self._optimizer.steps == saved.steps and all(map(_same_bits, mine, others))
 
+    def replaced(self) -> str:
+        """The name of a parameter or buffer that is another tensor now; empty if there is none."""
+        model = self._optimizer.model
+        now = {**dict(model.named_parameters()), **dict(model.named_buffers())}
+        names = [*self._named, *(name for name in now if name not in self._named)]
+        return next((name for name in names if now.get(name) is not self._named.get(name)), "")
+
+    def put_back(self) -> None:
+        """Give each module the attributes, parameters and buffers that it had, the same objects."""
+        for table, held in zip(self._tables, self._held, strict=True):
+            table.clear()
+            table.update(held)
+
     def restore(self, saved: _SavedState) -> None:
-        """Put everything back, in the same memory."""
+        """Put all numbers back, in the same memory."""
         torch._foreach_copy_(self._tensors, saved.tensors)
+        for name in self.counts:
+            path, _, attribute = name.rpartition(".")
+            if name in saved.numbers:
+                self._modules[path].__dict__[attribute] = saved.numbers[name]
         self._optimizer.steps = saved.steps
         torch.set_rng_state(saved.generators[0])
         if self._device.type == "cuda":
             torch.cuda.set_rng_state(saved.generators[1], self._device)
         if self._plugin is not None:
             self._plugin.load_stream_state(_cloned(saved.streams))
+
+    def _attributes(self) -> dict[str, Tensor]:
+        return {
+            f"{path}.{name}": value
+            for path, module in self._modules.items()
+            for name, value in module.__dict__.items()
+            if isinstance(value, Tensor) and value.layout == torch.strided
+        }
 
     def _generators(self) -> list[Tensor]:
         found = [torch.get_rng_state()]
@@ -289,20 +395,44 @@ def _as_bytes(tensor: Tensor) -> Tensor:
     return tensor.contiguous().view(-1).view(torch.uint8)
 
 
+_NUMBERS = (bool, int, float, str)
+
+
 def _python_numbers(model: nn.Module) -> dict[str, object]:
     """Every number and text that a module of the model has as an attribute, by its path."""
     return {
         f"{path}.{name}".lstrip("."): value
         for path, module in model.named_modules()
-        for name, value in vars(module).items()
-        if isinstance(value, (bool, int, float, str))
+        for name, value in module.__dict__.items()
+        if isinstance(value, _NUMBERS)
     }
 
 
-def _differing(before: Mapping[str, object], after: Mapping[str, object]) -> str:
-    """The first name whose value differs; empty if none does."""
+def _differing(before: Mapping[str, object], after: Mapping[str, object]) -> list[str]:
+    """The names whose values differ."""
     names = [*before, *(name for name in after if name not in before)]
-    return next((name for name in names if before.get(name) != after.get(name)), "")
+    return [name for name in names if before.get(name) != after.get(name)]
+
+
+@contextmanager
+def _hidden(model: nn.Module, names: Sequence[str]) -> Iterator[None]:
+    """Take attributes of modules away. Raises NotCaptured if they are read meanwhile."""
+    modules, taken = dict(model.named_modules()), []
+    for name in names:
+        path, _, attribute = name.rpartition(".")
+        own = modules[path].__dict__
+        if attribute in own:
+            taken.append((own, attribute, own.pop(attribute)))
+    try:
+        yield
+    except AttributeError as error:
+        raise NotCaptured(
+            f"a training step reads {', '.join(names)}, a Python number that `prepare_batch`"
+            " changes: keep it in a buffer"
+        ) from error
+    finally:
+        for own, attribute, value in taken:
+            own[attribute] = value
 
 
 def _copied(batch: Batch) -> Batch:

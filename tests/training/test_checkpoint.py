@@ -1,13 +1,17 @@
 """The state that a run goes on from: whole, of its moment, and refused where it does not fit."""
 
+import contextlib
 import threading
 
 import pytest
 import torch
 
+from prime_bench.assemble import build_arm
 from prime_bench.base.errors import EnvironmentFault
 from prime_bench.training import checkpoint
 from prime_bench.training.checkpoint import StateFile, StateUnfit, load_state, save_state
+from prime_bench.training.loop import Training, TrainingSplits
+from prime_bench.training.optimizer import Penalty
 
 HERE = {"device": "i486", "torch": "1.0"}
 
@@ -75,8 +79,55 @@ def test_a_state_of_another_format(tmp_path, state, monkeypatch):
     monkeypatch.setattr(checkpoint, "_FORMAT", 0)
     save_state(tmp_path / "state", state, conditions=HERE)
     monkeypatch.undo()
-    with pytest.raises(StateUnfit, match="has the format 0, this version writes 1"):
+    with pytest.raises(StateUnfit, match="has the format 0, this version writes 2"):
         load_state(tmp_path / "state", conditions=HERE)
+
+
+KEYS = {
+    "best",
+    "history",
+    "model",
+    "optimizer.counts",
+    "optimizer.first",
+    "optimizer.learning_rate",
+    "optimizer.second",
+    "optimizer.steps",
+    "optimizer.tables.first",
+    "optimizer.tables.second",
+    "optimizer.tables.squares",
+    "row_order",
+    "rule.best_auc",
+    "rule.learning_rate",
+    "rule.misses",
+    "streams.cpu",
+    "streams.plugin",
+    "wall_s",
+}
+
+
+def test_states_with_other_keys_have_another_format(schema, make_split, make_job):
+    """A state of an older version is refused by its format, and not by a KeyError."""
+    job, split = make_job().resolve(), make_split(20)
+    with contextlib.closing(
+        Training(
+            build_arm(job, schema).arm,
+            TrainingSplits(train=split, valid=split),
+            job.training,
+            penalty=Penalty(embedding=0.0, network=0.0),
+            seed=1,
+            device=torch.device("cpu"),
+            on_progress=lambda _: None,
+        )
+    ) as training:
+        state = training.state_dict()
+    found = {key for key in state if key not in ("optimizer", "rule", "streams")}
+    found |= {f"rule.{key}" for key in state["rule"]} | {
+        f"streams.{key}" for key in state["streams"]
+    }
+    optimizer = dict(state["optimizer"])
+    found |= {f"optimizer.tables.{key}" for key in optimizer.pop("tables")[0]}
+    found |= {f"optimizer.{key}" for key in optimizer}
+    assert (checkpoint._FORMAT, found) == (2, KEYS)
 
 
 def test_nothing_in_it_is_run(tmp_path):

@@ -3,11 +3,13 @@ one.
 """
 
 import contextlib
+import weakref
 
 import pytest
 import torch
 
 from prime_bench.assemble import build_arm
+from prime_bench.backbones.embedding import FieldEmbedding
 from prime_bench.catalog import BACKBONES, PLUGINS
 from prime_bench.plugins.attach import ArmModel
 from prime_bench.plugins.interface import Plugin
@@ -135,7 +137,79 @@ class HidesANumber(Scheduled):
         return super().forward(z, dense_logit * self.hidden[0], router_input)
 
 
-def with_plugin(plugin, schema, split, tape, *, steps=3):
+class ReplacesABuffer(Scheduled):
+    """Keeps a mean that only evaluation reads, in another tensor after each batch."""
+
+    def __init__(self, width):
+        super().__init__(width, on_host=False)
+        self.register_buffer("mean", torch.zeros(()))
+
+    def forward(self, z, dense_logit, router_input=None):
+        self.mean = 0.9 * self.mean + 0.1 * z.detach().mean()
+        return super().forward(z, dense_logit, router_input)
+
+
+class ReplacesAnAttribute(Scheduled):
+    def __init__(self, width):
+        super().__init__(width, on_host=False)
+        self.mean = torch.zeros(())
+
+    def forward(self, z, dense_logit, router_input=None):
+        self.mean = 0.9 * self.mean + 0.1 * z.detach().mean()
+        return super().forward(z, dense_logit, router_input)
+
+
+class Late(Scheduled):
+    """Scales the logit from a batch on that comes after those of the comparison."""
+
+    def __init__(self, width):
+        super().__init__(width, on_host=False)
+        self.scale, self.batches = 1, 0
+
+    def prepare_batch(self, n_rows):
+        super().prepare_batch(n_rows)
+        self.batches += 1
+        self.scale = 2 if self.batches >= 10 else 1
+
+    def forward(self, z, dense_logit, router_input=None):
+        return super().forward(z, dense_logit * self.scale, router_input)
+
+
+class LateByItself(Late):
+    def forward(self, z, dense_logit, router_input=None):
+        scale = 2 if self.batches >= 10 else 1
+        return Scheduled.forward(self, z, dense_logit * scale, router_input)
+
+
+class ReplacesAWeight(Scheduled):
+    def forward(self, z, dense_logit, router_input=None):
+        self.weight = torch.nn.Parameter(self.weight.detach().clone())
+        return super().forward(z, dense_logit, router_input)
+
+
+class ChangesAnAttribute(Scheduled):
+    """What a graph can do: a tensor that is no buffer, changed in place; a cache that the first
+    batch makes, with a number that says so; and a count that the step does not read.
+    """
+
+    def __init__(self, width):
+        super().__init__(width, on_host=False)
+        self.mean, self.rows, self.batches = torch.zeros(()), 0, 0
+
+    def prepare_batch(self, n_rows):
+        super().prepare_batch(n_rows)
+        self.batches += 1
+        if self.rows != n_rows:
+            self.rows, self.cache = n_rows, torch.zeros(n_rows)
+        self.cache.fill_(1 / self.batches)
+
+    def forward(self, z, dense_logit, router_input=None):
+        self.last = z.detach().mean()
+        self.mean.mul_(0.9).add_(self.last)
+        return super().forward(z, dense_logit * self.cache, router_input)
+
+
+def with_plugin(plugin, schema, split, tape, *, steps=3, partial=None):
     job, lines = job_of("DNN", "dense"), []
     torch.manual_seed(3)
     arm = ArmModel(build_arm(job, schema).arm.backbone, plugin)
@@ -143,7 +217,8 @@ def with_plugin(plugin, schema, split, tape, *, steps=3):
         Optimizer(arm, job.training, penalty=PENALTY), capture=tape, log=lines.append
     )
     for number in range(steps):
-        step(batch_of(split, number * ROWS, ROWS))
+        n_rows = ROWS - 3 if number == partial else ROWS
+        step(batch_of(split, number * ROWS, n_rows))
     return step, lines, arm
 
 
@@ -153,18 +228,105 @@ def with_plugin(plugin, schema, split, tape, *, steps=3):
         (lambda: Scheduled(20, on_host=True), "plugin.calls is a Python number"),
         (lambda: ReadsANumber(20, on_host=False), "not permitted when stream is capturing"),
         (lambda: HidesANumber(20), "steps of the graph and eager ones differ"),
+        (lambda: ReplacesABuffer(20), "another tensor in the place of plugin.mean"),
+        (lambda: ReplacesAWeight(20, on_host=False), "another tensor in the place of plugin.we"),
+        (lambda: ReplacesAnAttribute(20), "steps of the graph and eager ones differ"),
+        (lambda: Late(20), "plugin.scale, a Python number, has changed"),
+        (lambda: LateByItself(20), "a training step reads plugin.batches"),
     ],
-    ids=["number", "waits", "hidden"],
+    ids=["number", "waits", "hidden", "buffer", "weight", "attribute", "late", "count"],
 )
 def test_what_a_graph_would_get_wrong_is_stepped_eagerly(plugin, why, schema, make_split, tape):
-    split = make_split(3 * ROWS)
-    step, lines, arm = with_plugin(plugin(), schema, split, tape)
+    split = make_split(STEPS * ROWS)
+    step, lines, arm = with_plugin(plugin(), schema, split, tape, steps=STEPS)
     assert not step.active
     assert why in step.why
     assert len(lines) == 1
     assert why in lines[0]
-    assert step._optimizer.steps == 3
-    assert arm.plugin.count == 3
+    assert step._optimizer.steps == STEPS
+    assert arm.plugin.count == STEPS
+    if not isinstance(arm.plugin, HidesANumber):  # nobody can put back what is in its list
+        _, _, twin = with_plugin(plugin(), schema, split, None, steps=STEPS)
+        assert_same(arm, twin)
+
+
+def assert_same(arm, twin):
+    """Parameters, buffers and the plug-in's numbers and tensors."""
+    for mine, other in zip(arm.state_dict().values(), twin.state_dict().values(), strict=True):
+        assert torch.equal(mine, other)
+    for name, value in vars(twin.plugin).items():
+        if isinstance(value, (int, float, torch.Tensor)):
+            assert vars(arm.plugin)[name] == value, name
+
+
+def test_a_failed_capture_leaves_no_memory_to_the_eager_step(schema, make_split, monkeypatch):
+    class Fails:
+        def stream(self, use):  # noqa: ARG002
+            return contextlib.nullcontext()
+
+        def __call__(self, function, use):  # noqa: ARG002
+            raise torch.OutOfMemoryError("CUDA out of memory")
+
+    copies, alive, job = [], [], job_of("DNN", "dense")
+    copy, step = graph_module._State.copy, Optimizer.step
+
+    def copied(state):
+        saved = copy(state)
+        copies.append(weakref.ref(saved))
+        return saved
+
+    def stepped(optimizer, batch):
+        alive.append([made for made in copies if made() is not None])
+        return step(optimizer, batch)
+
+    monkeypatch.setattr(graph_module._State, "copy", copied)
+    monkeypatch.setattr(Optimizer, "step", stepped)
+    optimizer = Optimizer(build_arm(job, schema).arm, job.training, penalty=PENALTY)
+    graphed = GraphedStep(optimizer, capture=Fails())
+    graphed(batch_of(make_split(ROWS), 0, ROWS))
+    assert "out of memory" in graphed.why
+    assert copies
+    assert alive == [[]]
+
+
+class FailsOnce(torch.autograd.Function):
+    """Fails in the backward pass of a graph's capture, as what waits for the device does."""
+
+    @staticmethod
+    def forward(ctx, x):  # noqa: ARG004
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx, gradient):  # noqa: ARG004
+        if torch.utils._python_dispatch._get_current_dispatch_mode() is not None:
+            raise RuntimeError("not permitted")
+        return gradient
+
+
+def test_a_backward_pass_that_fails_leaves_no_gradient_behind(schema, make_split, tape):
+    def run(capture):
+        job = job_of("DNN", "dense")
+        arm = build_arm(job, schema).arm
+        embedding = next(m for m in arm.modules() if isinstance(m, FieldEmbedding))
+        torch.manual_seed(3)
+
+        def hook(module, inputs, output):  # looks up other ids as well
+            ids, _ = inputs
+            output = FailsOnce.apply(output)  # its backward pass comes after that of the other ids
+            other = module.table.index_select(0, (ids + module.offsets).flatten())
+            return output + other.view(*ids.shape, -1).sum(1, keepdim=True)
+
+        embedding.register_forward_hook(hook)
+        step = GraphedStep(Optimizer(arm, job.training, penalty=PENALTY), capture=capture)
+        split = make_split(3 * ROWS)
+        for number in range(3):
+            step(batch_of(split, number * ROWS, ROWS))
+        assert not step.active
+        return arm
+
+    eager, failed = run(None), run(tape)
+    for mine, other in zip(failed.parameters(), eager.parameters(), strict=True):
+        assert torch.equal(mine, other)
 
 
 def test_what_prepare_batch_puts_into_a_buffer_reaches_the_graph(schema, make_split, tape):
@@ -174,8 +336,25 @@ def test_what_prepare_batch_puts_into_a_buffer_reaches_the_graph(schema, make_sp
     assert step.active
     assert not other.active
     assert arm.plugin.count == 3
-    for mine, twin in zip(arm.parameters(), same.parameters(), strict=True):
-        assert torch.equal(mine, twin)
+    assert_same(arm, same)
+
+
+@pytest.mark.parametrize("partial", [None, PARTIAL], ids=["whole", "partial"])
+def test_what_a_plugin_keeps_outside_of_buffers_and_changes_in_place(
+    partial, schema, make_split, tape
+):
+    split = make_split(STEPS * ROWS)
+    plugins = [ChangesAnAttribute(20) for _ in range(2)]
+    step, _, arm = with_plugin(plugins[0], schema, split, tape, steps=STEPS, partial=partial)
+    _, _, twin = with_plugin(plugins[1], schema, split, None, steps=STEPS, partial=partial)
+    # After a batch of another size the plug-in has made another cache.
+    assert step.active is (partial is None)
+    assert ("plugin.cache is another tensor" in step.why) is (partial is not None)
+    assert arm.plugin.batches == STEPS
+    for own in plugins:
+        assert torch.equal(own.cache, torch.full((ROWS,), 1 / STEPS))
+        del own.cache
+    assert_same(arm, twin)
 
 
 @pytest.mark.parametrize("plugin", ["dense", "prime", "permuted_routing"])
