@@ -88,17 +88,17 @@ def histories(
 def _runs_of(
     recipe: StrPath | None, *, only: Only, changes: Changes, runs_dir: StrPath
 ) -> list[RunRecord]:
-    from prime_bench.report.request import ReportRequest, open_source
+    from prime_bench.report.request import ReportRequest, read_source
 
     request = ReportRequest(
         recipe=None if recipe is None else str(recipe),
         only=only_texts(only),
         changes=change_texts(changes),
     )
-    with open_source(request.recipe, Path(runs_dir)) as source:
-        for fault in source.unreadable:
-            warnings.warn(f"left out: {fault}", stacklevel=3)
-        return request.runs(source)
+    source = read_source(request.recipe, Path(runs_dir))
+    for fault in source.unreadable:
+        warnings.warn(f"left out: {fault}", stacklevel=3)
+    return request.runs(source)
 
 
 def predictions(job: str, *, runs_dir: StrPath = "runs") -> pl.DataFrame:

@@ -52,7 +52,7 @@ def report(
         UsageError: The recipe or `check` is faulty, or there is no such table.
         DataError: There is no record, or the bundle cannot be read.
     """
-    from prime_bench.report.request import ReportRequest, open_source
+    from prime_bench.report.request import ReportRequest, read_source
     from prime_bench.report.view import ReportView, compared_with
 
     for name, value, known in (
@@ -73,11 +73,11 @@ def report(
         changes=change_texts(changes),
         mixed=mixed,
     )
-    with open_source(request.recipe, Path(runs_dir)) as source:
-        if recipe is None and against:
-            made, records = request.paper_report(source), None
-        else:
-            made, records = request.report(source)
+    source = read_source(request.recipe, Path(runs_dir))
+    if recipe is None and against:
+        made, records = request.paper_report(source), None
+    else:
+        made, records = request.report(source)
     made, checked = compared_with(
         made,
         against=against,

@@ -281,8 +281,8 @@ def _unknown_arm(name: str, tables: list[str]) -> str | None:
 
 def _arm(name: str, table: Mapping[str, Any]) -> tuple[Arm | None, list[Fault]]:
     keys = dict(table)
-    plugin = keys.pop("plugin", None if _unknown_arm(name, []) else name)
-    if plugin is None:
+    plugin = keys.pop("plugin", name)
+    if "plugin" not in table and _unknown_arm(name, []):
         return None, [Fault((), "`plugin` is missing: the plug-in that this arm refines")]
     try:
         entry = find_plugin(str(plugin))
@@ -364,10 +364,23 @@ def load_recipe(argument: str | Path, *, changes: Sequence[str] = ()) -> Recipe:
     """
     path = find_recipe(argument)
     try:
-        text = path.read_text(encoding="utf-8-sig")  # editors on Windows write a byte order mark
-        table = tomllib.loads(text)
+        content = path.read_bytes()
     except OSError as error:
         raise UsageError(f"{path}: cannot read the recipe: {error.strerror}") from error
+    return parse_recipe(content, path=path, changes=changes)
+
+
+def parse_recipe(
+    content: bytes, *, path: Path, changes: Sequence[str] = (), catalogue_alone: bool = False
+) -> Recipe:
+    """Read the content of a recipe file, which messages call `path`, as `load_recipe` does.
+
+    With `catalogue_alone` a name that is not in the catalogue is refused, so that nothing which the
+    recipe names is imported. Raises UsageError.
+    """
+    try:
+        text = content.decode("utf-8-sig")  # editors on Windows write a byte order mark
+        table = tomllib.loads(text)
     except UnicodeDecodeError as error:
         raise UsageError(f"{path}: cannot read the recipe: {error}") from error
     except (
@@ -377,6 +390,8 @@ def load_recipe(argument: str | Path, *, changes: Sequence[str] = ()) -> Recipe:
         # Python has limits too: for the digits of a number, for nesting.
         raise UsageError(f"{path}: not valid TOML: {error}") from error
     changed = [_apply(table, change) for change in changes]
+    if catalogue_alone:
+        _refuse_foreign(table, path=path)
     recipe, faults = read_recipe(table, name=path.stem)
     if recipe is None:
         places = [_place(fault, path=path, text=text, changed=changed) for fault in faults]
@@ -470,6 +485,27 @@ def _toml_value(text: str) -> Any:
         return tomllib.loads(f"value = {text}")["value"]
     except (ValueError, RecursionError):
         return text
+
+
+def _refuse_foreign(table: Mapping[str, object], *, path: Path) -> None:
+    """Raise UsageError if a name in the raw table could be that of a class of another package."""
+    arms, own, backbones = table.get("arms"), table.get("arm"), table.get("backbone")
+    tables = own if isinstance(own, dict) else {}
+    plugins = [
+        keys.get("plugin", name) if isinstance(keys, dict) else name
+        for name, keys in tables.items()
+    ]
+    named = [name for name in arms if isinstance(name, str)] if isinstance(arms, list) else []
+    plugins += [name for name in named if name not in tables]
+    for noun, names, known in (
+        ("plug-in", plugins, PLUGINS),
+        ("backbone", list(backbones) if isinstance(backbones, dict) else [], BACKBONES),
+    ):
+        if foreign := [name for name in names if isinstance(name, str) and name not in known]:
+            raise UsageError(
+                f"{path}: the {noun} `{foreign[0]}` is not one of this package, and is not loaded",
+                hint="pack the records again: bundles of this version need no class",
+            )
 
 
 def _place(fault: Fault, *, path: Path, text: str, changed: Sequence[tuple[str, ...]]) -> str:

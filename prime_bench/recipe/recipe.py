@@ -87,6 +87,8 @@ class JobSpec:
     """Settings of a probe; None for training."""
     others: tuple[Arm, ...] = ()
     """Arms that one job measures beside `arm`, of a kind whose unit is all arms."""
+    measured: tuple[Arm, ...] = ()
+    """All arms that such a job is named after, in the recipe's order."""
 
     def bind(self, fingerprint: str) -> Job:
         """The job on the table with that fingerprint."""
@@ -176,7 +178,8 @@ class Recipe:
                 seed=seed,
                 kind=self.kind,
                 probe=self.probe,
-                others=others,
+                others=tuple(other for other in measured if other.plugin != DENSE),
+                measured=measured,
             )
             for seed in self.seeds
             for dataset in self.datasets
@@ -189,18 +192,17 @@ class Recipe:
                     ("seed", str(seed)),
                 )
             )
-            for arm, others in self._measured_together(per_dataset[dataset], arms=arms)
+            for arm, measured in self._measured_together(per_dataset[dataset], arms=arms)
         ]
 
     def _measured_together(
         self, backbone: BackboneSettings, *, arms: Sequence[Arm]
     ) -> list[tuple[Arm, tuple[Arm, ...]]]:
-        """The arm of each job of a backbone, and the arms that the same job measures beside it."""
+        """The arm of each job of a backbone, and the arms that one job measures together."""
         if self.probe is None or self.probe.unit == "arm":
             return [(arm, ()) for arm in arms]
-        fitting = [arm for arm in arms if arm.settings.misfit(backbone) is None]
-        others = tuple(arm for arm in fitting if arm.plugin != DENSE)
-        return [(_together(fitting), others)] if fitting else []
+        fitting = tuple(arm for arm in arms if arm.settings.misfit(backbone) is None)
+        return [(_together(fitting), fitting)] if fitting else []
 
 
 def _together(arms: Sequence[Arm]) -> Arm:

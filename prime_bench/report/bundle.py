@@ -1,19 +1,20 @@
 """A bundle: a zip from which a recipe's report can be made again without data or torch.
 
-    bundle.json               name and changes of the recipe, digests of data settings and records
+    bundle.json               jobs of the recipe as plain values, digests of the records
     recipe.toml               the recipe as it was
     runs/<job id>/            record.json, config.json, environment.json; no weights, no data
 
-The same records give the same bytes: entries are sorted and have no time.
+The same records give the same bytes: entries are sorted and have no time. A bundle is read in
+memory, `bundle.json` first and then the records that it lists. What names a class in it is text:
+nothing is imported, and neither cards nor plug-ins are needed. A zip that was unpacked and packed
+again by hand is read as well, with its folder around the files or without.
 """
 
-import contextlib
+import hashlib
 import io
 import json
-import tempfile
 import zipfile
-import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Literal
@@ -21,26 +22,29 @@ from typing import Literal
 import pydantic
 
 from prime_bench import __version__
+from prime_bench.base.archives import UNREADABLE, read_member, shown, zip_members
 from prime_bench.base.errors import DataError, UsageError
 from prime_bench.base.files import write_whole
 from prime_bench.base.frozen import Frozen
-from prime_bench.store.runs import CONFIG, ENVIRONMENT, RECORD, Runs, is_job_id
+from prime_bench.recipe.file import parse_recipe
+from prime_bench.report.quantities.records import RecipeJobs, as_asked, jobs_of
+from prime_bench.store.record import Record
+from prime_bench.store.runs import CONFIG, ENVIRONMENT, RECORD, Runs, is_job_id, parse_record
 
 CONTENTS, RECIPE, RUNS = "bundle.json", "recipe.toml", "runs"
 FILES = (RECORD, CONFIG, ENVIRONMENT)
 """Files of a job that a bundle has."""
-MAX_ENTRY_BYTES = 64 << 20
+MOST_MEMBERS = 60_000
+"""Members of a bundle: 20,000 jobs."""
+MOST_BYTES = 256 << 20
+"""Bytes of all members, unpacked; also of the zip. The paper's 260 jobs have about 5 MB."""
 _ZIP_EPOCH = (1980, 1, 1, 0, 0, 0)
 """The earliest time that a zip can hold."""
-_MAX_NAME_LETTERS = 100
-"""Letters of an unexpected name that a message repeats."""
 _HINT = "prime-bench pack RECIPE -o FILE makes a bundle"
-# What zipfile, json and pydantic raise for content that is damaged, encrypted or of another form.
-_UNREADABLE = (ValueError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error, UsageError)
 
 
-class BundleContents(Frozen):
-    """bundle.json: which recipe and which records a bundle has, with their digests."""
+class OldBundleContents(Frozen):
+    """bundle.json of version 0.1.0, whose jobs are found by reading `recipe.toml`."""
 
     bundle_schema: Literal[1] = pydantic.Field(1, alias="schema")
     recipe: str
@@ -55,26 +59,35 @@ class BundleContents(Frozen):
     """SHA-256 of each job's record.json, by job id."""
 
 
+class BundleContents(Frozen):
+    """bundle.json: the jobs of a recipe, and which records a bundle has, with their digests."""
+
+    bundle_schema: Literal[2] = pydantic.Field(2, alias="schema")
+    recipe: RecipeJobs
+    """The jobs of the recipe, and what its report says of them."""
+    package_version: str
+    """Version of this package that wrote the bundle."""
+    records: dict[str, str]
+    """SHA-256 of each job's record.json, by job id."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Bundle:
-    """A bundle, unpacked into a temporary folder while it is read."""
+    """The content of a bundle."""
 
     path: Path
     """The zip."""
-    runs: Runs
-    recipe: Path
-    """The recipe in the unpacked folder."""
-    contents: BundleContents
+    jobs: RecipeJobs
+    """The jobs of the recipe that was packed."""
+    records: list[Record]
+    unreadable: list[str]
+    """A message for each record that is no record."""
+    digests: Mapping[str, str]
+    """SHA-256 of each job's record.json, by job id."""
 
 
 def write_bundle(
-    path: Path,
-    *,
-    runs: Runs,
-    job_ids: Iterable[str],
-    recipe: Path,
-    changes: Sequence[str],
-    variants: Mapping[str, str],
+    path: Path, *, runs: Runs, job_ids: Iterable[str], recipe: Path, jobs: RecipeJobs
 ) -> BundleContents:
     """Pack the records of these jobs.
 
@@ -83,95 +96,165 @@ def write_bundle(
         runs: Where the records are.
         job_ids: Jobs to pack; every one must have a record.
         recipe: File of the recipe that asks for these jobs.
-        changes: Settings that `--set` changes in it.
-        variants: Digest of the settings of each data set.
+        jobs: All jobs of the recipe.
 
-    Raises EnvironmentFault where the file cannot be written.
+    Raises:
+        DataError: There are more records than a bundle may have.
+        EnvironmentFault: The file cannot be written.
     """
-    ids = sorted(set(job_ids))
-    contents = BundleContents(
-        schema=1,
-        recipe=recipe.stem,
-        changes=list(changes),
-        variants=dict(sorted(variants.items())),
-        package_version=__version__,
-        records={job_id: runs.record_digest(job_id) for job_id in ids},
-    )
-    entries = {
-        CONTENTS: (json.dumps(contents.plain(), indent=2) + "\n").encode(),
-        RECIPE: recipe.read_bytes(),
-    }
-    for job_id in ids:
+    members = {RECIPE: recipe.read_bytes()}
+    digests = {}
+    for job_id in sorted(set(job_ids)):
         for name in FILES:
             file = runs.path(job_id) / name
             if file.is_file():
-                entries[f"{RUNS}/{job_id}/{name}"] = file.read_bytes()
-    write_whole(path, _zipped(entries))
+                members[f"{RUNS}/{job_id}/{name}"] = file.read_bytes()
+        record = members[f"{RUNS}/{job_id}/{RECORD}"]
+        digests[job_id] = hashlib.sha256(record).hexdigest()
+    contents = BundleContents(schema=2, recipe=jobs, package_version=__version__, records=digests)
+    members[CONTENTS] = (json.dumps(contents.plain(), indent=1) + "\n").encode()
+    if fault := _excess(len(members), sum(map(len, members.values()))):
+        raise DataError(f"{runs.folder}: {fault}", hint="pack a recipe with fewer jobs")
+    write_whole(path, _zipped(members))
     return contents
 
 
-@contextlib.contextmanager
-def open_bundle(path: Path) -> Iterator[Bundle]:
-    """Unpack a bundle into a temporary folder, which is deleted at the end of the block.
+def read_bundle(path: Path) -> Bundle:
+    """Read a bundle, in memory.
 
-    Raises DataError for a file that is not a bundle or whose records were changed.
+    Raises DataError for a file that is not a bundle, or whose records were changed.
     """
-    with tempfile.TemporaryDirectory(prefix="prime-bench-") as folder:
-        contents = _unpack(path, Path(folder))
-        runs = Runs(Path(folder) / RUNS)
-        if stray := sorted({*runs.job_ids()} - {*contents.records}):
-            raise DataError(f"{path}: {CONTENTS} does not list the job {stray[0]}", hint=_HINT)
-        for job_id, expected in contents.records.items():
-            if not runs.done(job_id) or runs.record_digest(job_id) != expected:
-                message = f"{path}: the record of {job_id} is not the one that was packed"
-                raise DataError(message, hint=_HINT)
-        yield Bundle(path=path, runs=runs, recipe=Path(folder) / RECIPE, contents=contents)
+    try:
+        if not path.is_file():
+            raise _not_a_bundle(path, "no such file" if not path.exists() else "not a file")
+        if fault := _excess(0, path.stat().st_size):
+            raise _not_a_bundle(path, fault)
+        with zipfile.ZipFile(path) as archive:
+            return _read(_Members(archive, path=path))
+    except OSError as error:
+        raise _not_a_bundle(path, error.strerror or str(error)) from error
+    except (*UNREADABLE, UsageError) as error:
+        raise _not_a_bundle(path, str(error)) from error
 
 
-def _zipped(entries: Mapping[str, bytes]) -> bytes:
+class _Members:
+    """The members of a bundle by the names that `write_bundle` gives them, all of them known."""
+
+    def __init__(self, archive: zipfile.ZipFile, *, path: Path) -> None:
+        self.path = path
+        self._archive = archive
+        found = zip_members(archive, where=path)
+        if fault := _excess(len(found), sum(entry.file_size for entry in found.values())):
+            raise _not_a_bundle(path, fault)
+        folder = _folder_of(found, path=path)
+        self._entries: dict[str, zipfile.ZipInfo] = {}
+        for name, entry in found.items():
+            parts = PurePosixPath(name).parts
+            if parts[: len(folder)] != folder or not _is_known(parts[len(folder) :]):
+                raise _not_a_bundle(path, f"unexpected entry {shown(name)}")
+            self._entries["/".join(parts[len(folder) :])] = entry
+        self._left_bytes = MOST_BYTES
+
+    def read(self, name: str) -> bytes:
+        """The content of a member. Raises DataError where there is no such member."""
+        if name not in self._entries:
+            raise _not_a_bundle(self.path, f"it has no {name}")
+        content = read_member(self._archive, self._entries[name], most_bytes=self._left_bytes)
+        self._left_bytes -= len(content)
+        return content
+
+    @property
+    def job_ids(self) -> set[str]:
+        """The jobs of which the bundle has a file."""
+        parts = (name.split("/") for name in self._entries)
+        return {part[1] for part in parts if len(part) == 3}
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._entries
+
+
+def _read(members: _Members) -> Bundle:
+    path = members.path
+    table = json.loads(members.read(CONTENTS))
+    if not isinstance(table, dict):
+        raise _not_a_bundle(path, f"{CONTENTS} is not a JSON object")
+    contents: BundleContents | OldBundleContents
+    if table.get("schema") == 1:
+        contents = OldBundleContents.parse(table, where=CONTENTS)
+        jobs = _old_jobs(contents, members.read(RECIPE), path=path)
+    else:
+        contents = BundleContents.parse(table, where=CONTENTS)
+        jobs = contents.recipe
+    if RECIPE not in members:
+        raise _not_a_bundle(path, f"it has no {RECIPE}")
+    if stray := sorted(members.job_ids - contents.records.keys()):
+        raise DataError(f"{path}: {CONTENTS} does not list the job {stray[0]}", hint=_HINT)
+    records, unreadable = [], []
+    for job_id, expected in contents.records.items():
+        name = f"{RUNS}/{job_id}/{RECORD}"
+        content = members.read(name) if name in members else b""
+        if hashlib.sha256(content).hexdigest() != expected:
+            message = f"{path}: the record of {shown(job_id)} is not the one that was packed"
+            raise DataError(message, hint=_HINT)
+        try:
+            records.append(parse_record(content, job_id=job_id, file=path / name))
+        except DataError as error:
+            unreadable.append(error.message)
+    return Bundle(
+        path=path, jobs=jobs, records=records, unreadable=unreadable, digests=contents.records
+    )
+
+
+def _old_jobs(contents: OldBundleContents, recipe: bytes, *, path: Path) -> RecipeJobs:
+    """The jobs that the recipe of an old bundle asks for."""
+    try:
+        loaded = parse_recipe(
+            recipe, path=Path(RECIPE), changes=contents.changes, catalogue_alone=True
+        )
+    except UsageError as error:
+        raise DataError(f"{path}: {error.message}", hint=error.hint) from error
+    if loaded.datasets.keys() != contents.variants.keys():
+        raise DataError(f"{path}: recipe and `variants` name different data sets")
+    name = as_asked(contents.recipe, contents.changes)
+    return jobs_of(loaded, name=name, variants=contents.variants)
+
+
+def _zipped(members: Mapping[str, bytes]) -> bytes:
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as archive:
-        for name in sorted(entries):
+        for name in sorted(members):
             entry = zipfile.ZipInfo(name, date_time=_ZIP_EPOCH)
             entry.create_system = 3  # Unix, wherever it is packed
             entry.external_attr = 0o644 << 16
             entry.compress_type = zipfile.ZIP_DEFLATED
-            archive.writestr(entry, entries[name])
+            archive.writestr(entry, members[name])
     return buffer.getvalue()
 
 
-def _unpack(path: Path, folder: Path) -> BundleContents:
-    try:
-        with zipfile.ZipFile(path) as archive:
-            for entry in archive.infolist():
-                if not _is_allowed(entry):
-                    raise _not_a_bundle(
-                        path, f"unexpected entry {entry.filename[:_MAX_NAME_LETTERS]!r}"
-                    )
-                target = folder / entry.filename
-                target.parent.mkdir(parents=True, exist_ok=True)
-                target.write_bytes(archive.read(entry))
-        for name in (CONTENTS, RECIPE):
-            if not (folder / name).is_file():
-                raise _not_a_bundle(path, f"it has no {name}")
-        table = json.loads((folder / CONTENTS).read_text(encoding="utf-8"))
-        if not isinstance(table, dict):
-            raise _not_a_bundle(path, f"{CONTENTS} is not a JSON object")
-        return BundleContents.parse(table, where=CONTENTS)
-    except OSError as error:
-        raise _not_a_bundle(path, error.strerror or str(error)) from error
-    except _UNREADABLE as error:
-        raise _not_a_bundle(path, str(error)) from error
+def _excess(n_members: int, n_bytes: int) -> str:
+    """What a bundle has more of than it may; empty where that is nothing."""
+    if n_members > MOST_MEMBERS:
+        return f"{n_members:,} files, a bundle has at most {MOST_MEMBERS:,}"
+    if n_bytes > MOST_BYTES:
+        return f"{n_bytes:,} bytes, a bundle has at most {MOST_BYTES:,}"
+    return ""
+
+
+def _folder_of(names: Iterable[str], *, path: Path) -> tuple[str, ...]:
+    """The folder inside the zip that has `bundle.json`; empty where that lies at the top."""
+    found = [PurePosixPath(name) for name in names if PurePosixPath(name).name == CONTENTS]
+    folders = [place.parts[:-1] for place in found if len(place.parts) <= 2]
+    if len(folders) != 1:
+        several = f"{len(folders)} times {CONTENTS}"
+        raise _not_a_bundle(path, several if folders else f"it has no {CONTENTS}")
+    return folders[0]
+
+
+def _is_known(parts: tuple[str, ...]) -> bool:
+    return parts in ((CONTENTS,), (RECIPE,)) or (
+        len(parts) == 3 and parts[0] == RUNS and is_job_id(parts[1]) and parts[2] in FILES
+    )
 
 
 def _not_a_bundle(path: Path, why: str) -> DataError:
     return DataError(f"{path}: not a bundle: {why}", hint=_HINT)
-
-
-def _is_allowed(entry: zipfile.ZipInfo) -> bool:
-    """Whether a bundle may have the entry: known names alone, so that none leaves the folder."""
-    parts = PurePosixPath(entry.filename).parts
-    known = parts in ((CONTENTS,), (RECIPE,)) or (
-        len(parts) == 3 and parts[0] == RUNS and is_job_id(parts[1]) and parts[2] in FILES
-    )
-    return known and entry.file_size <= MAX_ENTRY_BYTES

@@ -1,21 +1,26 @@
 """A request for a report: reads a folder or a bundle, selects, and makes tables."""
 
-import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from prime_bench.base.errors import DataError, UsageError
 from prime_bench.data.manifest import resolve
 from prime_bench.recipe.file import find_recipe, load_recipe
-from prime_bench.recipe.recipe import Recipe
-from prime_bench.report.bundle import Bundle, open_bundle, write_bundle
+from prime_bench.report.bundle import read_bundle, write_bundle
 from prime_bench.report.document import make_report
-from prime_bench.report.quantities.records import RecipeJobs, ReportRecords, gather, narrowed
+from prime_bench.report.quantities.records import (
+    RecipeJobs,
+    ReportRecords,
+    as_asked,
+    gather,
+    jobs_of,
+    narrowed,
+)
 from prime_bench.report.tables.definition import TableDefinition, shipped_tables
 from prime_bench.report.tables.kinds import load_definition
 from prime_bench.report.tables.model import Report
-from prime_bench.store.record import ProbeRecord, RunRecord
+from prime_bench.store.record import ProbeRecord, Record, RunRecord
 from prime_bench.store.runs import Runs
 
 FULL_LEVEL_TABLES = ("family", "cells", "pairs")
@@ -26,41 +31,48 @@ FULL_LEVEL_TABLES = ("family", "cells", "pairs")
 class RecordSource:
     """The records of a folder or a bundle, read once."""
 
-    runs: Runs
+    path: Path
+    """What a message names: the bundle, or the folder of records."""
     records: Sequence[RunRecord]
     probes: Sequence[ProbeRecord]
     unreadable: Sequence[str]
     """A message for each record that cannot be read."""
-    bundle: Bundle | None = None
-
-    @property
-    def path(self) -> Path:
-        """What a message names: the bundle, or the folder of records."""
-        return self.bundle.path if self.bundle else self.runs.folder
+    digest: Callable[[str], str]
+    """SHA-256 of the record.json of a job, by its id."""
+    packed: RecipeJobs | None = None
+    """The jobs of a bundle's recipe; None for a folder."""
 
 
-@contextlib.contextmanager
-def open_source(recipe: str | Path | None, runs_dir: Path) -> Iterator[RecordSource]:
-    """Read the bundle where `recipe` names one (`*.zip`), else the folder of records.
+def read_source(recipe: str | Path | None, runs_dir: Path) -> RecordSource:
+    """Read the bundle where `recipe` names one (`*.zip`), else every record of the folder.
 
-    A bundle is unpacked into a temporary folder that is deleted at the end of the block.
     Raises DataError for a file that is not a bundle.
     """
     if recipe is None or Path(recipe).suffix != ".zip":
-        yield read_source(Runs(runs_dir))
-        return
-    with open_bundle(Path(recipe)) as bundle:
-        yield replace(read_source(bundle.runs), bundle=bundle)
+        runs = Runs(runs_dir)
+        found, unreadable = runs.readable()
+        return _source(runs_dir, found, unreadable, digest=runs.record_digest)
+    bundle = read_bundle(Path(recipe))
+    source = _source(
+        bundle.path, bundle.records, bundle.unreadable, digest=bundle.digests.__getitem__
+    )
+    return replace(source, packed=bundle.jobs)
 
 
-def read_source(runs: Runs) -> RecordSource:
-    """Read every record of the folder."""
-    found, unreadable = runs.readable()
+def _source(
+    path: Path,
+    found: Iterable[Record],
+    unreadable: Sequence[str],
+    *,
+    digest: Callable[[str], str],
+) -> RecordSource:
+    every = sorted(found, key=lambda record: record.job_id)
     return RecordSource(
-        runs=runs,
-        records=[record for record in found if isinstance(record, RunRecord)],
-        probes=[record for record in found if isinstance(record, ProbeRecord)],
+        path=path,
+        records=[record for record in every if isinstance(record, RunRecord)],
+        probes=[record for record in every if isinstance(record, ProbeRecord)],
         unreadable=unreadable,
+        digest=digest,
     )
 
 
@@ -140,8 +152,8 @@ class ReportRequest:
                 mixed=self.mixed,
             )
             return selected, self._tables([*own, *kinds], trains=bool(source.records))
-        recipe, jobs = recipe_jobs(self.recipe, source, only=self.only, changes=self.changes)
-        own = list(recipe.report.tables) or ["main" if recipe.kind == "train" else recipe.kind]
+        jobs = recipe_jobs(self.recipe, source, changes=self.changes).narrowed(self.only)
+        own = list(jobs.tables) or ["main" if jobs.kind == "train" else jobs.kind]
         selected = gather(
             source.records,
             recipe=jobs,
@@ -149,7 +161,7 @@ class ReportRequest:
             unreadable=source.unreadable,
             mixed=self.mixed,
         )
-        return selected, self._tables(own, trains=recipe.kind == "train")
+        return selected, self._tables(own, trains=jobs.kind == "train")
 
     def _tables(self, own: Sequence[str], *, trains: bool) -> list[str]:
         tables = list(self.tables or own)
@@ -173,7 +185,7 @@ class ReportRequest:
 def _with_digests(report: Report, source: RecordSource) -> Report:
     """Add the digests of the records behind the tables, while their files are there."""
     jobs = {job_id for table in report.tables for job_id in table.jobs}
-    digests = {job_id: source.runs.record_digest(job_id) for job_id in sorted(jobs)}
+    digests = {job_id: source.digest(job_id) for job_id in sorted(jobs)}
     return replace(report, record_digests=digests)
 
 
@@ -198,57 +210,38 @@ def pack(
     """
     if output.suffix != ".zip":
         raise UsageError(f"--output {output}: a bundle's name ends in .zip")
-    source = read_source(runs)
+    source = read_source(None, runs.folder)
     request = ReportRequest(recipe=recipe, changes=changes)
     request.report(source)  # raises, with what to do, where there is no record
-    _, jobs = recipe_jobs(recipe, source, only=(), changes=changes)
+    file = find_recipe(recipe)
+    name = as_asked(file.stem, changes)
+    jobs = recipe_jobs(recipe, source, changes=changes).model_copy(update={"name": name})
     job_ids = {record.job_id for record in request.select(source)[0].all_records()}
     write_bundle(
         output,
         runs=runs,
         job_ids=job_ids,
-        recipe=find_recipe(recipe),
-        changes=changes,
-        variants=jobs.variants,
+        recipe=file,
+        jobs=jobs,
     )
     return sorted(job_ids), list(source.unreadable)
 
 
-def recipe_jobs(
-    recipe: str | Path, source: RecordSource, *, only: Sequence[str], changes: Sequence[str]
-) -> tuple[Recipe, RecipeJobs]:
-    """Load the recipe and list its jobs.
+def recipe_jobs(recipe: str | Path, source: RecordSource, *, changes: Sequence[str]) -> RecipeJobs:
+    """The jobs of the recipe, or those that the bundle says its recipe has.
 
-    Of a bundle it is the packed recipe under the packed changes and `changes`.
+    Raises UsageError for a faulty recipe, and for changes of a bundle, which has fixed settings.
     """
-    bundle = source.bundle
-    if bundle:
-        _check_packed(bundle)
-    own = [*bundle.contents.changes, *changes] if bundle else list(changes)
-    loaded = load_recipe(bundle.recipe if bundle else recipe, changes=own)
+    if source.packed is not None:
+        if changes:
+            raise UsageError(
+                f"--set {changes[0]}: a bundle has the settings under which it was packed",
+                hint="select with --only and --table, or give --set to `prime-bench pack`",
+            )
+        return source.packed
+    loaded = load_recipe(recipe, changes=changes)
     variants = {
         name: resolve(name, keys, where=f"{loaded.name}: dataset.{name}").digest
         for name, keys in loaded.datasets.items()
     }
-    if bundle and not changes:
-        variants = bundle.contents.variants
-    name = bundle.contents.recipe if bundle else str(recipe)
-    return loaded, RecipeJobs(
-        name=" ".join([name, *(f"--set {change}" for change in own)]),
-        title=loaded.title,
-        job_specs=loaded.job_specs(only=only),
-        variants=variants,
-        notes=loaded.report.notes,
-        family=loaded.report.family,
-    )
-
-
-def _check_packed(bundle: Bundle) -> None:
-    """Raise DataError where the packed recipe is faulty, or does not fit the bundle."""
-    try:
-        recipe = load_recipe(bundle.recipe, changes=bundle.contents.changes)
-    except UsageError as error:
-        said = error.message.replace(str(bundle.recipe), bundle.recipe.name)
-        raise DataError(f"{bundle.path}: {said}", hint=error.hint) from error
-    if recipe.datasets.keys() != bundle.contents.variants.keys():
-        raise DataError(f"{bundle.path}: recipe and `variants` name different data sets")
+    return jobs_of(loaded, name=as_asked(str(recipe), changes), variants=variants)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from prime_bench.base.identity import canonical_json
+from prime_bench.recipe.job import Job
 from prime_bench.store.record import RunRecord
 
 
@@ -68,10 +69,17 @@ GroupedRuns = dict[ComparisonKey, dict[ArmKey, dict[int, RunRecord]]]
 
 def comparison_key(record: RunRecord) -> ComparisonKey:
     """Return the key of the comparison that the record belongs to."""
-    job = record.job
+    return comparison_key_of(record.job, dataset=record.dataset, variant=record.data_variant)
+
+
+def comparison_key_of(job: Job, *, dataset: str, variant: str) -> ComparisonKey:
+    """Return the key of the comparison that the job belongs to.
+
+    `dataset` is the name of its data set, and `variant` the digest of the data settings.
+    """
     return ComparisonKey(
-        dataset=record.dataset,
-        variant=record.data_variant,
+        dataset=dataset,
+        variant=variant,
         fingerprint=job.fingerprint,
         training=canonical_json(job.training.plain()),
         backbone=job.backbone,
@@ -82,7 +90,11 @@ def comparison_key(record: RunRecord) -> ComparisonKey:
 
 def arm_key(record: RunRecord) -> ArmKey:
     """Return the key of the record's arm."""
-    job = record.job
+    return arm_key_of(record.job)
+
+
+def arm_key_of(job: Job) -> ArmKey:
+    """Return the key of the job's arm."""
     return ArmKey(
         plugin=job.plugin,
         settings=canonical_json(job.plugin_settings),

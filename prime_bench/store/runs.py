@@ -108,13 +108,7 @@ class Runs:
             raise DataError(
                 f"{file}: cannot read the record: {error.strerror}", hint=_ADVICE
             ) from error
-        record = _sound(text) or _checked(text, file=file)
-        if record.job.id != job_id or record.job_id != job_id:
-            raise DataError(
-                f"{file}: the record's job has the id {record.job.id}, its folder is {job_id}",
-                hint=_ADVICE,
-            )
-        return record
+        return parse_record(text, job_id=job_id, file=file)
 
     def put(self, record: Record) -> None:
         """Write the record to its job's folder. To be done last: a job with a record is done."""
@@ -258,6 +252,20 @@ class Runs:
 
     def _claim_file(self, job_id: str) -> Path:
         return self.folder / _CLAIMS / f"{job_id}.lock"
+
+
+def parse_record(text: bytes, *, job_id: str, file: Path) -> Record:
+    """Return the record in the content of a record.json.
+
+    `file` is its name in messages. Raises DataError unless it is a record of the job `job_id`.
+    """
+    record = _sound(text) or _checked(text, file=file)
+    if record.job.id != job_id or record.job_id != job_id:
+        raise DataError(
+            f"{file}: the record's job has the id {record.job.id}, its folder is {job_id}",
+            hint=_ADVICE,
+        )
+    return record
 
 
 def is_job_id(text: str) -> bool:

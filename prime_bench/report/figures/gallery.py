@@ -39,7 +39,7 @@ from prime_bench.report.figures.pairs import (
 )
 from prime_bench.report.figures.save import NamedFigure
 from prime_bench.report.quantities.grid import Grid, GridBlock
-from prime_bench.report.quantities.layout import ArmColumn, backbone_label, dataset_labels
+from prime_bench.report.quantities.layout import ArmColumn, backbone_label
 from prime_bench.report.quantities.records import ReportRecords
 from prime_bench.store.pairing import arm_key, comparison_key
 from prime_bench.store.record import ProbeRecord
@@ -63,8 +63,8 @@ def figures_of(records: ReportRecords, *, baseline: str) -> list[NamedFigure]:
             figures += _curves(grid, block, arms=(grid.baseline, arm))
         if arm.key.plugin == "prime":
             figures += _controls(records, arm=arm, baseline=baseline)
-    figures += _gradients(records.probes, baseline=baseline)
-    figures += _subgroups(records.probes, baseline=baseline)
+    figures += _gradients(records, baseline=baseline)
+    figures += _subgroups(records, baseline=baseline)
     return _with_unique_names(figures)
 
 
@@ -167,11 +167,10 @@ def _curves(
         yield _named(f"Load over training, {data}", f"load-{data}", draw_load(loads))
 
 
-def _gradients(probes: Sequence[ProbeRecord], *, baseline: str) -> Iterator[NamedFigure]:
+def _gradients(selected: ReportRecords, *, baseline: str) -> Iterator[NamedFigure]:
     """The paper's Figures 1 and 3."""
-    labels = dataset_labels()
-    for (dataset, _), records in _comparable(probes, GradientFindings).items():
-        label = labels.get(dataset, dataset)
+    for (dataset, _), records in _comparable(selected.probes, GradientFindings).items():
+        label = selected.dataset_labels.get(dataset, dataset)
         findings = gap_findings(records, baseline=baseline)
         arms = arm_order(records, baseline=baseline)
         of_first = [item for item in findings if item.arm == arms[0]]
@@ -189,17 +188,17 @@ def _gradients(probes: Sequence[ProbeRecord], *, baseline: str) -> Iterator[Name
             )
 
 
-def _subgroups(probes: Sequence[ProbeRecord], *, baseline: str) -> Iterator[NamedFigure]:
+def _subgroups(selected: ReportRecords, *, baseline: str) -> Iterator[NamedFigure]:
     """PRIME's differences within the groups of each field, a figure a backbone."""
-    labels = dataset_labels()
-    for (dataset, _), records in _comparable(probes, SubgroupFindings).items():
+    for (dataset, _), records in _comparable(selected.probes, SubgroupFindings).items():
+        label = selected.dataset_labels.get(dataset, dataset)
         plugins = [record.job.plugin for record in records]
         if baseline not in plugins or "prime" not in plugins:
             continue
         for backbone in dict.fromkeys(record.job.backbone for record in records):
             rows = subgroup_rows(records, backbone=backbone, arms=(baseline, "prime"))
             if rows:
-                data = f"{labels.get(dataset, dataset)}, {backbone_label(backbone)}"
+                data = f"{label}, {backbone_label(backbone)}"
                 yield _named(
                     f"Subgroups, {data}",
                     f"subgroups-{data}",

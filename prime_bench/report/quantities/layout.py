@@ -4,14 +4,48 @@ import json
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Self
 
 from prime_bench.base.files import bundled_folder
-from prime_bench.base.identity import canonical_json
+from prime_bench.base.frozen import Frozen
 from prime_bench.catalog import BACKBONES, PLUGINS
+from prime_bench.recipe.job import Job
 from prime_bench.recipe.recipe import JobSpec
 from prime_bench.settings.training import TrainSpec
-from prime_bench.store.pairing import ArmKey, ComparisonKey, GroupedRuns
+from prime_bench.store.pairing import (
+    ArmKey,
+    ComparisonKey,
+    GroupedRuns,
+    arm_key_of,
+    comparison_key_of,
+)
+
+
+class ReportJob(Frozen):
+    """A job of a recipe as plain values, which are read without the classes that they configure."""
+
+    dataset: str
+    """Name of the data set in the recipe."""
+    arms: dict[str, str]
+    """Printed name of the arm by its name; of several where the job measures them together."""
+    job: Job
+    """The job on no table: its fingerprint is empty."""
+
+    @classmethod
+    def of(cls, job_spec: JobSpec) -> Self:
+        """The job of a recipe, whose classes are loaded here for the last time."""
+        arms = {arm.name: arm.label for arm in job_spec.measured or (job_spec.arm,)}
+        return cls(dataset=job_spec.dataset, arms=arms, job=job_spec.bind(""))
+
+    @property
+    def arm(self) -> str:
+        """Name of the arm, or of all that the job measures."""
+        return "+".join(self.arms)
+
+    @property
+    def label(self) -> str:
+        """Printed name of the arm, or of all that the job measures."""
+        return "+".join(self.arms.values())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,7 +93,7 @@ class GridLayout:
 
 
 def layout_from_trials(
-    job_specs: Sequence[JobSpec],
+    jobs: Sequence[ReportJob],
     grouped: GroupedRuns,
     *,
     variants: Mapping[str, str],
@@ -71,31 +105,23 @@ def layout_from_trials(
     of its data that has records: versions are never mixed.
     """
     arms = {
-        job_spec.arm.name: ArmColumn(
-            name=job_spec.arm.name,
-            label=job_spec.arm.label,
-            key=ArmKey(
-                plugin=job_spec.arm.plugin,
-                settings=canonical_json(job_spec.arm.settings.plain()),
-                code=job_spec.code.get(job_spec.arm.plugin, ""),
-            ),
-        )
-        for job_spec in job_specs
+        asked.arm: ArmColumn(name=asked.arm, label=asked.label, key=arm_key_of(asked.job))
+        for asked in jobs
     }
     blocks = []
-    for dataset in dict.fromkeys(job_spec.dataset for job_spec in job_specs):
-        own = [job_spec for job_spec in job_specs if job_spec.dataset == dataset]
+    for dataset in dict.fromkeys(asked.dataset for asked in jobs):
+        own = [asked for asked in jobs if asked.dataset == dataset]
         for fingerprint in _fingerprints(own, grouped, variant=variants[dataset], arms=arms):
             rows = {
-                job_spec.backbone: BackboneRow(
-                    label=backbone_label(job_spec.backbone),
-                    key=job_spec.backbone,
-                    backbone=job_spec.backbone,
+                asked.job.backbone: BackboneRow(
+                    label=backbone_label(asked.job.backbone),
+                    key=asked.job.backbone,
+                    backbone=asked.job.backbone,
                     comparison=_comparison_key(
-                        job_spec, variant=variants[dataset], fingerprint=fingerprint
+                        asked, variant=variants[dataset], fingerprint=fingerprint
                     ),
                 )
-                for job_spec in own
+                for asked in own
             }
             blocks.append(
                 BlockLayout(
@@ -103,8 +129,8 @@ def layout_from_trials(
                     dataset=dataset,
                     variant=variants[dataset],
                     fingerprint=fingerprint,
-                    training=own[0].training,
-                    seeds=tuple(dict.fromkeys(job_spec.seed for job_spec in own)),
+                    training=own[0].job.training,
+                    seeds=tuple(dict.fromkeys(asked.job.seed for asked in own)),
                     rows=tuple(rows.values()),
                 )
             )
@@ -180,23 +206,16 @@ def changes_of_arm(key: ArmKey) -> str:
 
 
 def _comparison_key(
-    job_spec: JobSpec, *, variant: str, fingerprint: str | None
+    asked: ReportJob, *, variant: str, fingerprint: str | None
 ) -> ComparisonKey | None:
     if fingerprint is None:
         return None
-    return ComparisonKey(
-        dataset=job_spec.dataset,
-        variant=variant,
-        fingerprint=fingerprint,
-        training=canonical_json(job_spec.training.plain()),
-        backbone=job_spec.backbone,
-        backbone_settings=canonical_json(job_spec.backbone_settings.plain()),
-        backbone_code=job_spec.code.get(job_spec.backbone, ""),
-    )
+    job = asked.job.model_copy(update={"fingerprint": fingerprint})
+    return comparison_key_of(job, dataset=asked.dataset, variant=variant)
 
 
 def _fingerprints(
-    job_specs: Sequence[JobSpec],
+    jobs: Sequence[ReportJob],
     grouped: GroupedRuns,
     *,
     variant: str,
@@ -204,8 +223,8 @@ def _fingerprints(
 ) -> Sequence[str | None]:
     """The versions of the data on which a job has a record; (None,) where there is none."""
     wanted = {
-        (_comparison_key(job_spec, variant=variant, fingerprint=""), arms[job_spec.arm.name].key)
-        for job_spec in job_specs
+        (_comparison_key(asked, variant=variant, fingerprint=""), arms[asked.arm].key)
+        for asked in jobs
     }
     found = {
         key.fingerprint

@@ -3,16 +3,22 @@
 import functools
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Self
 
+import pydantic
+
+from prime_bench.base.frozen import Frozen
 from prime_bench.base.identity import canonical_json
 from prime_bench.catalog import DENSE
 from prime_bench.findings import RoutingFindings
-from prime_bench.recipe.recipe import ONLY_KEYS, JobSpec, values_asked
+from prime_bench.recipe.job import Job
+from prime_bench.recipe.recipe import ONLY_KEYS, Recipe, TableName, values_asked
 from prime_bench.report.quantities.grid import Grid, build_grid, without_degenerate
 from prime_bench.report.quantities.layout import (
     ArmColumn,
     BackboneRow,
     GridLayout,
+    ReportJob,
     dataset_labels,
     layout_from_records,
     layout_from_trials,
@@ -22,20 +28,86 @@ from prime_bench.store.pairing import GroupedRuns, group_runs
 from prime_bench.store.record import ProbeRecord, RunRecord
 
 
-@dataclass(frozen=True, kw_only=True)
-class RecipeJobs:
-    """The jobs of a recipe, and what its report says of them."""
+class RecipeJobs(Frozen):
+    """The jobs of a recipe, and what its report says of them, as plain values.
+
+    A report is made from these and from the records alone. A bundle has them, so that no class, no
+    card and no entry point is needed, or loaded, where it is read.
+    """
 
     name: str = ""
     """The recipe as it was asked for, with the keys that `--set` changed."""
-    job_specs: Sequence[JobSpec]
-    variants: Mapping[str, str]
-    """Data set -> digest of its data settings."""
     title: str
-    notes: Sequence[str] = ()
+    """Title of the report."""
+    kind: Kind = "train"
+    """`train`, or the kind of the probe."""
+    tables: list[TableName] = []
+    """Tables of the report; empty: `main`, or the table of the probe."""
+    notes: list[str] = []
     """The recipe's own notes."""
-    family: Sequence[tuple[str, str]] = ()
+    family: list[tuple[str, str]] = []
     """Pairs of arms that the Holm correction counts."""
+    jobs: list[ReportJob]
+    """The jobs in the recipe's order."""
+    variants: dict[str, str]
+    """Data set -> digest of its data settings."""
+    labels: dict[str, str] = {}
+    """Printed names of the data sets that have one."""
+
+    @pydantic.model_validator(mode="after")
+    def _knows_its_data(self) -> Self:
+        if unknown := {asked.dataset for asked in self.jobs} - self.variants.keys():
+            raise ValueError(f"`variants` has no {min(unknown)}")
+        return self
+
+    def narrowed(self, only: Sequence[str]) -> Self:
+        """The jobs that match `key=value` texts; values of one key are alternatives.
+
+        Raises UsageError for a key or value that no job has.
+        """
+        known = {
+            "dataset": dict.fromkeys(asked.dataset for asked in self.jobs),
+            "backbone": dict.fromkeys(asked.job.backbone for asked in self.jobs),
+            "arm": dict.fromkeys(arm for asked in self.jobs for arm in asked.arms),
+            "seed": dict.fromkeys(str(asked.job.seed) for asked in self.jobs),
+        }
+        wanted = values_asked(only, {k: list(v) for k, v in known.items()}, whose="the recipe")
+        arms = wanted.get("arm", known["arm"])
+        jobs = [
+            asked.model_copy(
+                update={"arms": {k: label for k, label in asked.arms.items() if k in arms}}
+            )
+            for asked in self.jobs
+            if asked.dataset in wanted.get("dataset", [asked.dataset])
+            and asked.job.backbone in wanted.get("backbone", [asked.job.backbone])
+            and str(asked.job.seed) in wanted.get("seed", [str(asked.job.seed)])
+            and any(arm in arms for arm in asked.arms)
+        ]
+        return self.model_copy(update={"jobs": jobs})
+
+
+def as_asked(recipe: str, changes: Sequence[str]) -> str:
+    """A recipe as provenance names it, with the keys that `--set` changes."""
+    return " ".join([recipe, *(f"--set {change}" for change in changes)])
+
+
+def jobs_of(recipe: Recipe, *, name: str, variants: Mapping[str, str]) -> RecipeJobs:
+    """What a report must know of a recipe; its classes are not needed after this.
+
+    `variants` has the digest of the settings of each data set.
+    """
+    labels = dataset_labels()
+    return RecipeJobs(
+        name=name,
+        title=recipe.title,
+        kind=recipe.kind,
+        tables=recipe.report.tables,
+        notes=recipe.report.notes,
+        family=recipe.report.family,
+        jobs=[ReportJob.of(job_spec) for job_spec in recipe.job_specs()],
+        variants=dict(variants),
+        labels={dataset: labels.get(dataset, dataset) for dataset in recipe.datasets},
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,6 +119,8 @@ class ReportRecords:
     """Records that others with higher `numerics` replace."""
     layout: GridLayout
     """Data sets, backbones, arms and seeds of the report."""
+    dataset_labels: Mapping[str, str]
+    """Printed names of data sets; one that is not listed keeps its own."""
     recipe: RecipeJobs | None
     """None where everything that has a record is shown."""
     probes: Sequence[ProbeRecord] = ()
@@ -84,14 +158,10 @@ class ReportRecords:
     def probes_of(self, kind: Kind) -> list[ProbeRecord]:
         """Records of probes of a kind: those of the recipe's jobs where it has such, else all."""
         every = [record for record in self.probes if record.job.kind == kind]
-        if self.recipe is None or all(job_spec.kind != kind for job_spec in self.recipe.job_specs):
+        if self.recipe is None or all(asked.job.kind != kind for asked in self.recipe.jobs):
             return every
-        asked = [
-            (job_spec, self.recipe.variants[job_spec.dataset]) for job_spec in self.recipe.job_specs
-        ]
-        return [
-            r for r in every if any(_answers(r, job_spec, variant) for job_spec, variant in asked)
-        ]
+        asked = [(asked.job, self.recipe.variants[asked.dataset]) for asked in self.recipe.jobs]
+        return [r for r in every if any(_answers(r, job, variant) for job, variant in asked)]
 
     @functools.cached_property
     def _routing(self) -> dict[tuple[str, ProbedSplit], RoutingFindings]:
@@ -125,7 +195,7 @@ class ReportRecords:
             for row in block.rows
             if row.comparison
         }
-        asked = {job_spec.kind for job_spec in (self.recipe.job_specs if self.recipe else ())}
+        asked = {asked.job.kind for asked in (self.recipe.jobs if self.recipe else ())}
         probes = [
             record
             for kind in PROBES
@@ -162,17 +232,18 @@ def gather(
 ) -> ReportRecords:
     """Collect the records of a recipe's jobs, or all records, for a report."""
     grouped, outdated = group_runs(records)
-    labels = dataset_labels()
+    labels = {**dataset_labels(), **(recipe.labels if recipe else {})}
     if recipe is None:
         layout = layout_from_records(grouped, baseline=DENSE, dataset_labels=labels)
     else:
         layout = layout_from_trials(
-            recipe.job_specs, grouped, variants=recipe.variants, dataset_labels=labels
+            recipe.jobs, grouped, variants=recipe.variants, dataset_labels=labels
         )
     return ReportRecords(
         grouped=grouped,
         outdated=outdated,
         layout=layout,
+        dataset_labels=labels,
         recipe=recipe,
         probes=_newest(probes),
         unreadable=unreadable,
@@ -208,19 +279,18 @@ def _backbone_key(record: ProbeRecord) -> tuple[str, str, str]:
     return record.data_variant, record.job.backbone, settings
 
 
-def _answers(record: ProbeRecord, job_spec: JobSpec, variant: str) -> bool:
+def _answers(record: ProbeRecord, asked: Job, variant: str) -> bool:
     """Whether a record is of the probe that a recipe asks for, on any device."""
-    job, asked = record.job, job_spec.probe.plain() if job_spec.probe else {}
-    arm = PROBES[job.kind].unit == "all arms" or (
-        (job.plugin, job.plugin_settings) == (job_spec.arm.plugin, job_spec.arm.settings.plain())
-    )
+    job = record.job
+    one_arm = PROBES[job.kind].unit == "arm"
+    same_arm = (job.plugin, job.plugin_settings) == (asked.plugin, asked.plugin_settings)
     return (
-        arm
+        (same_arm or not one_arm)
         and record.data_variant == variant
-        and (job.backbone, job.backbone_settings)
-        == (job_spec.backbone, job_spec.backbone_settings.plain())
-        and (job.seed, job.training) == (job_spec.seed, job_spec.training)
-        and all(job.probe.get(k) == v for k, v in asked.items())
+        and (job.backbone, job.backbone_settings) == (asked.backbone, asked.backbone_settings)
+        and (job.seed, job.training) == (asked.seed, asked.training)
+        # A job that measures all arms has them in its settings; another choice of arms answers too.
+        and all(job.probe.get(k) == v for k, v in asked.probe.items() if one_arm or k != "arms")
     )
 
 

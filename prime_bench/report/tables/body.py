@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from prime_bench.base.identity import canonical_json
 from prime_bench.report.quantities.grid import Grid, GridBlock
-from prime_bench.report.quantities.layout import ArmColumn, dataset_labels
+from prime_bench.report.quantities.layout import ArmColumn
 from prime_bench.report.quantities.records import ReportRecords
 from prime_bench.report.tables.definition import TableDefinition
 from prime_bench.report.tables.model import Block, TableNote, note, series
@@ -111,9 +111,13 @@ class Measurements:
     records: Sequence[ProbeRecord]
 
 
-def measurements(records: Sequence[ProbeRecord]) -> list[Measurements]:
-    """Group records of probes by data set, version of the data and training protocol."""
-    labels = dataset_labels()
+def measurements(
+    records: Sequence[ProbeRecord], *, labels: Mapping[str, str]
+) -> list[Measurements]:
+    """Group records of probes by data set, version of the data and training protocol.
+
+    `labels` has the printed names of data sets.
+    """
     found: dict[tuple[str, str, str], list[ProbeRecord]] = {}
     for record in records:
         training = canonical_json(record.job.training.plain())
@@ -135,15 +139,20 @@ def measurements(records: Sequence[ProbeRecord]) -> list[Measurements]:
     return groups
 
 
-def probe_notes(records: Sequence[ProbeRecord], *, noun: str) -> list[TableNote]:
-    """Return the notes that every table of probes has; `noun` names what was measured."""
+def probe_notes(
+    records: Sequence[ProbeRecord], *, noun: str, labels: Mapping[str, str]
+) -> list[TableNote]:
+    """Return the notes that every table of probes has.
+
+    `noun` names what was measured; `labels` has the printed names of data sets.
+    """
     if not records:
         return [note("missing", f"No {noun} among the records")]
     seeds = counted([len({record.job.seed for record in records})], "seed")
     notes = [note("measurement", f"n = {len(records)} jobs, {seeds}")]
     for dataset in sorted({record.dataset for record in records}):
         own = [record for record in records if record.dataset == dataset]
-        label = dataset_labels().get(dataset, dataset)
+        label = labels.get(dataset, dataset)
         notes += [note("data", f"{label}: {text}") for text in data_notes(own)]
     devices = sorted({record.environment.device for record in records})
     if len(devices) > 1:

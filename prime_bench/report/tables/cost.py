@@ -34,7 +34,7 @@ from prime_bench.store.record import ProbeRecord
 def build(records: ReportRecords, definition: CostDefinition) -> TableBody:
     """Build the table from the latest record of each cost probe."""
     probes = records.probes_of("cost")
-    groups = measurements(probes)
+    groups = measurements(probes, labels=records.dataset_labels)
     devices = sorted({record.environment.device for record in probes})
     blocks = []
     for group in groups:
@@ -49,7 +49,10 @@ def build(records: ReportRecords, definition: CostDefinition) -> TableBody:
             )
     return TableBody(
         blocks=blocks,
-        notes=[*_how(probes), *probe_notes(probes, noun="measurement of cost")],
+        notes=[
+            *_how(probes),
+            *probe_notes(probes, noun="measurement of cost", labels=records.dataset_labels),
+        ],
         records=probes,
         bold=f"the lower cost of {series([arm_label(arm) for arm in definition.compared])}, where "
         "both are measured",

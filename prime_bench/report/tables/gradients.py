@@ -41,9 +41,10 @@ WHAT_ELSE = (
 def build(records: ReportRecords, definition: GradientsDefinition) -> TableBody:
     """Build the table from checkpoints and fields that all arms have on the same rows."""
     probes = records.probes_of("gradients")
+    groups = measurements(probes, labels=records.dataset_labels)
     blocks: list[Block] = []
     notes: list[TableNote] = []
-    for group in measurements(probes):
+    for group in groups:
         gaps = field_gaps(group.records)
         arms = [arm for arm in definition.arms if any(gap.arm == arm for gap in gaps)]
         compared = comparable(gaps, arms)
@@ -59,13 +60,13 @@ def build(records: ReportRecords, definition: GradientsDefinition) -> TableBody:
     return TableBody(
         blocks=blocks,
         notes=[
-            *probe_notes(probes, noun="gradients probe"),
+            *probe_notes(probes, noun="gradients probe", labels=records.dataset_labels),
             *notes,
             *null_note(null_gaps(probes), decimals=definition.decimals),
             note("measurement", WHAT_ELSE),
         ],
         records=probes,
-        words={"datasets": series([group.label for group in measurements(probes)])},
+        words={"datasets": series([group.label for group in groups])},
     )
 
 

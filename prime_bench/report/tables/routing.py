@@ -22,7 +22,7 @@ _MEASURES = (
 def build(records: ReportRecords, definition: RoutingDefinition) -> TableBody:
     """Build the table: mean and SD over runs, on each backbone and over all."""
     probes = records.probes_of("routing")
-    groups = measurements(probes)
+    groups = measurements(probes, labels=records.dataset_labels)
     arms = sorted({record.arm for record in probes})
     blocks = [
         Block(
@@ -38,7 +38,7 @@ def build(records: ReportRecords, definition: RoutingDefinition) -> TableBody:
     splits = {r.findings.split for r in probes if isinstance(r.findings, RoutingFindings)}
     return TableBody(
         blocks=blocks,
-        notes=probe_notes(probes, noun="routing probe"),
+        notes=probe_notes(probes, noun="routing probe", labels=records.dataset_labels),
         records=probes,
         words={
             "datasets": series([group.label for group in groups]),

@@ -25,7 +25,7 @@ ScoresBySeed = dict[int, tuple[SubgroupScore, SubgroupScore, tuple[str, str]]]
 def build(records: ReportRecords, definition: SubgroupsDefinition) -> TableBody:
     """Build a block for each backbone and field, over the seeds that both arms have."""
     probes = records.probes_of("subgroups")
-    groups = measurements(probes)
+    groups = measurements(probes, labels=records.dataset_labels)
     blocks = [
         block
         for group in groups
@@ -39,7 +39,7 @@ def build(records: ReportRecords, definition: SubgroupsDefinition) -> TableBody:
     ]
     return TableBody(
         blocks=blocks,
-        notes=probe_notes(probes, noun="subgroup report"),
+        notes=probe_notes(probes, noun="subgroup report", labels=records.dataset_labels),
         records=probes,
         bold=f"Δ where {arm_label(definition.arm)} is better, which for LogLoss and calibration "
         "error is below zero",

@@ -7,6 +7,7 @@ import pytest
 
 from prime_bench.recipe.recipe import Arm, JobSpec
 from prime_bench.report.quantities.grid import Grid, GridBlock
+from prime_bench.report.quantities.layout import ReportJob
 from prime_bench.report.quantities.records import RecipeJobs, gather, narrowed
 from prime_bench.settings.backbones import AFMSettings, DNNSettings
 from prime_bench.settings.interface import DenseSettings
@@ -189,7 +190,9 @@ def test_a_recipe_shows_exactly_its_cells(make_record: MakeRecord) -> None:
         make_record(variant="v", seed=2, arm="prime", plugin_settings={"rank": 8}),
     ]
     jobs = RecipeJobs(
-        title="A recipe", job_specs=job_specs([DENSE, PRIME]), variants={"avazu": "v"}
+        title="A recipe",
+        jobs=[*map(ReportJob.of, job_specs([DENSE, PRIME]))],
+        variants={"avazu": "v"},
     )
     grid = grid_of(records, recipe=jobs)
     (block,) = grid.blocks
@@ -206,7 +209,9 @@ def test_a_recipe_shows_exactly_its_cells(make_record: MakeRecord) -> None:
 
 
 def test_a_recipe_without_records_is_all_missing(make_record: MakeRecord) -> None:
-    jobs = RecipeJobs(title="", job_specs=job_specs([DENSE, PRIME]), variants={"avazu": "v"})
+    jobs = RecipeJobs(
+        title="", jobs=[*map(ReportJob.of, job_specs([DENSE, PRIME]))], variants={"avazu": "v"}
+    )
     grid = grid_of([make_record(variant="another")], recipe=jobs)
     (block,) = grid.blocks
 

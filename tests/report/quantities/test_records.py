@@ -35,7 +35,7 @@ PRIME = ("prime", 27011)
 
 
 def report_of(folder: Path) -> Report:
-    return ReportRequest(recipe=None, tables=TABLES).report(read_source(Runs(folder)))[0]
+    return ReportRequest(recipe=None, tables=TABLES).report(read_source(None, folder))[0]
 
 
 def text_of(report: Report, format: Format) -> str:

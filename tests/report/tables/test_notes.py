@@ -7,6 +7,7 @@ import pytest
 from prime_bench.recipe.recipe import Arm, JobSpec
 from prime_bench.report.document import make_report
 from prime_bench.report.formats.cells import note_text
+from prime_bench.report.quantities.layout import ReportJob
 from prime_bench.report.quantities.records import RecipeJobs, gather
 from prime_bench.report.tables.kinds import load_definition
 from prime_bench.settings.backbones import DNNSettings
@@ -125,7 +126,7 @@ def test_a_backbone_without_any_record_is_said_once(make_record: MakeRecord) -> 
         )
         for arm in ("dense", "prime")
     ]
-    jobs = RecipeJobs(title="", job_specs=job_specs, variants={"avazu": "v"})
+    jobs = RecipeJobs(title="", jobs=[*map(ReportJob.of, job_specs)], variants={"avazu": "v"})
     notes = notes_of(records, recipe=jobs)
 
     found = [note for note in notes.splitlines() if "no record" in note]
@@ -160,7 +161,10 @@ def test_the_recipes_own_notes_stand_between_the_data_and_the_chance(
         seed=1,
     )
     jobs = RecipeJobs(
-        title="", job_specs=job_specs, variants={"avazu": "v"}, notes=["First", "Next"]
+        title="",
+        jobs=[*map(ReportJob.of, job_specs)],
+        variants={"avazu": "v"},
+        notes=["First", "Next"],
     )
     notes = notes_of(records, recipe=jobs)
 

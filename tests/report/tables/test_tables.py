@@ -14,6 +14,7 @@ from prime_bench.recipe.file import load_recipe
 from prime_bench.recipe.recipe import JobSpec, TableName
 from prime_bench.report.document import make_report
 from prime_bench.report.formats.cells import note_text, printed
+from prime_bench.report.quantities.layout import ReportJob
 from prime_bench.report.quantities.records import RecipeJobs, gather
 from prime_bench.report.tables import claims
 from prime_bench.report.tables.definition import TableDefinition, shipped_tables
@@ -89,7 +90,7 @@ def table_of(make_record: MakeRecord) -> Callable[..., Table]:
         jobs = RecipeJobs(
             name=recipe.name,
             title=recipe.title,
-            job_specs=job_specs,
+            jobs=[*map(ReportJob.of, job_specs)],
             variants=variants,
             family=recipe.report.family,
         )
