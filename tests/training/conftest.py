@@ -88,9 +88,17 @@ class Tape(TorchDispatchMode):
         if name in self.WAITING or kwargs.get("generator") is not None:
             raise RuntimeError(f"{name}: operation not permitted when stream is capturing")
         out = func(*args, **kwargs)
-        if not func.is_view:
+        # `contiguous` and `reshape`, which are seen as such without gradients, may copy.
+        if not func.is_view or self.memory(out).isdisjoint(self.memory([*args, *kwargs.values()])):
             self.calls.append((func, args, kwargs, out))
         return out
+
+    def memory(self, value):
+        """Addresses of the memory behind the tensors of a value."""
+        if isinstance(value, torch.Tensor):
+            return {value.untyped_storage().data_ptr()}
+        parts = value if isinstance(value, (tuple, list)) else []
+        return set().union(*map(self.memory, parts))
 
     def repeat(self):
         with torch.no_grad():
