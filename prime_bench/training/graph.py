@@ -151,6 +151,7 @@ class GraphedStep:
         optimizer, graph = self._optimizer, _StepGraph(self._optimizer, batch)
         state = _State(optimizer)
         before, kept = state.copy(), False
+        state.restore(before)  # what cannot be put back raises here, before it has changed
         try:
             with self._capture.stream("step"):
                 for call in range(_TRIED_CALLS):

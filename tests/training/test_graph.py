@@ -187,6 +187,14 @@ class ReplacesAWeight(Scheduled):
         return super().forward(z, dense_logit, router_input)
 
 
+class Expands(Scheduled):
+    """Has a buffer that cannot be written, and so not be put back."""
+
+    def __init__(self, width):
+        super().__init__(width, on_host=False)
+        self.register_buffer("ones", torch.ones(1).expand(3))
+
+
 class ChangesAnAttribute(Scheduled):
     """What a graph can do: a tensor that is no buffer, changed in place; a cache that the first
     batch makes, with a number that says so; and a count that the step does not read.
@@ -233,8 +241,9 @@ def with_plugin(plugin, schema, split, tape, *, steps=3, partial=None):
         (lambda: ReplacesAnAttribute(20), "steps of the graph and eager ones differ"),
         (lambda: Late(20), "plugin.scale, a Python number, has changed"),
         (lambda: LateByItself(20), "a training step reads plugin.batches"),
+        (lambda: Expands(20), "unsupported operation"),
     ],
-    ids=["number", "waits", "hidden", "buffer", "weight", "attribute", "late", "count"],
+    ids=["number", "waits", "hidden", "buffer", "weight", "attribute", "late", "count", "expanded"],
 )
 def test_what_a_graph_would_get_wrong_is_stepped_eagerly(plugin, why, schema, make_split, tape):
     split = make_split(STEPS * ROWS)
