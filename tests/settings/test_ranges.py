@@ -155,5 +155,6 @@ def test_the_papers_values_are_the_defaults():
         "learning_rate_floor": 1e-6,
         "max_gradient_norm": 10.0,
         "loss": "probability",
+        "matmul": "float32",
         "compile": False,
     }
