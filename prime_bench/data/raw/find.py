@@ -6,17 +6,18 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from prime_bench.base.archives import zip_members
 from prime_bench.base.errors import DataError
 from prime_bench.data.card import DatasetCard
 from prime_bench.data.manifest import SPLIT_NAMES, InputFile
 from prime_bench.data.raw.kaggle_criteo import KaggleFile
 from prime_bench.data.raw.libsvm import LibsvmFile
-from prime_bench.data.raw.source import SourceFile, reading
+from prime_bench.data.raw.source import PACKED, SourceFile, reading, unpacked_name
 
-_SUFFIXES = (".csv", ".csv.gz")
 # Name patterns by which AFN's own program finds its files.
 _LIBSVM = {"train": "tr*.libsvm", "valid": "va*.libsvm", "test": "te*.libsvm"}
-_KAGGLE = ("train.txt", "train.txt.gz", "dac.tar.gz")
+_TARS = (*(f".tar{ending}" for ending in PACKED), ".tgz")
+_KAGGLE = ("train.txt", *(f"train.txt{ending}" for ending in PACKED), "dac.tar.gz")
 _KAGGLE_MEMBER = "train.txt"
 _ALSO = {
     "libsvm": "the three .libsvm files of the AFN paper, in a folder or .zip",
@@ -33,20 +34,23 @@ def find_sources(card: DatasetCard, path: Path) -> Sequence[SourceFile]:
     with reading(path):
         path.stat()
         is_folder, is_file = path.is_dir(), path.is_file()
+    kind = path.name.lower()
     if card.kind == "log":
         if is_folder:
             raise DataError(f"{path}: is a folder, expected a csv file", hint="name the file in it")
+        if is_file and kind.endswith(".zip"):
+            return [_log_in_zip(path)]
         return [_plain(path, split=None)]
     if is_folder:
         return _in_folder(card, path)
-    if is_file and path.suffix == ".zip":
+    if is_file and kind.endswith(".zip"):
         return _in_zip(card, path)
     if is_file and card.raw_form == "libsvm" and path.suffix == ".libsvm":
         return _libsvm(card, path.absolute().parent)
-    if is_file and card.raw_form == "kaggle" and path.name.endswith((".txt", ".txt.gz")):
-        return [_kaggle(path, member=None)]
-    if is_file and card.raw_form == "kaggle" and path.name.endswith((".tar.gz", ".tgz")):
+    if is_file and card.raw_form == "kaggle" and kind.endswith(_TARS):
         return [_kaggle(path, member=_KAGGLE_MEMBER)]
+    if is_file and card.raw_form == "kaggle" and unpacked_name(kind).endswith(".txt"):
+        return [_kaggle(path, member=None)]
     raise DataError(
         f"{path}: expected a folder with {_listed(SPLIT_NAMES)}, or the published .zip,"
         " found a file",
@@ -59,7 +63,7 @@ def _also(card: DatasetCard) -> str:
 
 
 def _listed(splits: Sequence[str]) -> str:
-    return ", ".join(f"{split}.csv" for split in splits) + " (each may be .csv.gz)"
+    return ", ".join(f"{split}.csv" for split in splits) + " (each may be .csv.gz, .bz2 or .xz)"
 
 
 class _Stored(NamedTuple):
@@ -90,7 +94,7 @@ def _in_folder(card: DatasetCard, folder: Path) -> Sequence[SourceFile]:
     with reading(folder):
         names = sorted(path.name for path in folder.iterdir())
     csv = {
-        split: [name for name in names if name in [f"{split}{suffix}" for suffix in _SUFFIXES]]
+        split: [name for name in names if unpacked_name(name) == f"{split}.csv"]
         for split in SPLIT_NAMES
     }
     for there in csv.values():
@@ -103,10 +107,10 @@ def _in_folder(card: DatasetCard, folder: Path) -> Sequence[SourceFile]:
         return [_plain(folder / csv[split][0], split=i) for i, split in enumerate(SPLIT_NAMES)]
     if card.raw_form == "libsvm" and any(name.endswith(".libsvm") for name in names):
         return _libsvm(card, folder)
-    kaggle = [name for name in names if card.raw_form == "kaggle" and name in _KAGGLE]
+    kaggle = [name for name in names if card.raw_form == "kaggle" and name.lower() in _KAGGLE]
     if kaggle and len(missing) == len(SPLIT_NAMES):
         return find_sources(card, folder / kaggle[0])
-    archives = [name for name in names if name.endswith(".zip")]
+    archives = [name for name in names if name.lower().endswith(".zip")]
     raise DataError(
         f"{folder}: missing {_listed(missing)}",
         hint=f"to read an archive, name it: --from {folder / archives[0]}"
@@ -128,17 +132,32 @@ def _libsvm(card: DatasetCard, folder: Path) -> list[LibsvmFile]:
     ]
 
 
-def _in_zip(card: DatasetCard, path: Path) -> Sequence[SourceFile]:
+def _sizes(path: Path) -> dict[str, int]:
+    """Bytes of each file in a zip."""
     with reading(path), zipfile.ZipFile(path) as archive:
-        # Archives made on macOS have a second entry with metadata for each file.
-        sizes = {
-            member.filename: member.file_size
-            for member in archive.infolist()
-            if not member.is_dir() and not member.filename.startswith("__MACOSX/")
-        }
+        members = zip_members(archive, where=path)
+    return {name: entry.file_size for name, entry in members.items()}
+
+
+def _log_in_zip(path: Path) -> SourceFile:
+    """The log in a zip, such as Kaggle's of Avazu: `train`, or the only file."""
+    sizes = _sizes(path)
+    logs = [name for name in sizes if unpacked_name(name) in ("train", "train.csv")]
+    logs = logs or list(sizes)
+    if len(logs) != 1:
+        found = ", ".join(list(sizes)[:10]) or "nothing"
+        raise DataError(
+            f"{path}: expected one csv inside, found {len(logs)} ({found})",
+            hint="unpack it, and name the file",
+        )
+    return SourceFile(**_stored(path)._asdict(), member=logs[0], stored_bytes=sizes[logs[0]])
+
+
+def _in_zip(card: DatasetCard, path: Path) -> Sequence[SourceFile]:
+    sizes = _sizes(path)
     stored, names = _stored(path)._asdict(), list(sizes)
-    base = {name: Path(name).name for name in names}
-    if card.raw_form == "libsvm" and any(name.endswith(".libsvm") for name in names):
+    base = {name: unpacked_name(name) for name in names}
+    if card.raw_form == "libsvm" and any(end.endswith(".libsvm") for end in base.values()):
         return [
             LibsvmFile(
                 **stored,

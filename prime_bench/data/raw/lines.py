@@ -18,6 +18,17 @@ _LONGEST_LINE = 1 << 26
 _LINE_FEED = ord("\n")
 _SEPARATORS = {",": "comma", "\t": "tab", ";": "semicolon", "|": "bar", " ": "space"}
 _SUBMISSIONS = (["id", "click"], ["id", "predicted"])
+_COMPRESSED = {
+    b"\x1f\x8b": ("gzip", "gunzip"),
+    b"BZh": ("bzip2", "bunzip2"),
+    b"\xfd7zXZ\0": ("xz", "unxz"),
+    b"PK\3\4": ("zip", "unzip"),
+    b"\x28\xb5\x2f\xfd": ("zstd", "unzstd"),
+    b"7z\xbc\xaf\x27\x1c": ("7z", "7z x"),
+    b"Rar!": ("rar", "unrar x"),
+}
+"""First bytes of compressed files, their kind, and the program that unpacks them."""
+_READ = ("gzip", "bzip2", "xz", "zip")
 _BOM = b"\xef\xbb\xbf"
 _UNIX = "convert the file to Unix line ends, for example with `dos2unix`"
 
@@ -202,10 +213,13 @@ def check_first_line(line: bytes, *, where: str) -> None:
 
     A carriage return at its end is allowed here, since `checked` reports it.
     """
-    if line.startswith((b"\x1f\x8b", b"PK\x03\x04")):
-        raise DataError(
-            f"{where}: is compressed", hint="its name must end in .gz (or .zip, where one is read)"
-        )
+    for start, (kind, program) in _COMPRESSED.items():
+        if line.startswith(start):
+            named = "name it .gz, .bz2, .xz or .zip if it is not, or " if kind in _READ else ""
+            raise DataError(
+                f"{where}: is compressed ({kind})",
+                hint=f"{named}unpack it first, for example with `{program}`",
+            )
     if line.startswith(_BOM):
         raise DataError(
             f"{where}: line 1 starts with a byte order mark", hint="save it as UTF-8 without one"

@@ -1,18 +1,40 @@
-"""A raw file, plain, .gz, or inside a .zip or .tar.gz, read as a stream with digests."""
+"""A raw file, plain, compressed, or inside a .zip or .tar.gz, read as a stream with digests."""
 
+import bz2
 import contextlib
 import gzip
 import hashlib
 import io
+import lzma
 import tarfile
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
-from typing import IO
+from pathlib import Path, PurePosixPath
+from typing import IO, Any
 
+from prime_bench.base.archives import zip_members
 from prime_bench.base.errors import DataError
+
+_OPENERS: dict[str, Callable[[IO[bytes]], Any]] = {
+    ".gz": gzip.open,
+    ".tgz": gzip.open,
+    ".bz2": bz2.open,
+    ".xz": lzma.open,
+}
+PACKED = tuple(_OPENERS)
+"""Endings, in small letters, of the names of compressed files that are read."""
+
+
+def unpacked_name(name: str) -> str:
+    """A file's name in small letters, without folders and the ending of a compressed file."""
+    base = PurePosixPath(name).name.lower()
+    return base.removesuffix(_ending(base)) if _ending(base) in PACKED else base
+
+
+def _ending(name: str) -> str:
+    return PurePosixPath(name).suffix.lower()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,7 +62,7 @@ class SourceFile:
     @property
     def compressed(self) -> bool:
         """Whether `size` differs from the size of the csv."""
-        return self.member is not None or self.path.suffix == ".gz"
+        return self.member is not None or _ending(self.path.name) in PACKED
 
     def place(self, line: int) -> str:
         """The place of a line of the csv, counted from 1, for a message."""
@@ -53,15 +75,13 @@ class SourceFile:
         read.
         """
         stored: IO[bytes] = stack.enter_context(self.path.open("rb"))
-        if self.member is not None and self.path.suffix == ".zip":
+        if self.member is not None and _ending(self.path.name) == ".zip":
             archive = stack.enter_context(zipfile.ZipFile(stored))
-            member = stack.enter_context(archive.open(self.member))
-            return member, member
-        if self.path.suffix not in (".gz", ".tgz"):
-            return stored, stored
-        unpacked = io.BufferedReader(gzip.GzipFile(fileobj=stored, mode="rb"))
-        stack.enter_context(unpacked)
-        return stored, unpacked if self.member is None else self._in_tar(unpacked, stack)
+            entry = zip_members(archive, where=self.path)[self.member]
+            member = stack.enter_context(archive.open(entry))
+            return member, _unpacked(member, self.member, stack)
+        content = _unpacked(stored, self.path.name, stack)
+        return stored, content if self.member is None else self._in_tar(content, stack)
 
     def _in_tar(self, unpacked: IO[bytes], stack: contextlib.ExitStack) -> IO[bytes]:
         # As a stream: to seek in compressed data means to decompress it again.
@@ -73,6 +93,12 @@ class SourceFile:
                 if content is not None:
                     return stack.enter_context(content)
         raise DataError(f"{self.path}: has no {self.member} inside")
+
+
+def _unpacked(stored: IO[bytes], name: str, stack: contextlib.ExitStack) -> IO[bytes]:
+    """The content of a file that is compressed if its name says so."""
+    opener = _OPENERS.get(_ending(name))
+    return stored if opener is None else stack.enter_context(io.BufferedReader(opener(stored)))
 
 
 class Stream:
@@ -129,7 +155,13 @@ def reading(path: Path) -> Iterator[None]:
         raise DataError(
             f"{path}: is cut short: the compressed data ends too early", hint="download it again"
         ) from error
-    except (gzip.BadGzipFile, zipfile.BadZipFile, zlib.error, tarfile.TarError) as error:
+    except (
+        gzip.BadGzipFile,
+        zipfile.BadZipFile,
+        zlib.error,
+        lzma.LZMAError,
+        tarfile.TarError,
+    ) as error:
         raise DataError(f"{path}: is damaged or not what its name says: {error}") from error
     except (RuntimeError, NotImplementedError) as error:
         # An encrypted archive, or a compression method that zipfile lacks.
@@ -137,6 +169,8 @@ def reading(path: Path) -> Iterator[None]:
     except FileNotFoundError as error:
         raise DataError(f"{path}: there is no such file or folder") from error
     except (OSError, ValueError) as error:
+        if isinstance(error, OSError) and error.errno is None:  # from bz2
+            raise DataError(f"{path}: is damaged or not what its name says: {error}") from error
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         raise DataError(f"{path}: cannot be read: {reason.lower()}") from error
 
