@@ -26,7 +26,9 @@ from prime_bench.recipe.job import JobRequest
 from prime_bench.schedule.engine import Outcome
 from prime_bench.settings.memory import says_out_of_memory
 
-COMMAND = (sys.executable, "-m", "prime_bench.worker")
+COMMAND = (sys.executable, "-P", "-m", "prime_bench.worker")
+"""Without -P the current folder would come first on the worker's `sys.path`: a `numpy.py` in it
+would be imported."""
 _PATIENCE_S = 10
 _STDERR_BYTES = 2000
 _QUOTED_CHARACTERS = 200
@@ -49,7 +51,8 @@ class Child:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=self._stderr,
-                env={**os.environ, **(variables or {})},
+                # The worker finds modules where this process does.
+                env={**os.environ, "PYTHONPATH": _search_path(), **(variables or {})},
                 text=True,
                 encoding="utf-8",
                 errors="replace",
@@ -197,6 +200,11 @@ class Child:
         if self._process.stdout is not None:
             self._process.stdout.close()
         self._stderr.close()
+
+
+def _search_path() -> str:
+    """The folders from which this process imports, for PYTHONPATH."""
+    return os.pathsep.join(os.path.abspath(folder) for folder in sys.path)  # noqa: PTH100
 
 
 def _end(request: JobRequest, event: WorkerEvent) -> Outcome | None:

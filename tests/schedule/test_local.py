@@ -12,6 +12,7 @@ import pytest
 
 from prime_bench.base.errors import EnvironmentFault
 from prime_bench.recipe.events import RestartedEvent, RetryEvent
+from prime_bench.schedule.child import COMMAND, Child
 from prime_bench.schedule.devices import Device
 from prime_bench.schedule.local import LocalEngine
 
@@ -502,3 +503,23 @@ def test_a_callback_that_raises_leaves_no_failure_behind(worker, request_of, que
     with pytest.raises(ValueError, match="no"):
         list(engine.run(queue_of(request_of(1)), on_event=refuse))
     assert runs.failure(request_of(1).job.id) is None
+
+
+def test_a_worker_imports_from_where_its_parent_does(tmp_path, monkeypatch):
+    """Not from the current folder, where anything may lie; but from a folder of the parent's."""
+    for name in ("numpy", "json", "pydantic"):
+        (tmp_path / f"{name}.py").write_text("raise SystemExit(99)")
+    (tmp_path / "own").mkdir()
+    (tmp_path / "own" / "found_by_both.py").write_text("")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path / "own")
+    *python, option, module = COMMAND
+    assert (option, module) == ("-m", "prime_bench.worker")
+    code = f"import found_by_both, json, sys, {module}; json.dump(sys.path, sys.stderr)"
+    with Child((*python, "-c", code)) as child:
+        child._process.wait()
+        assert child._process.returncode == 0, child._cause_of_end()
+        child._stderr.seek(0)
+        found = json.loads(child._stderr.read())
+    assert str(tmp_path) not in found
+    assert "" not in found
