@@ -48,8 +48,15 @@ class EnvironmentFault(UserError):
     exit_code = 4
 
 
+_MOST_KNOWN = 200
+"""Number of known names, and of letters of a name, above which no similar one is looked for."""
+
+
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """Return `; did you mean "x"?` with the most similar known name; empty if none is similar."""
+    known = list(known)
+    if len(known) > _MOST_KNOWN or len(name) > _MOST_KNOWN:
+        return ""
     by_lower = {candidate.lower(): candidate for candidate in known}
     near = difflib.get_close_matches(name.lower(), by_lower, n=1, cutoff=0.6)
     return f"; did you mean `{by_lower[near[0]]}`?" if near else ""

@@ -13,6 +13,8 @@ JsonTable = dict[str, pydantic.JsonValue]
 """A TOML or JSON table whose keys depend on the class that it configures: plain values, no class
 is needed to read it."""
 
+MOST_FAULTS = 100
+"""Number of faults of one table that are listed; each costs a search for a similar key."""
 _QUOTED = 200
 """Number of characters of a wrong value that a message quotes."""
 
@@ -51,10 +53,14 @@ class Frozen(pydantic.BaseModel):
             # Strict validation of JSON accepts an array as a tuple, but no text as a number.
             return cls.model_validate_json(json.dumps(dict(table), default=str)), []
         except pydantic.ValidationError as error:
-            faults = [_fault(cls, item) for item in error.errors()]
+            found = error.errors(include_url=False)
+            faults = [_fault(cls, item) for item in found[:MOST_FAULTS]]
         # A list that is too short only because of a faulty element is not a fault of its own.
         inside = {fault.path[:length] for fault in faults for length in range(len(fault.path))}
-        return None, [fault for fault in faults if fault.path not in inside]
+        listed = [fault for fault in faults if fault.path not in inside]
+        if len(found) > MOST_FAULTS:
+            listed.append(Fault((), f"and {len(found) - MOST_FAULTS:,} faults more"))
+        return None, listed
 
     @classmethod
     def parse(cls, table: Mapping[str, object], *, where: str) -> Self:

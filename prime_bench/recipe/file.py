@@ -2,12 +2,15 @@
 loading.
 """
 
+import functools
+import math
 import re
 import tomllib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
 
@@ -15,12 +18,23 @@ import pydantic
 
 from prime_bench.base.errors import UsageError, did_you_mean
 from prime_bench.base.files import bundled_folder
-from prime_bench.base.frozen import Fault, Frozen, JsonTable
+from prime_bench.base.frozen import MOST_FAULTS, Fault, Frozen, JsonTable
 from prime_bench.catalog import BACKBONES, DENSE, PLUGINS, find_backbone, find_plugin, is_foreign
 from prime_bench.recipe.recipe import Arm, JobSpec, Origin, Recipe, ReportKeys
 from prime_bench.settings.interface import BackboneSettings
 from prime_bench.settings.probes import PROBES, Kind, ProbeSettings
 from prime_bench.settings.training import TrainSpec
+
+MOST_BYTES = 256 << 10
+"""Bytes of a recipe file. The largest bundled one has about 4 KiB."""
+MOST_LINE_BYTES = 10_000
+"""Bytes of a line: the parser's time for a key is quadratic in the number of its parts."""
+MOST_VALUES = 10_000
+"""Keys and list entries of a recipe."""
+MOST_LEVELS = 20
+"""Levels of tables and lists within each other."""
+MOST_JOBS = 200_000
+"""Jobs of a recipe."""
 
 
 class TrainingKeys(TrainSpec):
@@ -143,6 +157,10 @@ def read_recipe(table: Mapping[str, object], *, name: str) -> tuple[Recipe | Non
         parsed, _ = RecipeKeys.check(_mended(table, file_faults))
     if parsed is None:
         return None, file_faults
+    sizes = [len(v) for v in (parsed.seeds, parsed.arms, parsed.backbone, parsed.dataset)]
+    if (n_jobs := math.prod(sizes)) > MOST_JOBS:
+        why = f"seeds x arms x backbones x data sets are {n_jobs:,} jobs, at most {MOST_JOBS:,}"
+        return None, [*file_faults, Fault((), why)]
     arms, arm_faults = _arms(parsed)
     backbones, backbone_faults = _backbones(parsed)
     probe, probe_faults = _probe(parsed.kind, parsed.probe)
@@ -152,8 +170,8 @@ def read_recipe(table: Mapping[str, object], *, name: str) -> tuple[Recipe | Non
         *arm_faults,
         *backbone_faults,
         *probe_faults,
-        *_family_faults(parsed),
-        *_misfits(arms, backbones, probe),
+        *islice(_family_faults(parsed), MOST_FAULTS),
+        *islice(_misfits(arms, backbones, probe), MOST_FAULTS),
     ]
     if faults:
         return None, faults
@@ -176,6 +194,8 @@ def _mended(table: Mapping[str, object], faults: list[Fault]) -> dict[str, objec
     """A copy in which faulty values are replaced by valid ones, which cause no further faults."""
     mended = deepcopy(dict(table))
     for fault in faults:
+        if not fault.path:
+            continue
         section, *rest = fault.path
         here = mended.get(section)
         if rest and isinstance(here, dict) and section == "training":
@@ -254,8 +274,11 @@ def _misfits(
 
 
 def _arms(parsed: RecipeKeys) -> tuple[list[Arm], list[Fault]]:
-    arms, faults = [], []
+    arms: list[Arm] = []
+    faults: list[Fault] = []
     for name in parsed.arms:
+        if len(faults) > MOST_FAULTS:
+            break
         if name not in parsed.arm and (why := _unknown_arm(name, list(parsed.arm))):
             faults.append(Fault(("arms",), why))
             continue
@@ -301,6 +324,8 @@ def _backbones(parsed: RecipeKeys) -> tuple[BackboneTables, list[Fault]]:
     resolved: BackboneTables = {}
     faults: list[Fault] = []
     for name, table in parsed.backbone.items():
+        if len(faults) > MOST_FAULTS:
+            break
         try:
             find_backbone(name)
         except UsageError as error:
@@ -332,10 +357,10 @@ def _on_tables(
     }
     if not isinstance(on, dict) or len(tables) < len(on):
         return {}, [Fault(("on",), "must hold tables, one for each data set")]
+    strangers = [name for name in tables if name not in datasets]
     return tables, [
         Fault(("on", name), f"the recipe has no such data set{did_you_mean(name, datasets)}")
-        for name in tables
-        if name not in datasets
+        for name in strangers[:MOST_FAULTS]
     ]
 
 
@@ -378,6 +403,10 @@ def parse_recipe(
     With `catalogue_alone` a name that is not in the catalogue is refused, so that nothing which the
     recipe names is imported. Raises UsageError.
     """
+    if len(content) > MOST_BYTES or len(max(content.split(b"\n"), key=len)) > MOST_LINE_BYTES:
+        raise UsageError(
+            f"{path}: a recipe has at most {MOST_BYTES:,} bytes, and a line {MOST_LINE_BYTES:,}"
+        )
     try:
         text = content.decode("utf-8-sig")  # editors on Windows write a byte order mark
         table = tomllib.loads(text)
@@ -390,6 +419,8 @@ def parse_recipe(
         # Python has limits too: for the digits of a number, for nesting.
         raise UsageError(f"{path}: not valid TOML: {error}") from error
     changed = [_apply(table, change) for change in changes]
+    if why := _excess(table):
+        raise UsageError(f"{path}: {why}")
     if catalogue_alone:
         _refuse_foreign(table, path=path)
     recipe, faults = read_recipe(table, name=path.stem)
@@ -487,6 +518,24 @@ def _toml_value(text: str) -> Any:
         return text
 
 
+def _excess(table: Mapping[str, object]) -> str:
+    """What the raw table has more of than a recipe may; empty where that is nothing."""
+    n_values, level, inside = 0, 0, [table]
+    while inside:
+        level += 1
+        if level > MOST_LEVELS:
+            return f"tables or lists are nested more than {MOST_LEVELS} deep"
+        below: list[Any] = []
+        for container in inside:
+            n_values += len(container)
+            if n_values > MOST_VALUES:
+                return f"more than {MOST_VALUES:,} keys and list entries"
+            values = container.values() if isinstance(container, Mapping) else container
+            below += [value for value in values if isinstance(value, Mapping | list)]
+        inside = below
+    return ""
+
+
 def _refuse_foreign(table: Mapping[str, object], *, path: Path) -> None:
     """Raise UsageError if a name in the raw table could be that of a class of another package."""
     arms, own, backbones = table.get("arms"), table.get("arm"), table.get("backbone")
@@ -521,19 +570,23 @@ def line_of(text: str, path: Sequence[str]) -> int | None:
     """The line, from 1, that sets the key at `path`, else the header of its nearest table; None if
     there is neither.
     """
+    lines = _lines(text)
+    found = (lines.get(tuple(path[:n])) for n in range(len(path), 0, -1))
+    return next((line for line in found if line), None)
+
+
+@functools.lru_cache(maxsize=1)
+def _lines(text: str) -> dict[tuple[str, ...], int]:
+    """The first line of each key and of each header of a table."""
     table: tuple[str, ...] = ()
-    best: tuple[int, int] = (0, 0)
+    found: dict[tuple[str, ...], int] = {}
     for number, line in enumerate(text.splitlines(), start=1):
         if header := _HEADER.match(line):
             table = _keys(header[1])
-            here = table
+            found.setdefault(table, number)
         elif key := _KEY.match(line):
-            here = (*table, *_keys(key[1]))
-        else:
-            continue
-        if here == tuple(path[: len(here)]) and len(here) > best[0]:
-            best = (len(here), number)
-    return best[1] or None
+            found.setdefault((*table, *_keys(key[1])), number)
+    return found
 
 
 def _keys(dotted: str) -> tuple[str, ...]:

@@ -1,3 +1,6 @@
+import time
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -349,3 +352,44 @@ def test_looking_for_a_line_never_fails(text, path):
     line = line_of(text, path)
 
     assert line is None or 1 <= line <= len(text.splitlines())
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (f"[{'.'.join('a' * 3000)}]", "nested more than 20 deep"),
+        (f"a = {'[' * 300}{']' * 300}", "nested more than 20 deep"),
+        ("\n".join(f"key{i} = 1" for i in range(9000)), "faults more"),
+        ("\n".join(f"key{i} = 1" for i in range(11_000)), "more than 10,000 keys"),
+        (f"[{'.'.join('a' * 100_000)}]", "at most 262,144 bytes, and a line 10,000"),
+        ("# x\n" * 100_000, "at most 262,144 bytes"),
+        ("\n".join(f"[arm.a{i}]" for i in range(3000)), "plugin` is missing"),
+        ("\n".join(f"[dataset.a{i}]" for i in range(3000)), None),
+        ("\n".join(f"[backbone.a{i}]" for i in range(3000)), "unknown backbone"),
+        (f"[backbone.AFM.on]\n{chr(10).join(f'a{i} = {{}}' for i in range(3000))}", "no such data"),
+    ],
+    ids=[
+        *("deep table", "deep list", "wide", "wider", "long line", "long file"),
+        *("arms", "data sets", "backbones", "on"),
+    ],
+)
+def test_a_deep_or_wide_file_is_refused_at_once(
+    tmp_path: Path, text: str, said: str | None
+) -> None:
+    """What costs more than its length is bounded: seconds of the processor, not minutes."""
+    seeds = "[1]" if said else "[1, 2, 3, 4, 5, 6, 7, 8, 9]"
+    arms = [f"a{i}" for i in range(3000)] if "arm.a" in text else ["dense", "prime"]
+    start = time.process_time()
+    head = f'schema = 1\ntitle = ""\nseeds = {seeds}\narms = ['
+    path = tmp_path / "a.toml"
+    path.write_text("\n".join([head, *(f'"{arm}",' for arm in arms), "]", text, ""]))
+    if "dataset." not in text:
+        path.write_text(path.read_text() + "[dataset.avazu]\n[backbone.DNN]\n")
+    else:
+        backbones = "\n".join(f"[backbone.{name}]" for name in ("DNN", "AFM", "NFM", "DCNv2"))
+        path.write_text(path.read_text() + backbones)
+    with pytest.raises(UsageError) as error:
+        load_recipe(path)
+    assert (said or "216,000 jobs, at most 200,000") in str(error.value)
+    assert len(str(error.value)) < 30_000
+    assert time.process_time() - start < 20
