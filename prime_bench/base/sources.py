@@ -4,9 +4,19 @@ import functools
 import hashlib
 import importlib
 import importlib.util
+import os
+import sys
 from pathlib import Path
 
 from prime_bench.base.errors import UsageError
+
+
+def search_path() -> str:
+    """The folders from which this process imports, for the PYTHONPATH of a process that it starts.
+
+    With `python -P -m` that process imports from these alone, else from the current folder first.
+    """
+    return os.pathsep.join(os.path.abspath(folder) for folder in sys.path)  # noqa: PTH100
 
 
 def load_class(target: str) -> type:

@@ -7,6 +7,7 @@ names the arm, from stdin and writes the peak in bytes to stdout.
 
 import gc
 import json
+import os
 import re
 import subprocess
 import sys
@@ -16,6 +17,7 @@ import torch
 
 from prime_bench.base.errors import EnvironmentFault
 from prime_bench.base.machine import keep_freed_memory
+from prime_bench.base.sources import search_path
 from prime_bench.data.schema import Schema
 from prime_bench.data.table import PreparedTable
 from prime_bench.findings import MemoryLabel
@@ -62,7 +64,8 @@ def _allocated(job: ResolvedJob, table: PreparedTable, *, device: torch.device) 
 
 def _grown_in_a_process(request: JobRequest) -> int:
     done = subprocess.run(
-        [sys.executable, "-m", "prime_bench.probes.memory"],
+        [sys.executable, "-P", "-m", "prime_bench.probes.memory"],
+        env={**os.environ, "PYTHONPATH": search_path()},
         input=json.dumps(request.plain()),
         capture_output=True,
         text=True,

@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import IO, Self
 
 from prime_bench.base.errors import EnvironmentFault
+from prime_bench.base.sources import search_path
 from prime_bench.recipe.events import (
     DoneEvent,
     FailedEvent,
@@ -52,7 +53,7 @@ class Child:
                 stdout=subprocess.PIPE,
                 stderr=self._stderr,
                 # The worker finds modules where this process does.
-                env={**os.environ, "PYTHONPATH": _search_path(), **(variables or {})},
+                env={**os.environ, "PYTHONPATH": search_path(), **(variables or {})},
                 text=True,
                 encoding="utf-8",
                 errors="replace",
@@ -200,11 +201,6 @@ class Child:
         if self._process.stdout is not None:
             self._process.stdout.close()
         self._stderr.close()
-
-
-def _search_path() -> str:
-    """The folders from which this process imports, for PYTHONPATH."""
-    return os.pathsep.join(os.path.abspath(folder) for folder in sys.path)  # noqa: PTH100
 
 
 def _end(request: JobRequest, event: WorkerEvent) -> Outcome | None:

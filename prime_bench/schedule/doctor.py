@@ -17,10 +17,11 @@ from prime_bench.base.errors import DataError
 from prime_bench.base.files import nearest_folder, pins
 from prime_bench.base.frozen import Frozen
 from prime_bench.base.machine import memory_bytes, unused_gpu
+from prime_bench.base.sources import search_path
 from prime_bench.data.manifest import MANIFEST_NAME, Manifest
 from prime_bench.schedule.devices import mps_control
 
-COMMAND = (sys.executable, "-m", "prime_bench.training.tryout")
+COMMAND = (sys.executable, "-P", "-m", "prime_bench.training.tryout")
 # What a run, a table or a report needs; other packages are installed with these.
 PACKAGES = (
     *("torch", "fuxictr", "polars", "numpy", "scipy"),
@@ -247,7 +248,12 @@ def _tried(command: tuple[str, ...]) -> _TriedTorch | str:
     """What the child process has found, or why it has found nothing."""
     try:
         done = subprocess.run(
-            command, capture_output=True, text=True, check=False, timeout=_TRY_TIMEOUT_S
+            command,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=_TRY_TIMEOUT_S,
+            env={**os.environ, "PYTHONPATH": search_path()},
         )
     except subprocess.TimeoutExpired:
         return f"training for a second did not end within {_TRY_TIMEOUT_S} s"

@@ -1,9 +1,14 @@
 """The digest of somebody's source files: every byte and name counts, nothing else does."""
 
+import os
+import sys
+from pathlib import Path
+
 import pytest
 
+import prime_bench
 from prime_bench.base.errors import UsageError
-from prime_bench.base.sources import load_class, sources_digest
+from prime_bench.base.sources import load_class, search_path, sources_digest
 
 
 @pytest.fixture
@@ -84,3 +89,28 @@ def test_a_class_is_found_and_other_names_are_reported(package):
         UsageError, match=r"`outer_pkg\.broken:X` cannot be imported: ValueError: no"
     ):
         load_class("outer_pkg.broken:X")
+
+
+@pytest.mark.parametrize(
+    "module", ["prime_bench.worker", "prime_bench.training.tryout", "prime_bench.probes.memory"]
+)
+def test_a_process_that_is_started_imports_nothing_of_the_current_folder(module):
+    """Each place that starts a module of ours does so with -P, and with our own search path."""
+    places = []
+    for path in Path(prime_bench.__file__).parent.rglob("*.py"):
+        text = path.read_text(encoding="utf-8")
+        if f'"-m", "{module}"' in text:
+            places.append(path)
+            assert f'"-P", "-m", "{module}"' in text
+            assert '"PYTHONPATH": search_path()' in text
+    assert len(places) == 1
+
+
+def test_the_search_path_names_the_current_folder_only_where_this_process_does(
+    monkeypatch, tmp_path
+):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", ["a", "/b"])
+    assert search_path() == os.pathsep.join([str(tmp_path / "a"), "/b"])
+    monkeypatch.setattr(sys, "path", ["", "/b"])
+    assert search_path() == os.pathsep.join([str(tmp_path), "/b"])
