@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     from prime_bench.report.view import ReportView
 
 
+N_FAULTS = 20
+"""How many numbers that do not agree with `--check` are named on stderr."""
+
+
 @click.command()
 @click.argument("recipe", required=False, shell_complete=complete.recipes_and_bundles)
 @options.only
@@ -95,7 +99,7 @@ def report(
     """
     from prime_bench import api
     from prime_bench.base.errors import UsageError
-    from prime_bench.cli.output import print_document, print_line, print_styled, print_text
+    from prime_bench.cli.output import print_document, print_line, print_styled
 
     if figures and output is None:
         raise UsageError("--figures writes files: name their folder with --output")
@@ -122,7 +126,13 @@ def report(
     else:
         print_document(made.render(format))
     if made.check is not None:
-        print_text(str(made.check), err=True)
+        # CSV has no notes, and with --output no table is printed.
+        faults = made.check.faults
+        for fault in faults[:N_FAULTS]:
+            print_line(fault, err=True)
+        if len(faults) > N_FAULTS:
+            print_line(f"... and {len(faults) - N_FAULTS} more: see the table `check`", err=True)
+        print_line(made.check, err=True)
     if not made.agrees:
         ctx.exit(EXIT_FAILED)
 

@@ -1,5 +1,6 @@
 """A request for a report: reads a folder or a bundle, selects, and makes tables."""
 
+import contextlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -124,7 +125,11 @@ class ReportRequest:
         if not records:
             raise DataError(
                 f"{source.path}: no record of the paper's recipes here",
-                hint=f"make some: prime-bench run {next(iter(by_recipe), 'main13')}",
+                hint=no_record_hint(
+                    "main13" if "main13" in by_recipe or not by_recipe else next(iter(by_recipe)),
+                    changes=self.changes,
+                    others=0,
+                ),
             )
         report = Report(
             title="The paper's tables",
@@ -191,12 +196,18 @@ def _with_digests(report: Report, source: RecordSource) -> Report:
 
 def no_record_hint(recipe: str | Path, *, changes: Sequence[str], others: int) -> str:
     """What to do where a recipe has no record among `others`: a run with --set is other jobs."""
-    run = " ".join(["prime-bench run", str(recipe), *(f"--set {change}" for change in changes)])
+    command = "run"
+    with contextlib.suppress(UsageError):  # a bundle is no recipe
+        if load_recipe(recipe, changes=changes).kind == "cost":
+            command = "profile"
+    run = " ".join(
+        ["prime-bench", command, str(recipe), *(f"--set {change}" for change in changes)]
+    )
     if not others:
         return f"make some: {run}"
     return (
-        "its records may be under other settings: give the same --set as for `run`; or make some: "
-        f"{run}"
+        f"its records may be under other settings: give the same --set as for `{command}`; or make "
+        f"some: {run}"
     )
 
 

@@ -1,5 +1,6 @@
 """A report as a notebook and the command line show it: frames, figures, text, files."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -9,6 +10,7 @@ from prime_bench.report.formats.html import table_html
 from prime_bench.report.formats.render import Format, render, write_report
 from prime_bench.report.manifest import write_manifest
 from prime_bench.report.quantities.records import ReportRecords
+from prime_bench.report.tables.addresses import missing_because
 from prime_bench.report.tables.comparison import claims_table, expected_table
 from prime_bench.report.tables.expected import (
     AGREEMENTS,
@@ -136,11 +138,25 @@ class CheckedNumbers:
     """Every number with its verdict, and those that have no cell."""
     allow_missing: bool
     """Whether numbers without a cell may be there."""
+    missing_because: Mapping[str, str] = field(default_factory=dict)
+    """Why each of the numbers without a cell has none, by address."""
 
     @property
     def agrees(self) -> bool:
         """Whether no number differs, and at least one was compared."""
         return self.judgement.agrees(allow_missing=self.allow_missing)
+
+    @property
+    def faults(self) -> list[str]:
+        """A line for each number that does not agree, or has no cell."""
+        differing = [
+            f"{item.address}: {item.verdict}: {_with_sd(item.place.cell.value, sd)} here, "
+            f"{_with_sd(item.printed.value, item.printed.sd)} expected"
+            for item in self.judgement.of(*MISMATCHES)
+            for sd in [None if item.printed.sd is None else item.place.cell.quantity.sd]
+        ]
+        absent = [f"{a}: no such cell: {why}" for a, why in self.missing_because.items()]
+        return [*differing, *absent]
 
     def __str__(self) -> str:
         """What was compared, in a line."""
@@ -153,6 +169,13 @@ class CheckedNumbers:
         if missing := len(found.missing):
             parts.append(f"{missing} without a cell{' (allowed)' * self.allow_missing}")
         return f"{self.file}: {same + other} of {n} numbers compared: {', '.join(parts)}"
+
+
+def _with_sd(value: float | None, sd: float | None) -> str:
+    """A number in full precision."""
+    if value is None:
+        return "none"
+    return str(value) if sd is None else f"{value} ± {sd}"
 
 
 def compared_with(
@@ -172,5 +195,10 @@ def compared_with(
     if check:
         table, judgement = expected_table(made, read_expected(check), name="check", gate=True)
         first.append(table)
-        checked = CheckedNumbers(file=check, judgement=judgement, allow_missing=allow_missing)
+        checked = CheckedNumbers(
+            file=check,
+            judgement=judgement,
+            allow_missing=allow_missing,
+            missing_because=missing_because(made, judgement.missing),
+        )
     return replace(made, tables=(*first, *made.tables)), checked

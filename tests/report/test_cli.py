@@ -341,7 +341,10 @@ def test_check_exits_1_where_a_number_is_another(
     assert call(*arguments, numbers(wrong, auc + 0.01)) == 1
     out, err = capsys.readouterr()
     assert "**outside**" in out
-    assert err == f"{wrong}: 1 of 1 numbers compared: 0 agree, 1 differ\n"
+    assert err == (
+        f"main.synthetic.DNN.auc.dense: outside: {auc} here, {auc + 0.01} expected\n"
+        f"{wrong}: 1 of 1 numbers compared: 0 agree, 1 differ\n"
+    )
 
 
 @pytest.mark.parametrize("flagged", [True, False])
@@ -379,7 +382,12 @@ def test_a_printed_sd_is_checked(
             encoding="utf-8",
         )
         assert call("--runs-dir", tmp_path / "runs", "--check", path) == code
-        assert ("other SD" in capsys.readouterr().out.partition("\n\n")[2][200:]) is bool(code)
+        out, err = capsys.readouterr()
+        assert ("other SD" in out.partition("\n\n")[2][200:]) is bool(code)
+        named = (
+            rf"main\.avazu\.DNN\.auc\.dense: other SD: 0\.7652 ± 0\.0048\d+ here, 0\.7652 ± {sd} "
+        )
+        assert bool(re.match(named, err)) is bool(code)
 
 
 def test_check_names_each_number_without_a_cell_and_the_nearest_one(
@@ -403,7 +411,11 @@ def test_check_names_each_number_without_a_cell_and_the_nearest_one(
         assert f"No such cell: main.synthetci.DNN.auc.dense: the nearest is `{near}`" in notes
         assert any("cost.synthetic.DNN.dense.memory: the table `cost` is not" in n for n in notes)
         counted = "1 of 3 numbers compared: 1 agree, 0 differ, 2 without a cell"
-        assert err == f"{path}: {counted}{said}\n"
+        *named, last = err.splitlines()
+        assert last == f"{path}: {counted}{said}"
+        assert named[0] == f"main.synthetci.DNN.auc.dense: no such cell: the nearest is `{near}`"
+        assert named[1].startswith("cost.synthetic.DNN.dense.memory: no such cell: the table ")
+        assert len(named) == 2
     assert call(recipe, "--runs-dir", runs, "--allow-missing") == 2
     assert "--allow-missing goes with --check" in capsys.readouterr().err
 
@@ -683,3 +695,38 @@ def test_260_jobs_in_every_format_within_ten_seconds_and_without_torch(
     # so that other programs do not fail a test; something quadratic in the jobs must.
     assert float(done.stdout) < 40
     assert (tmp_path / "out" / "latex" / "main.tex").is_file()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["cost"], "prime-bench profile cost"),
+        (["--against", "paper"], "prime-bench run main13"),
+        (["--against", "paper", "--table", "cost"], "prime-bench profile cost"),
+    ],
+)
+def test_the_hint_names_a_command_that_makes_such_records(
+    tmp_path: Path, arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert call(*arguments, "--runs-dir", tmp_path) == 3
+    assert f"make some: {said}\n" in capsys.readouterr().err
+
+
+def test_at_most_20_numbers_that_differ_are_named(
+    tmp_path: Path, make_record: MakeRecord, capsys: pytest.CaptureFixture[str]
+) -> None:
+    put(tmp_path / "runs", make_record(seed=1))
+    path = tmp_path / "a\nb.toml"
+    values = "".join(f'"auc.{n}" = 0.5\n' for n in range(23))
+    path.write_text(
+        f'schema = 1\ntitle = "CI"\ntolerance = 0\n[values.main.avazu.DNN]\n{values}',
+        encoding="utf-8",
+    )
+
+    assert call("--runs-dir", tmp_path / "runs", "--check", path, "--format", "csv") == 1
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 22
+    assert lines[20] == "... and 3 more: see the table `check`"
+    assert lines[21].endswith(
+        r"a\nb.toml: 0 of 23 numbers compared: 0 agree, 0 differ, 23 without a cell"
+    )

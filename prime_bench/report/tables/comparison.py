@@ -176,6 +176,8 @@ def _records_of(report: Report, jobs: Sequence[str]) -> list[Record]:
 def _other_data_sets(report: Report, expected: ExpectedNumbers) -> Iterator[str]:
     """Text of a note, where the numbers' addresses name no data set of the records."""
     named = {part for address in expected.printed() for part in address.split(".")}
+    # The key of a block can have more behind the data set: `avazu/<device>`.
+    named |= {part.partition("/")[0] for part in named}
     if named.isdisjoint(record.dataset for record in report.records):
         yield f"None of these records is of the data sets of {expected.title}"
 
@@ -219,6 +221,8 @@ def _row(item: JudgedNumber, expected: ExpectedNumbers, *, alone: bool) -> Row:
     if isinstance(expected.tolerance, float) and 0 < expected.tolerance < 1:
         # A difference beyond the tolerance is not printed as 0.
         decimals = max(written, math.ceil(-math.log10(expected.tolerance)))
+    if expected.tolerance == 0 and difference:
+        decimals = max(written, min(17, math.ceil(-math.log10(abs(difference)))))
     if isinstance(place.cell.quantity, Count) or place.column.kind == "count":
         written = decimals = 0
     ahead = Difference(value=difference, jobs=place.cell.jobs if difference is not None else ())

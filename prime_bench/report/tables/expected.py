@@ -326,6 +326,8 @@ def matches(address: str, patterns: list[str]) -> bool:
 def _check(expected: ExpectedNumbers) -> None:
     """Raise UsageError for numbers that are none, and patterns that no number has."""
     printed = expected.printed()
+    if not printed:
+        raise UsageError("values: no number to compare is there")
     if expected.noise == "seeds" and any(number.runs is None for number in printed.values()):
         raise UsageError('runs: missing, and noise = "seeds" needs it')
     for key in ("not_judged", "one_sided", "exact", "means", "other_runs", "explained"):

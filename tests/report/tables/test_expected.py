@@ -328,6 +328,9 @@ def test_a_second_device_renames_blocks_of_cost_and_the_old_address_fails() -> N
     assert not judgement.agrees(allow_missing=False)
     block, _, cell_of_it = address.removeprefix("cost.").partition(".")
     near = missing_because(both, judgement.missing)[address]
+    elsewhere = expected({f"cost.{block}/a third.{cell_of_it}": cell.value})
+    table, _ = expected_table(both, elsewhere, name="check", gate=True)
+    assert table.caption == "None of these numbers belongs to a table of this report."
     assert near.startswith(f"the nearest is `cost.{block}/")
     assert near.endswith(f".{cell_of_it}`")
 
@@ -353,6 +356,18 @@ def test_numbers_are_shown_as_they_are_written_and_differences_beyond_the_tolera
     ]
 
 
+def test_a_difference_from_an_exact_number_is_not_printed_as_0(
+    report: Report, tmp_path: Path
+) -> None:
+    text = 'schema = 1\ntitle = "n"\ntolerance = 0\n[values.main.avazu.DNN]\n"auc.dense" = 0.8\n'
+    for written, shown in (("0.8", "-0.04"), ("0.76003", "-0.00003"), ("0.7603", "-0.0003")):
+        path = tmp_path / "n.toml"
+        path.write_text(text.replace("0.8", written), encoding="utf-8")
+        table, _ = expected_table(report, read_expected(path), name="check", gate=True)
+        ((cell,),) = ([printed(row.cells[3]) for row in block.rows] for block in table.blocks)
+        assert cell.text == shown
+
+
 HEAD = 'schema = 1\ntitle = ""\n'
 
 
@@ -364,6 +379,7 @@ HEAD = 'schema = 1\ntitle = ""\n'
         (HEAD + "tolerance = 0\n[values]\na = [1, 2, 3]", "values.a: expected a number"),
         (HEAD + "tolerance = 0\n[values]\na = [0.50, 0.1, true]", "got [0.50, 0.1, True]"),
         (HEAD + "tolerance = 0\n[values]\na = [1, -0.5]", "not below 0"),
+        (HEAD + "tolerance = 0\n[values]", "values: no number to compare is there"),
         (HEAD + "tolerance = 0\n[values]\na = nan", "values.a: expected a number"),
         (HEAD + "tolerance = 0\n[values]\na = [1, inf]", "values.a: expected a number"),
         (HEAD + "tolerance = inf\n[values]\na = 1", ": tolerance: expected a number from 0 on, "),
