@@ -3,6 +3,7 @@
 import json
 import os
 import sys
+import tempfile
 
 import numpy as np
 import pytest
@@ -11,6 +12,10 @@ from hypothesis import HealthCheck, settings
 # Before anything imports torch. Two threads of one small operation wait for each other in each
 # step, and while other programs run for twenty times as long as one thread takes.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+# torch's compiler keeps its results, and a process that was killed while it wrote one leaves a
+# library that no later process can load.
+_COMPILED = tempfile.TemporaryDirectory(prefix="prime-bench-compiled-")
+os.environ["TORCHINDUCTOR_CACHE_DIR"] = _COMPILED.name
 
 # No test fails because a machine is slow; in CI the examples are the same every time.
 settings.register_profile(
