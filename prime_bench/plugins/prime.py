@@ -172,13 +172,9 @@ class Prime(Plugin):
         # body and its scalar tail differently, and delta = 0 must give a difference of exactly 0.
         base = dense_logit.expand_as(delta).contiguous()  # (B,) -> (E, B)
         shifted = torch.sigmoid(anchor_logit(base, self.config) + delta) - torch.sigmoid(base)
-        correction = (routing.flatten(0, 1) * shifted).sum(dim=0)
+        # Not one factor (1 - alpha) / G: next to p = 0 the division can reach subnormal numbers.
+        correction = self._mean(routing, shifted)
         share = 1 - self.config.dense_weight
-        # A power of two scales exactly: one factor gives the bits of a division and a factor.
-        if self.config.bags.bit_count() == 1:
-            share /= self.config.bags
-        else:
-            correction = correction / self.config.bags
         return anchored(torch.sigmoid(dense_logit), correction, share)
 
     def log_probabilities(
