@@ -31,7 +31,7 @@ class TableManifest(Frozen):
 
 
 class ReportManifest(Frozen):
-    """Content of manifest.json."""
+    """What a report's manifest.json says: which files it has, and from which records."""
 
     manifest_schema: Literal[1] = pydantic.Field(1, alias="schema")
     title: str

@@ -10,14 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from prime_bench.base.files import nearest_folder
-from prime_bench.data.manifest import SCHEMA_NAME
-from prime_bench.data.schema import Schema
 from prime_bench.findings import CostFindings, median_ratio
 from prime_bench.recipe.job import Job
 from prime_bench.schedule.devices import Device
 from prime_bench.schedule.plan import Plan, Planned
 from prime_bench.schedule.slots import Slots
-from prime_bench.settings.interface import Budget, TableShape, budget_of
+from prime_bench.settings.interface import Budget, budget_of
 from prime_bench.settings.memory import MemoryNeed
 from prime_bench.store.record import ProbeRecord, Record, RunRecord
 
@@ -32,39 +30,30 @@ def budget_key(planned: Planned) -> BudgetKey:
     return job_spec.dataset, job_spec.arm.name, job_spec.backbone
 
 
-def shapes_of(plan: Plan) -> dict[str, TableShape]:
-    """Return data set -> shape of its table, where it is prepared."""
-    files = {
-        planned.job_spec.dataset: planned.table_spec.folder(plan.data_dir) / SCHEMA_NAME
-        for planned in plan.jobs
-        if planned.job is not None
-    }
-    return {name: Schema.read(file).shape for name, file in files.items() if file.exists()}
-
-
 def budgets_of(plan: Plan) -> dict[BudgetKey, Budget]:
     """Return the budgets of all jobs whose tables are prepared. A probe has that of its arm."""
-    shapes = shapes_of(plan)
     budgets: dict[BudgetKey, Budget] = {}
     for planned in plan.jobs:
         key, job_spec = budget_key(planned), planned.job_spec
-        if planned.job is not None and key not in budgets and job_spec.dataset in shapes:
+        if planned.job is not None and key not in budgets and job_spec.dataset in plan.shapes:
             budgets[key] = budget_of(
-                job_spec.backbone_settings, job_spec.arm.settings, shape=shapes[job_spec.dataset]
+                job_spec.backbone_settings,
+                job_spec.arm.settings,
+                shape=plan.shapes[job_spec.dataset],
             )
     return budgets
 
 
 def needs_of(plan: Plan) -> dict[str, MemoryNeed]:
     """Return job id -> memory need of each job that is to run, where its table is prepared."""
-    shapes, budgets, needs = shapes_of(plan), budgets_of(plan), {}
+    budgets, needs = budgets_of(plan), {}
     for planned in plan.to_run:
         job_spec, manifest = planned.job_spec, plan.manifests[planned.job_spec.dataset]
         budget = budgets.get(budget_key(planned))
         if planned.job_id is not None and manifest is not None and budget is not None:
             needs[planned.job_id] = MemoryNeed.of(
                 budget,
-                shapes[job_spec.dataset],
+                plan.shapes[job_spec.dataset],
                 embedding_dim=job_spec.backbone_settings.embedding_dim,
                 batch_size=job_spec.training.batch_size,
                 train_rows=manifest.rows.train,
@@ -117,7 +106,7 @@ class Spread:
         )
 
     def plus(self, other: "Spread") -> "Spread":
-        """Add."""
+        """Return the spread of the sum of two numbers, of which both are low or high together."""
         return Spread(
             low=self.low + other.low, middle=self.middle + other.middle, high=self.high + other.high
         )

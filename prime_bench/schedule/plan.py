@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import Literal
 
 from prime_bench.base.errors import DataError, UsageError
-from prime_bench.data.manifest import Manifest, TableSpec, resolve
+from prime_bench.data.manifest import SCHEMA_NAME, Manifest, TableSpec, resolve
+from prime_bench.data.schema import Schema
 from prime_bench.recipe.differences import KeyDifference, differing_keys, resolved
 from prime_bench.recipe.job import Job
 from prime_bench.recipe.recipe import JobSpec, Recipe
+from prime_bench.settings.interface import TableShape
 from prime_bench.settings.probes import CostOnDevice, CostSettings
 from prime_bench.store.record import DeviceKind, Record, RunRecord
 from prime_bench.store.runs import Runs
@@ -120,6 +122,16 @@ class Plan:
     """Data set -> manifest of its table; None if it is not prepared."""
     retrain_stale: bool = False
     """Whether stale jobs that have a record run again."""
+
+    @functools.cached_property
+    def shapes(self) -> dict[str, TableShape]:
+        """Data set -> shape of its table, where it is prepared."""
+        files = {
+            planned.job_spec.dataset: planned.table_spec.folder(self.data_dir) / SCHEMA_NAME
+            for planned in self.jobs
+            if planned.job is not None
+        }
+        return {name: Schema.read(file).shape for name, file in files.items() if file.exists()}
 
     @functools.cached_property
     def to_run(self) -> list[Planned]:

@@ -46,7 +46,7 @@ _TRIED_CALLS = 3
 
 
 class CudaCapture:
-    """Captures CUDA graphs."""
+    """The `Capture` of a CUDA device: what it gives is the `replay` of a CUDA graph."""
 
     def __init__(self, device: torch.device) -> None:
         self._device = device

@@ -289,9 +289,8 @@ def hodges_lehmann_interval(values: ArrayLike, *, confidence: float = CONFIDENCE
     """The exact interval that belongs to the Hodges-Lehmann estimate of values (m,), m >= 1.
 
     Its ends are Walsh averages, the k-th from either side, with the largest k whose two tails of
-    the signed-rank distribution stay within
-    1 - confidence. For m = 5 the widest interval has 0.9375. As the test, it takes the values as
-    symmetric about their median.
+    the signed-rank distribution stay within 1 - confidence. For m = 5 the widest interval has
+    0.9375. As the test, it takes the values as symmetric about their median.
     """
     array = _vector(values)
     i, j = np.triu_indices(len(array))

@@ -45,7 +45,7 @@ MISMATCHES: tuple[NumberVerdict, ...] = tuple(
 
 
 class ExpectedNumbers(Frozen):
-    """The whole file."""
+    """A file of printed numbers, such as the paper's, and how they are judged."""
 
     expected_schema: Literal[1] = pydantic.Field(alias="schema")
     title: str
@@ -135,7 +135,7 @@ class JudgedNumber:
 
     @property
     def difference(self) -> float | None:
-        """Ours less theirs."""
+        """The report's value minus the printed one; None where the report has none."""
         value = self.place.cell.value
         return None if value is None else value - self.printed.value
 
