@@ -26,6 +26,7 @@ def report(
     check: StrPath | None = None,
     allow_missing: bool = False,
     mixed: bool = False,
+    arms: Sequence[str] = (),
     runs_dir: StrPath = "runs",
 ) -> ReportView:
     """Make the tables of a recipe's jobs, or of everything that has records.
@@ -42,6 +43,8 @@ def report(
             `ReportView.check` the verdict of each.
         allow_missing: Whether numbers of `check` may have no cell in the report.
         mixed: Whether to compare runs that differ in more than the arm; captions say so.
+        arms: Which arms the figures show. Without it, figures of single pairs show the recipe's
+            first arm beside Dense, the others all.
         runs_dir: Folder of the records.
 
     Returns:
@@ -63,8 +66,9 @@ def report(
             raise UsageError(f"{name}: one of {known} is wanted, got {value!r}")
     if allow_missing and check is None:
         raise UsageError("allow_missing goes with check")
-    if isinstance(tables, str):
-        raise UsageError(f"tables: a list of names is wanted, got `{tables}`")
+    for name, names in (("tables", tables), ("arms", arms)):
+        if isinstance(names, str):
+            raise UsageError(f"{name}: a list of names is wanted, got `{names}`")
     request = ReportRequest(
         recipe=None if recipe is None else str(recipe),
         tables=tables,
@@ -84,7 +88,7 @@ def report(
         check=None if check is None else Path(check),
         allow_missing=allow_missing,
     )
-    return ReportView(report=made, check=checked, _records=records)
+    return ReportView(report=made, check=checked, _records=records, _arms=tuple(arms))
 
 
 def pack(

@@ -60,6 +60,12 @@ N_FAULTS = 20
 )
 @click.option("--figures", is_flag=True, help="With --output: write figures too.")
 @click.option(
+    "--arms",
+    metavar="NAME[,NAME...]",
+    shell_complete=complete.arms,
+    help="Draw figures of these arms; without it, of the recipe's first beside Dense.",
+)
+@click.option(
     "--allow-mixed",
     "mixed",
     is_flag=True,
@@ -85,6 +91,7 @@ def report(
     check: Path | None,
     allow_missing: bool,
     figures: bool,
+    arms: str | None,
     mixed: bool,
     output: Path | None,
     runs_dir: Path,
@@ -105,6 +112,8 @@ def report(
         raise UsageError("--figures writes files: name their folder with --output")
     if allow_missing and check is None:
         raise UsageError("--allow-missing goes with --check FILE")
+    if arms is not None and not figures and format != "html":
+        raise UsageError("--arms chooses what figures show: give --figures or --format html")
     made = api.report(
         recipe,
         only=only,
@@ -115,6 +124,7 @@ def report(
         check=check,
         allow_missing=allow_missing,
         mixed=mixed,
+        arms=[name.strip() for name in arms.split(",")] if arms else (),
         runs_dir=runs_dir,
     )
     format = "json" if as_json else format

@@ -1,6 +1,6 @@
 """A report as a notebook and the command line show it: frames, figures, text, files."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -38,6 +38,8 @@ class ReportView:
     check: "CheckedNumbers | None" = None
     """How the numbers of the file `check` compare; None where there was none."""
     _records: ReportRecords | None
+    _arms: Sequence[str] = ()
+    """Arms that the figures show; empty for the default."""
     _drawn: "dict[str, NamedFigure]" = field(default_factory=dict)
 
     @property
@@ -101,7 +103,7 @@ class ReportView:
         from prime_bench.report.figures.gallery import figures_of
 
         if not self._drawn and self._records is not None:
-            found = figures_of(self._records, baseline="dense")
+            found = figures_of(self._records, baseline="dense", arms=self._arms)
             self._drawn.update({item.name: item for item in found})
         return self._drawn
 

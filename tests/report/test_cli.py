@@ -182,6 +182,17 @@ def test_output_writes_files_and_prints_nothing_to_stdout(
     assert str(folder / "main.tex") in err
 
 
+def test_figures_show_the_arms_that_were_chosen(runs: Path, recipe: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    assert call(recipe, "--runs-dir", runs, "--output", out, "--figures", "--arms", "prime") == 0
+    assert (out / "pairs-synthetic-prime.svg").is_file()
+    assert not (out / "pairs-synthetic.svg").exists()
+
+    other = tmp_path / "other"
+    assert call(recipe, "--runs-dir", runs, "--output", other, "--figures", "--arms", "dense") == 2
+    assert not other.exists()
+
+
 def test_the_folder_comes_from_the_environment(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PRIME_BENCH_RUNS", str(runs))
 
@@ -196,6 +207,7 @@ def test_the_folder_comes_from_the_environment(runs: Path, monkeypatch: pytest.M
         (["no-such-recipe"], 2, "no such recipe"),
         (["--set", "training.max_epochs=1"], 2, "changes (--set) go with a recipe"),
         (["--format", "pdf"], 2, "pdf"),
+        (["--arms", "prime"], 2, "--arms chooses what figures show"),
     ],
 )
 def test_mistakes_are_one_message(

@@ -115,13 +115,13 @@ def subgroup_rows(
 ) -> list[ForestRow]:
     """Return the median paired difference of AUC in all rows and in each field's largest groups.
 
-    `arms` are names of plug-ins, the baseline first.
+    `arms` are their names, the baseline first.
     """
     scores: dict[tuple[str, str], dict[tuple[str, int], SubgroupScore]] = {}
     for record in records:
         if record.job.backbone != backbone or not isinstance(record.findings, SubgroupFindings):
             continue
-        run = (record.job.plugin, record.job.seed)
+        run = (record.arm, record.job.seed)
         scores.setdefault(("", "All rows"), {})[run] = record.findings.overall
         for field in record.findings.fields:
             for group in field.groups:

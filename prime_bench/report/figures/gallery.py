@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from matplotlib.figure import Figure
 
+from prime_bench.base.errors import UsageError, did_you_mean
 from prime_bench.base.identity import canonical_json
 from prime_bench.findings import GradientFindings, SubgroupFindings
 from prime_bench.report.figures.curves import (
@@ -39,7 +40,7 @@ from prime_bench.report.figures.pairs import (
 )
 from prime_bench.report.figures.save import NamedFigure
 from prime_bench.report.quantities.grid import Grid, GridBlock
-from prime_bench.report.quantities.layout import ArmColumn, backbone_label
+from prime_bench.report.quantities.layout import ArmColumn, arm_label, backbone_label
 from prime_bench.report.quantities.records import ReportRecords
 from prime_bench.store.pairing import arm_key, comparison_key
 from prime_bench.store.record import ProbeRecord
@@ -48,48 +49,83 @@ EQUIVALENT_AUC = 0.001
 """A difference of AUC that the literature calls noticeable: the band of the forest plots."""
 
 
-def figures_of(records: ReportRecords, *, baseline: str) -> list[NamedFigure]:
+def figures_of(
+    records: ReportRecords, *, baseline: str, arms: Sequence[str] = ()
+) -> list[NamedFigure]:
     """Draw every figure that the records suffice for, with `baseline` (an arm) as the reference.
 
-    Figures of single pairs show PRIME, or the first other arm where PRIME has no records.
+    Figures of single pairs show one arm each: those named in `arms`, or the leading arm. With
+    `arms`, the other figures leave the rest out too, and names of files end in the arm's.
+
+    Raises UsageError for a name in `arms` that is not an arm of the records beside the baseline.
     """
     grid = records.grid(baseline=baseline)
-    arm = leading_arm(grid)
+    shown = _chosen(grid, records, arms=arms)
+    leading = leading_arm(grid)
+    single = shown or ([leading] if leading else [])
     figures: list[NamedFigure] = []
-    if grid.baseline and arm:
+    if grid.baseline and single:
         for block in grid.blocks:
-            figures += _pairs(block, grid.baseline, arm=arm)
-            figures += _differences(block, grid.baseline, arms=grid.others)
-            figures += _curves(grid, block, arms=(grid.baseline, arm))
-        if arm.key.plugin == "prime":
-            figures += _controls(records, arm=arm, baseline=baseline)
-    figures += _gradients(records, baseline=baseline)
-    figures += _subgroups(records, baseline=baseline)
+            for arm in single:
+                figures += _named_after(arm if shown else None, _pairs(block, grid.baseline, arm))
+            figures += _differences(block, grid.baseline, arms=shown or grid.others)
+            for arm in single:
+                pair = (grid.baseline, arm)
+                figures += _named_after(arm if shown else None, _curves(grid, block, arms=pair))
+        for arm in shown or grid.others:
+            if arm.key.plugin == "prime":
+                figures += _controls(records, arm=arm, baseline=baseline)
+                break
+    figures += _gradients(records, baseline=baseline, arms=arms)
+    figures += _subgroups(records, baseline=baseline, arms=arms)
     return _with_unique_names(figures)
 
 
 def leading_arm(grid: Grid) -> ArmColumn | None:
-    """Return PRIME, or the first arm beside the baseline without it; None if there is none."""
-    prime = [arm for arm in grid.others if arm.key.plugin == "prime"]
-    return next(iter([*prime, *grid.others]), None)
+    """Return the first arm beside the baseline; None if there is none.
+
+    The order is the recipe's, or the catalogue's, which begins with PRIME.
+    """
+    return next(iter(grid.others), None)
 
 
-def _pairs(block: GridBlock, baseline: ArmColumn, *, arm: ArmColumn) -> Iterator[NamedFigure]:
+def _chosen(grid: Grid, records: ReportRecords, *, arms: Sequence[str]) -> list[ArmColumn]:
+    """The columns of the arms named in `arms`, in that order. Raises UsageError."""
+    columns = {arm.name: arm for arm in grid.others}
+    measured = {record.arm for record in records.probes} - {grid.baseline_name}
+    for name in arms:
+        known = sorted(columns.keys() | measured)
+        if name not in known:
+            raise UsageError(
+                f"--arms {name}: no such arm beside {grid.baseline_name}"
+                + did_you_mean(name, known),
+                hint=f"the report has {', '.join(known)}" if known else "it has no other arm",
+            )
+    return [columns[name] for name in dict.fromkeys(arms) if name in columns]
+
+
+def _named_after(arm: ArmColumn | None, figures: Iterable[NamedFigure]) -> Iterator[NamedFigure]:
+    """Add the arm to the names, so that the figures of several arms have files of their own."""
+    for item in figures:
+        yield item if arm is None else replace(item, name=_slug(f"{item.name}-{arm.name}"))
+
+
+def _pairs(block: GridBlock, baseline: ArmColumn, arm: ArmColumn) -> Iterator[NamedFigure]:
     """Every pair of one arm with the baseline."""
     names, data = (baseline.name, arm.name), block.layout.label
     aucs = paired_scores(block, names, metric="auc")
     if not aucs:
         return
     yield _named(
-        f"Every pair, {data}",
+        f"Every pair of {arm.label} and {baseline.label}, {data}",
         f"pairs-{data}",
         draw_paired_dots(aucs, baseline=baseline.label, arm=arm.label, metric_label="Test AUC"),
     )
     losses = paired_scores(block, names, metric="logloss")
     yield _named(
-        f"Pairs won, {data}",
+        f"Pairs won by {arm.label} against {baseline.label}, {data}",
         f"wins-{data}",
-        draw_win_grid({"AUC": aucs, "LogLoss": losses}, seeds=block.layout.seeds),
+        draw_win_grid({"AUC": aucs, "LogLoss": losses}, seeds=block.layout.seeds, arm=arm.label),
     )
 
 
@@ -155,7 +191,7 @@ def _curves(
     }
     if any(curve.epochs for runs in curves.values() for curve in runs):
         yield _named(
-            f"Learning curves, {data}",
+            f"Learning curves of {arm.label} and {baseline.label}, {data}",
             f"curves-{data}",
             draw_learning_curves(
                 curves, arms=(baseline.label, arm.label), metric_label="Validation AUC"
@@ -164,51 +200,58 @@ def _curves(
     keys = [row.comparison for row in block.layout.rows]
     own = [run for run in grid.records if comparison_key(run) in keys and arm_key(run) == arm.key]
     if loads := load_curves(own):
-        yield _named(f"Load over training, {data}", f"load-{data}", draw_load(loads))
+        yield _named(f"Load over training of {arm.label}, {data}", f"load-{data}", draw_load(loads))
 
 
-def _gradients(selected: ReportRecords, *, baseline: str) -> Iterator[NamedFigure]:
+def _gradients(
+    selected: ReportRecords, *, baseline: str, arms: Sequence[str]
+) -> Iterator[NamedFigure]:
     """The paper's Figures 1 and 3."""
     for (dataset, _), records in _comparable(selected.probes, GradientFindings).items():
         label = selected.dataset_labels.get(dataset, dataset)
-        findings = gap_findings(records, baseline=baseline)
-        arms = arm_order(records, baseline=baseline)
-        of_first = [item for item in findings if item.arm == arms[0]]
+        shown = [item for item in records if not arms or item.arm in (baseline, *arms)]
+        findings = gap_findings(shown, baseline=baseline)
+        names = arm_order(shown, baseline=baseline)
+        of_first = [item for item in findings if item.arm == names[0]]
         if of_first:
             yield _named(
-                f"Gradient alignment of {arms[0]}, {label}",
+                f"Gradient alignment of {names[0]}, {label}",
                 f"competition-{dataset}",
                 draw_competition(of_first),
             )
-        if len(arms) > 1:
+        if len(names) > 1:
             yield _named(
                 f"Competition gap, {label}",
                 f"gap-{dataset}",
-                draw_gap_reduction(findings, arms=arms),
+                draw_gap_reduction(findings, arms=names),
             )
 
 
-def _subgroups(selected: ReportRecords, *, baseline: str) -> Iterator[NamedFigure]:
-    """PRIME's differences within the groups of each field, a figure a backbone."""
+def _subgroups(
+    selected: ReportRecords, *, baseline: str, arms: Sequence[str]
+) -> Iterator[NamedFigure]:
+    """An arm's differences within the groups of each field, a figure a backbone."""
     for (dataset, _), records in _comparable(selected.probes, SubgroupFindings).items():
         label = selected.dataset_labels.get(dataset, dataset)
-        plugins = [record.job.plugin for record in records]
-        if baseline not in plugins or "prime" not in plugins:
-            continue
-        for backbone in dict.fromkeys(record.job.backbone for record in records):
-            rows = subgroup_rows(records, backbone=backbone, arms=(baseline, "prime"))
-            if rows:
-                data = f"{label}, {backbone_label(backbone)}"
-                yield _named(
-                    f"Subgroups, {data}",
-                    f"subgroups-{data}",
-                    draw_forest(
-                        rows,
-                        axis_label="AUC within the group: PRIME \N{MINUS SIGN} Dense",
-                        band=EQUIVALENT_AUC,
-                        note=f"The {LARGEST_GROUPS} largest groups of each field.",
-                    ),
-                )
+        labels = {record.arm: arm_label(record.arm) for record in records}
+        # PRIME if it was measured: the recipe's order of arms is not in the records of probes.
+        others = sorted(labels.keys() - {baseline}, key=lambda name: (name != "prime", name))
+        for arm in [name for name in arms if name in others] if arms else others[:1]:
+            for backbone in dict.fromkeys(record.job.backbone for record in records):
+                rows = subgroup_rows(records, backbone=backbone, arms=(baseline, arm))
+                if rows:
+                    data = f"{label}, {backbone_label(backbone)}"
+                    names = f"{labels[arm]} \N{MINUS SIGN} {arm_label(baseline)}"
+                    yield _named(
+                        f"Subgroups of {labels[arm]}, {data}",
+                        f"subgroups-{data}{f'-{arm}' if arms else ''}",
+                        draw_forest(
+                            rows,
+                            axis_label=f"AUC within the group: {names}",
+                            band=EQUIVALENT_AUC,
+                            note=f"The {LARGEST_GROUPS} largest groups of each field.",
+                        ),
+                    )
 
 
 def _comparable(
@@ -225,8 +268,11 @@ def _comparable(
 
 
 def _named(title: str, name: str, figure: Figure) -> NamedFigure:
-    slug = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
-    return NamedFigure(name=slug, title=title, figure=figure)
+    return NamedFigure(name=_slug(name), title=title, figure=figure)
+
+
+def _slug(name: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
 
 
 def _with_unique_names(figures: Sequence[NamedFigure]) -> list[NamedFigure]:

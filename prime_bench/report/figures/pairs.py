@@ -142,11 +142,13 @@ def _plot_pairs(axes: Axes, scores: PairedScores, *, names: tuple[str, str]) -> 
 
 
 @styled
-def draw_win_grid(scores: Mapping[str, Sequence[PairedScores]], *, seeds: Sequence[int]) -> Figure:
+def draw_win_grid(
+    scores: Mapping[str, Sequence[PairedScores]], *, seeds: Sequence[int], arm: str
+) -> Figure:
     """Draw a square for each backbone and seed, coloured by sign and size of the difference.
 
     `scores` has the pairs of each metric under its printed name; each metric is a plot of its own.
-    A seed without a pair is shown as `·`.
+    `arm` is its printed name. A seed without a pair is shown as `·`.
     """
     backbones = unique(item.backbone for of_metric in scores.values() for item in of_metric)
     if not backbones or not seeds:
@@ -163,8 +165,8 @@ def draw_win_grid(scores: Mapping[str, Sequence[PairedScores]], *, seeds: Sequen
     add_note(
         figure,
         f"n = {', '.join(map(str, dict.fromkeys(counts)))} pairs a metric. Differences in units of "
-        "0.0001, positive where the arm is better; ▲ won, ▽ lost, = tied, · no pair. Deeper "
-        "shades: larger differences.",
+        f"0.0001, positive where {shorten(arm)} is better; ▲ won, ▽ lost, = tied, · no pair. "
+        "Deeper shades: larger differences.",
     )
     return figure
 

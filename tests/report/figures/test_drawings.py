@@ -184,7 +184,7 @@ def test_forest_bends_where_one_row_dwarfs_the_others(svg: Svg) -> None:
 def test_win_grid_has_a_sign_for_every_square(make_cell: MakeCell, svg: Svg) -> None:
     cell = make_cell(differences=(0.0012, -0.0003, 0.0, 0.00001))
 
-    text = svg(draw_win_grid({"AUC": [cell]}, seeds=(2021, 190034, 27011, 948432, 7)))
+    text = svg(draw_win_grid({"AUC": [cell]}, seeds=(2021, 190034, 27011, 948432, 7), arm="PRIME"))
 
     assert "AUC: 2 of 4 won" in text
     for square in ("▲ 12", "▽ 3", ">=<", "▲ &lt;1", ">·<"):
@@ -229,7 +229,7 @@ def test_any_number_of_backbones_and_awkward_names(make_cell: MakeCell, svg: Svg
 
     for figure in (
         draw_paired_dots(cells, baseline="Dense", arm=arm, metric_label="AUC"),
-        draw_win_grid({"AUC": cells, "LogLoss": cells}, seeds=(2021, 190034)),
+        draw_win_grid({"AUC": cells, "LogLoss": cells}, seeds=(2021, 190034), arm="PRIME"),
         draw_forest([row(name, 0.001 * index) for index, name in enumerate(names)], axis_label="Δ"),
         draw_tradeoff([point(name) for name in names], baseline=arm),
         draw_learning_curves(
@@ -253,7 +253,7 @@ def test_any_number_of_backbones_and_awkward_names(make_cell: MakeCell, svg: Svg
         lambda: draw_controls([], reference="PRIME"),
         lambda: draw_paired_dots([], baseline="Dense", arm="PRIME", metric_label="AUC"),
         lambda: draw_forest([row("DNN", NAN)], axis_label="Δ"),
-        lambda: draw_win_grid({"AUC": []}, seeds=(1,)),
+        lambda: draw_win_grid({"AUC": []}, seeds=(1,), arm="PRIME"),
         lambda: draw_tradeoff([], baseline="Dense"),
         lambda: draw_learning_curves({"DNN": []}, arms=("Dense", "PRIME"), metric_label="AUC"),
         lambda: draw_load([load(n_epochs=0)]),
@@ -274,6 +274,6 @@ def test_cells_of_any_size(make_cell: MakeCell, svg: Svg, differences: tuple[flo
     estimates = list(cell.differences.values())
 
     svg(draw_paired_dots([cell], baseline="Dense", arm="PRIME", metric_label="AUC"))
-    svg(draw_win_grid({"AUC": [cell]}, seeds=cell.seeds))
+    svg(draw_win_grid({"AUC": [cell]}, seeds=cell.seeds, arm="PRIME"))
     svg(draw_forest([row("DNN", value) for value in estimates], axis_label="Δ", band=0.001))
     svg(draw_tradeoff([point(difference=value) for value in estimates], baseline="Dense"))

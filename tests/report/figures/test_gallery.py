@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from prime_bench.base.errors import UsageError
 from prime_bench.findings import (
     FieldGradients,
     FieldSubgroups,
@@ -176,7 +177,7 @@ def test_two_versions_of_one_data_set_have_files_of_their_own(make_record: MakeR
     assert len(names) == len(set(names)) > 0
 
 
-def test_prime_leads_else_the_first(full_set: list[RunRecord]) -> None:
+def test_the_first_arm_leads(full_set: list[RunRecord]) -> None:
     controls = [record for record in full_set if record.arm != "prime"]
 
     leading = leading_arm(gather(full_set).grid(baseline="dense"))
@@ -184,6 +185,54 @@ def test_prime_leads_else_the_first(full_set: list[RunRecord]) -> None:
 
     assert (leading and leading.name, without and without.name) == ("prime", "residual_parameters")
     assert leading_arm(gather([]).grid(baseline="dense")) is None
+
+
+def test_chosen_arms_are_shown_each_under_its_name(
+    trained: list[RunRecord], make_record: MakeRecord
+) -> None:
+    probes = [
+        make(make_record(arm=arm, seed=1), **{key: value})
+        for arm, gap, auc in (
+            ("dense", 0.4, 0.75),
+            ("prime", 0.2, 0.751),
+            ("residual_parameters", 0.3, 0.76),
+        )
+        for make, key, value in ((gradients_of, "gap", gap), (subgroups_of, "auc", auc))
+    ]
+    records = gather([run for run in trained if run.dataset == "avazu"], probes=probes)
+
+    both = figures_of(records, baseline="dense", arms=["residual_parameters", "prime"])
+    control = figures_of(records, baseline="dense", arms=["residual_parameters"])
+
+    assert [item.name for item in both] == [
+        "pairs-avazu-residual-parameters",
+        "wins-avazu-residual-parameters",
+        "pairs-avazu-prime",
+        "wins-avazu-prime",
+        "forest-avazu",
+        "tradeoff-avazu",
+        "curves-avazu-residual-parameters",
+        "curves-avazu-prime",
+        "load-avazu-prime",
+        "controls-avazu",
+        "competition-avazu",
+        "gap-avazu",
+        "subgroups-avazu-dnn-residual-parameters",
+        "subgroups-avazu-dnn-prime",
+    ]
+    assert all("PRIME" not in item.title for item in control)
+    for item in control:
+        text = figure_bytes(item.figure, "svg", name=item.name).decode()
+        assert "PRIME" not in text, item.name
+        if not item.name.startswith(("competition", "tradeoff")):
+            assert "Residual (params)" in text, item.name
+
+
+def test_an_arm_without_a_record_is_refused(trained: list[RunRecord]) -> None:
+    with pytest.raises(UsageError, match=r"--arms prim: no such arm beside dense.*`prime`"):
+        figures_of(gather(trained), baseline="dense", arms=["prim"])
+    with pytest.raises(UsageError, match="--arms dense"):
+        figures_of(gather(trained), baseline="dense", arms=["dense"])
 
 
 def test_pairs_are_those_that_tables_compare(full_set: list[RunRecord]) -> None:
