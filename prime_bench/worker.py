@@ -176,6 +176,7 @@ def _probe_record(
         data_variant=table.manifest.variant,
         data_verified=table.manifest.verified,
         data_notes=table.manifest.notes,
+        data_card=table.manifest.own_card,
         findings=findings,
         environment=found_environment,
         wall_s=time.perf_counter() - start,

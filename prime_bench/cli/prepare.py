@@ -232,10 +232,9 @@ def _check_recipe_flags(
 
 
 def _table_spec(name: str, given: Mapping[str, Any]) -> "TableSpec":
-    from prime_bench.data.card import load_card
     from prime_bench.data.manifest import resolve
 
-    known = load_card(name).settings_class.model_fields
+    known = resolve(name, {}).card.settings_class.model_fields
     foreign = [_flag(key) for key in given if key not in known]
     if foreign:
         raise UsageError(

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from prime_bench.data.stages import StageProgress
 
 PREPARE_SCHEMA = 1
+_VERIFIED = {True: "yes", False: "no", "own": "own data"}
 
 
 def plain(made: "Preparation") -> dict[str, Any]:
@@ -49,7 +50,7 @@ def summary(made: "Preparation") -> str:
         f"  fields      {manifest.n_fields:>12}",
         f"  vocabulary  {manifest.vocabulary_total:>12,} ids",
         f"  fingerprint {manifest.fingerprint[:12]:>12}",
-        f"  verified    {'yes' if manifest.verified else 'no':>12}",
+        f"  verified    {_VERIFIED[manifest.verified]:>12}",
     ]
     if manifest.best is not None:
         lines.append(f"  {best_line(manifest.best)}")

@@ -48,7 +48,7 @@ def text(table: Mapping[str, Any]) -> str:
         [
             f"{visible(table['dataset'])}: {visible(table['path'])}\n"
             f"fingerprint {table['fingerprint'][:12]}, "
-            f"{'verified' if table['verified'] else 'unverified'}, "
+            f"{provenance(table['verified'])}, "
             f"{table['vocabulary_total']:,} ids",
             table_text(splits, header=_SPLIT_HEADER, n_words=1),
             table_text(fields, header=_FIELD_HEADER, n_words=1),
@@ -66,8 +66,14 @@ def page(tables: Sequence[Mapping[str, Any]]) -> str:
 
     environment = html_templates()
     environment.filters |= {"percent": percent, "drift": drift, "log10": math.log10}
+    environment.filters["provenance"] = provenance
     template = environment.get_template("dataset.html.j2")
     return template.render(tables=tables, curves=[_curve(table) for table in tables])
+
+
+def provenance(verified: bool | str) -> str:
+    """What is known of the raw files of a table, from `verified` of its manifest."""
+    return "own data" if verified == "own" else "verified" if verified else "unverified"
 
 
 def percent(value: float) -> str:

@@ -1,15 +1,23 @@
 """Cards: the columns of a data set, where its files can be had, and its default settings."""
 
 import functools
+import os
 import tomllib
+from pathlib import Path
 from typing import Any, Literal, Self
 
 import pydantic
 
 from prime_bench.base.errors import UsageError, did_you_mean
 from prime_bench.base.files import bundled_folder
-from prime_bench.base.frozen import Frozen
+from prime_bench.base.frozen import Fault, Frozen
+from prime_bench.base.toml import excess, place, read_toml
 from prime_bench.settings.data import DataSettings, LogSettings, SyntheticSettings
+
+CARDS_VARIABLE = "PRIME_BENCH_CARDS"
+"""Environment variable with a folder of further cards, which are called by their file names."""
+MOST_BYTES = 1 << 20
+"""Bytes of a card. One of twelve columns has about 2 KiB."""
 
 SETTINGS: dict[str, type[DataSettings]] = {
     "splits": DataSettings,
@@ -62,18 +70,18 @@ class CardArchive(Frozen):
 
 
 class DatasetCard(Frozen):
-    """The description of a data set: one TOML file in `datasets/`."""
+    """The description of a data set: one TOML file, of your own or in `datasets/`."""
 
-    name: str
+    name: str = pydantic.Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")
     """What commands and recipes call the data set."""
     title: str
     """What reports call it."""
     kind: Literal["splits", "log", "generated"]
     """`splits`: train, valid and test csv as published; `log`: one csv, which `prepare` splits;
     `generated`: a synthetic log without files."""
-    licence: str
+    licence: str = ""
     """Under which terms the data may be used."""
-    homepage: str
+    homepage: str = ""
     """Where the data set is described or published."""
     archives: list[CardArchive] = []
     """Where the files can be downloaded, tried in this order; empty where an account is needed."""
@@ -98,6 +106,8 @@ class DatasetCard(Frozen):
             raise ValueError("a card has exactly one label column")
         if len({column.name for column in self.columns}) < len(self.columns):
             raise ValueError("two columns have one name")
+        if not self.fields:
+            raise ValueError("no column becomes a field: give one the role categorical or numeric")
         if 0 < len(self.files) < 3:
             raise ValueError("files: give train, valid and test, or none of them")
         return self
@@ -126,11 +136,78 @@ def card_names() -> list[str]:
 
 @functools.cache
 def load_card(name: str) -> DatasetCard:
-    """Load the card `name`. Raises UsageError, with the nearest known name, if there is none."""
+    """Load the bundled card `name`. Raises UsageError, with the nearest known name, if there is
+    none.
+    """
     known = card_names()
     if name not in known:
+        own = own_cards()
         raise UsageError(
-            f"no dataset `{name}`{did_you_mean(name, known)}", hint=f"datasets: {', '.join(known)}"
+            f"no dataset `{name}`{did_you_mean(name, [*known, *own])}",
+            hint=f"datasets: {', '.join([*known, *own])}; or a card's file, such as mylog.toml",
         )
     path = bundled_folder("datasets") / f"{name.replace('-', '_')}.toml"
     return DatasetCard.parse(tomllib.loads(path.read_text(encoding="utf-8")), where=str(path))
+
+
+def own_cards() -> dict[str, Path]:
+    """The cards in the folder that `CARDS_VARIABLE` names: file name without `.toml` -> file."""
+    folder = os.environ.get(CARDS_VARIABLE)
+    files = sorted(Path(folder).glob("*.toml")) if folder else []
+    return {file.stem: file for file in files if file.stem not in card_names()}
+
+
+def card_file(reference: str, *, folder: Path = Path()) -> Path | None:
+    """The file of an own card, which need not exist; None for the name of a bundled one.
+
+    `reference` is a path ending in `.toml`, which is relative to `folder`, or a name. Raises
+    UsageError for an unknown name.
+    """
+    if reference.endswith(".toml"):
+        return folder / reference
+    if (own := own_cards().get(reference)) is not None:
+        return own
+    file = folder / f"{reference}.toml"
+    if reference not in card_names() and file.is_file():
+        raise UsageError(f"no dataset `{reference}`", hint=f"for the card {file} say `{file.name}`")
+    if (folder / reference).is_file():
+        raise UsageError(
+            f"{reference}: is no card, whose name ends in .toml",
+            hint=f"`prime-bench card {reference}` writes one for a log",
+        )
+    load_card(reference)
+    return None
+
+
+def read_card(path: Path) -> DatasetCard:
+    """Read a card of one's own. Raises UsageError with every fault at its line."""
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError as error:
+        raise UsageError(
+            f"{path}: there is no such card",
+            hint="`prime-bench card FILE` writes one for a log in FILE",
+        ) from error
+    except OSError as error:
+        raise UsageError(f"{path}: cannot read the card: {error.strerror}") from error
+    text, table = read_toml(content, path=path, noun="card", most_bytes=MOST_BYTES)
+    if why := excess(table):
+        raise UsageError(f"{path}: {why}")
+    card, faults = DatasetCard.check(table)
+    if card is not None:
+        faults = [*_own_faults(card)]
+    if card is None or faults:
+        raise UsageError("\n".join(place(fault, path=path, text=text) for fault in faults))
+    return card
+
+
+def _own_faults(card: DatasetCard) -> list[Fault]:
+    """What is wrong with a sound card as one of one's own."""
+    faults = []
+    if card.kind == "generated":
+        faults.append(Fault(("kind",), "only the bundled card `synthetic` is generated"))
+    if card.name in card_names():
+        why = f"`{card.name}` is a bundled data set, so a card of your own needs another name"
+        faults.append(Fault(("name",), why))
+    _, wrong = card.settings_class.check(card.defaults)
+    return faults + [fault.below("defaults") for fault in wrong]

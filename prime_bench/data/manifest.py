@@ -7,16 +7,17 @@ is complete.
 
 import contextlib
 import json
-from collections.abc import Mapping
+import shlex
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal
 
 from prime_bench.base.errors import DataError, UsageError, did_you_mean
 from prime_bench.base.files import write_whole
-from prime_bench.base.frozen import Frozen
+from prime_bench.base.frozen import Frozen, JsonTable
 from prime_bench.base.identity import digest
-from prime_bench.data.card import DatasetCard, card_names, load_card
+from prime_bench.data.card import DatasetCard, card_file, card_names, load_card, read_card
 from prime_bench.settings.data import DataSettings, SyntheticSettings
 
 SPLIT_NAMES = ("train", "valid", "test")
@@ -85,8 +86,9 @@ class Manifest(Frozen):
     """Digest of the `TableSpec`."""
     fingerprint: str
     """SHA-256 over schema, vocabularies and arrays."""
-    verified: bool
-    """Whether the inputs have the published digests, or the rows are synthetic."""
+    verified: bool | Literal["own"]
+    """Whether the inputs have the published digests, or the rows are synthetic; `own` for a card
+    of one's own without digests."""
     notes: list[str]
     """Sentences that every report on this table has to print."""
     rows: SplitCounts
@@ -107,6 +109,14 @@ class Manifest(Frozen):
     """For each field the rows without a value; None in tables of versions that did not count."""
     best: dict[Literal["train", "valid", "test"], BestPossible] | None = None
     """For each split of a synthetic table; None for real data."""
+    card: DatasetCard | None = None
+    """The content of the user's own card, so that its file is not needed later; None for a bundled
+    one."""
+
+    @property
+    def own_card(self) -> JsonTable | None:
+        """The content of the user's own card as JSON values; None for a bundled one."""
+        return None if self.card is None else self.card.plain()
 
     @classmethod
     def read(cls, folder: Path) -> "Manifest":
@@ -147,6 +157,8 @@ class TableSpec:
 
     card: DatasetCard
     settings: DataSettings
+    file: Path | None = None
+    """File of the user's own card; None for a bundled one."""
 
     @property
     def name(self) -> str:
@@ -182,7 +194,8 @@ class TableSpec:
         `source` is the path after `--from`. Without one, the command has no `--from` if the data
         can be downloaded or is synthetic, else `--from PATH` for the user to fill in.
         """
-        words = ["prime-bench", "prepare", self.name]
+        card = self.name if self.file is None else shlex.quote(str(self.file))
+        words = ["prime-bench", "prepare", card]
         default = _parse(self.card, {}, where="").plain()
         for key, value in self.settings.plain().items():
             if value != default[key]:
@@ -194,26 +207,79 @@ class TableSpec:
         return " ".join(words)
 
 
-def resolve(name: str, overrides: Mapping[str, Any], *, where: str = "") -> TableSpec:
+def resolve(
+    name: str,
+    overrides: Mapping[str, Any],
+    *,
+    where: str = "",
+    folder: Path = Path(),
+    carried: Callable[[], Iterable[DatasetCard]] = tuple,
+) -> TableSpec:
     """The table of card `name` under the card's defaults and `overrides`.
 
-    A key `card` in `overrides` names another card, so that a recipe may have several tables of one
-    data set under names of its own.
+    `name` is that of a bundled card, or the path of one's own. A key `card` in `overrides` names
+    another card, so that a recipe may have several tables of one data set under names of its own.
+
+    Args:
+        name: The card, if `overrides` has none.
+        overrides: Data settings, and `card`.
+        where: The path of `overrides` in a recipe, for messages.
+        folder: To which the path of a card is relative.
+        carried: Gives the cards that tables and records carry, which are used where the file of
+            the user's own card is gone.
 
     Raises UsageError, with paths below `where`, for an unknown name, key or value, and for a key
     that has no effect.
     """
     keys = dict(overrides)
-    card = load_card(str(keys.pop("card", name)))
-    settings = _parse(card, keys, where=where)
     prefix = f"{where}." if where else ""
+    reference = str(keys.pop("card", name))
+    file = card_file(reference, folder=folder)
+    if file is None:
+        card = load_card(reference)
+    elif not file.exists() and (found := _carried(file, carried())):
+        card = found
+    else:
+        card = read_card(file)
+    settings = _parse(card, keys, where=where)
     if not _has_numeric_fields(card, settings):
         for key in ("numeric", "zero_is_missing"):
             if key in overrides:
                 raise UsageError(f"{prefix}{key}: {name} has no numeric fields")
     if "zero_is_missing" in overrides and settings.numeric != "log_bucket":
         raise UsageError(f'{prefix}zero_is_missing: has an effect with numeric = "log_bucket" only')
-    return TableSpec(card=card, settings=settings)
+    return TableSpec(card=card, settings=settings, file=file)
+
+
+def _carried(file: Path, cards: Iterable[DatasetCard]) -> DatasetCard | None:
+    """The one of `cards` that has the name of the file of a card; None if there is none.
+
+    Raises UsageError where there are several.
+    """
+    found = {card.model_dump_json(): card for card in cards if card.name == file.stem}
+    if len(found) > 1:
+        raise UsageError(
+            f"{file}: there is no such card, and {len(found)} different ones of that name were used"
+            " here before",
+            hint="write the card again; `prime-bench show dataset TABLE --json` prints that of a"
+            " table",
+        )
+    return next(iter(found.values()), None)
+
+
+def carried_cards(data_dir: Path) -> list[DatasetCard]:
+    """The users' own cards from which the tables below `data_dir` were prepared."""
+    manifests = []
+    for path in sorted(data_dir.glob(f"*/{MANIFEST_NAME}")):
+        with contextlib.suppress(DataError):
+            manifests.append(Manifest.read(path.parent))
+    return [manifest.card for manifest in manifests if manifest.card is not None]
+
+
+def read_cards(tables: Iterable[JsonTable | None]) -> list[DatasetCard]:
+    """The cards that records carry as JSON values; what is none is left out."""
+    cards = (DatasetCard.check(table)[0] for table in tables if table is not None)
+    return [card for card in cards if card is not None]
 
 
 def _parse(card: DatasetCard, overrides: Mapping[str, Any], *, where: str) -> DataSettings:
@@ -250,10 +316,13 @@ def find_tables(table: str | Path, *, data_dir: Path) -> list[Path]:
     """
     if Path(table).is_dir():
         return [Path(table)]
+    name = str(table)
+    if name.endswith(".toml"):
+        name = read_card(Path(name)).name if Path(name).exists() else Path(name).stem
     found = [
         path.parent
         for path in sorted(data_dir.glob(f"*/{MANIFEST_NAME}"))
-        if Manifest.read(path.parent).dataset == table
+        if Manifest.read(path.parent).dataset == name
     ]
     if not found:
         known = card_names()

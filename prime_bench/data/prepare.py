@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from prime_bench.base.errors import DataError, EnvironmentFault
 from prime_bench.data.encode.encoder import Encoded, encode
@@ -40,6 +41,7 @@ VOCABULARY_NOTE = (
 )
 UNVERIFIED_NOTE = "unverified: the files are not the published ones"
 NO_DIGESTS_NOTE = "unverified: no digests are published for these files"
+OWN_NOTE = "own data"
 
 
 def prepare(
@@ -96,7 +98,7 @@ def prepare(
             spec, data_dir, keep=keep_download, log=log, on_progress=on_progress
         ) as archive:
             manifest = preparer.read(find_sources(spec.card, archive))
-            if manifest.verified and not keep_download:
+            if manifest.verified is True and not keep_download:
                 shutil.rmtree(archive.parent)
             else:
                 log(f"kept the download {archive}")
@@ -199,9 +201,14 @@ def _read(
         on_progress=on_progress,
     )
     _refuse_one_class(spec, encoded)
-    verified = bool(card.files) and not differences(card, reader.inputs, reader.positives)
+    own: Literal["own"] = "own"
+    verified = (
+        own
+        if spec.file is not None and not card.files
+        else bool(card.files) and not differences(card, reader.inputs, reader.positives)
+    )
     unlike = cardinality_differences(card, encoded.train_values)
-    if verified and unlike:
+    if verified is True and unlike:
         raise DataError(
             "\n".join([f"{card.name}: the table does not match its card", *unlike]),
             hint="the files are the published ones, so this is a fault of prime-bench",
@@ -213,12 +220,14 @@ def _manifest(
     spec: TableSpec,
     encoded: Encoded,
     *,
-    verified: bool,
+    verified: bool | Literal["own"],
     inputs: Sequence[InputFile] = (),
     best: dict[str, BestPossible] | None = None,
 ) -> Manifest:
     notes = list(spec.card.notes)
-    if not verified:
+    if verified == "own":
+        notes.append(OWN_NOTE)
+    elif not verified:
         notes.append(UNVERIFIED_NOTE if spec.card.files else NO_DIGESTS_NOTE)
     if spec.settings.vocabulary == "all":
         notes.append(VOCABULARY_NOTE)
@@ -242,6 +251,7 @@ def _manifest(
             },
             "missing": encoded.missing,
             "best": best,
+            "card": None if spec.file is None else spec.card,
         }
     )
 

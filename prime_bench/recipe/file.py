@@ -2,9 +2,7 @@
 loading.
 """
 
-import functools
 import math
-import re
 import tomllib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,6 +17,7 @@ import pydantic
 from prime_bench.base.errors import UsageError, did_you_mean
 from prime_bench.base.files import bundled_folder
 from prime_bench.base.frozen import MOST_FAULTS, Fault, Frozen, JsonTable
+from prime_bench.base.toml import excess, line_of, place, read_toml
 from prime_bench.catalog import BACKBONES, DENSE, PLUGINS, find_backbone, find_plugin, is_foreign
 from prime_bench.recipe.recipe import Arm, JobSpec, Origin, Recipe, ReportKeys
 from prime_bench.settings.interface import BackboneSettings
@@ -27,12 +26,6 @@ from prime_bench.settings.training import TrainSpec
 
 MOST_BYTES = 256 << 10
 """Bytes of a recipe file. The largest bundled one has about 4 KiB."""
-MOST_LINE_BYTES = 10_000
-"""Bytes of a line: the parser's time for a key is quadratic in the number of its parts."""
-MOST_VALUES = 10_000
-"""Keys and list entries of a recipe."""
-MOST_LEVELS = 20
-"""Levels of tables and lists within each other."""
 MOST_JOBS = 200_000
 """Jobs of a recipe."""
 
@@ -376,11 +369,6 @@ def _backbone(
     ]
 
 
-# Without commas, because a line of a nested array is no header.
-_HEADER = re.compile(r"\s*\[\[?\s*([^\[\],]+?)\s*\]\]?\s*(#.*)?$")
-_KEY = re.compile(r"\s*([A-Za-z0-9_.\"'-]+)\s*=")
-
-
 def load_recipe(argument: str | Path, *, changes: Sequence[str] = ()) -> Recipe:
     """Read the recipe at a path, or the bundled one of that name, with `--set` changes applied.
 
@@ -403,23 +391,9 @@ def parse_recipe(
     With `catalogue_alone` a name that is not in the catalogue is refused, so that nothing which the
     recipe names is imported. Raises UsageError.
     """
-    if len(content) > MOST_BYTES or len(max(content.split(b"\n"), key=len)) > MOST_LINE_BYTES:
-        raise UsageError(
-            f"{path}: a recipe has at most {MOST_BYTES:,} bytes, and a line {MOST_LINE_BYTES:,}"
-        )
-    try:
-        text = content.decode("utf-8-sig")  # editors on Windows write a byte order mark
-        table = tomllib.loads(text)
-    except UnicodeDecodeError as error:
-        raise UsageError(f"{path}: cannot read the recipe: {error}") from error
-    except (
-        ValueError,
-        RecursionError,
-    ) as error:
-        # Python has limits too: for the digits of a number, for nesting.
-        raise UsageError(f"{path}: not valid TOML: {error}") from error
+    text, table = read_toml(content, path=path, noun="recipe", most_bytes=MOST_BYTES)
     changed = [_apply(table, change) for change in changes]
-    if why := _excess(table):
+    if why := excess(table):
         raise UsageError(f"{path}: {why}")
     if catalogue_alone:
         _refuse_foreign(table, path=path)
@@ -430,6 +404,7 @@ def parse_recipe(
     lines = {name: line_of(text, ("dataset", name)) for name in recipe.datasets}
     return replace(
         recipe,
+        folder=path.parent,
         places={name: f"{path}:{line}" if line else str(path) for name, line in lines.items()},
         given=given(table, changed),
     )
@@ -518,24 +493,6 @@ def _toml_value(text: str) -> Any:
         return text
 
 
-def _excess(table: Mapping[str, object]) -> str:
-    """What the raw table has more of than a recipe may; empty where that is nothing."""
-    n_values, level, inside = 0, 0, [table]
-    while inside:
-        level += 1
-        if level > MOST_LEVELS:
-            return f"tables or lists are nested more than {MOST_LEVELS} deep"
-        below: list[Any] = []
-        for container in inside:
-            n_values += len(container)
-            if n_values > MOST_VALUES:
-                return f"more than {MOST_VALUES:,} keys and list entries"
-            values = container.values() if isinstance(container, Mapping) else container
-            below += [value for value in values if isinstance(value, Mapping | list)]
-        inside = below
-    return ""
-
-
 def _refuse_foreign(table: Mapping[str, object], *, path: Path) -> None:
     """Raise UsageError if a name in the raw table could be that of a class of another package."""
     arms, own, backbones = table.get("arms"), table.get("arm"), table.get("backbone")
@@ -563,31 +520,4 @@ def _place(fault: Fault, *, path: Path, text: str, changed: Sequence[tuple[str, 
     line = line_of(text, fault.path)
     if line is None and any(change[: len(fault.path)] == fault.path for change in changed):
         return f"--set {fault}"  # the change has made the faulty table
-    return f"{path}:{line}: {fault}" if line else f"{path}: {fault}"
-
-
-def line_of(text: str, path: Sequence[str]) -> int | None:
-    """The line, from 1, that sets the key at `path`, else the header of its nearest table; None if
-    there is neither.
-    """
-    lines = _lines(text)
-    found = (lines.get(tuple(path[:n])) for n in range(len(path), 0, -1))
-    return next((line for line in found if line), None)
-
-
-@functools.lru_cache(maxsize=1)
-def _lines(text: str) -> dict[tuple[str, ...], int]:
-    """The first line of each key and of each header of a table."""
-    table: tuple[str, ...] = ()
-    found: dict[tuple[str, ...], int] = {}
-    for number, line in enumerate(text.splitlines(), start=1):
-        if header := _HEADER.match(line):
-            table = _keys(header[1])
-            found.setdefault(table, number)
-        elif key := _KEY.match(line):
-            found.setdefault((*table, *_keys(key[1])), number)
-    return found
-
-
-def _keys(dotted: str) -> tuple[str, ...]:
-    return tuple(part.strip().strip("\"'") for part in dotted.split("."))
+    return place(fault, path=path, text=text)

@@ -4,6 +4,7 @@ settings.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Annotated, Literal
 
 import pydantic
@@ -153,6 +154,8 @@ class Recipe:
     probe: ProbeSettings | None = None
     """Settings of a probe; None for training."""
     report: ReportKeys = field(default_factory=ReportKeys)
+    folder: Path = Path()
+    """Folder of the recipe's file, from which the paths of cards in it are read."""
     places: dict[str, str] = field(default_factory=dict)
     """Data set -> file and line of its table, for errors that are found with the card."""
     given: dict[tuple[str, ...], Origin] = field(default_factory=dict)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from prime_bench.base.errors import DataError, UsageError
-from prime_bench.data.manifest import resolve
+from prime_bench.data.manifest import read_cards, resolve
 from prime_bench.recipe.file import find_recipe, load_recipe
 from prime_bench.report.bundle import read_bundle, write_bundle
 from prime_bench.report.document import make_report
@@ -251,8 +251,20 @@ def recipe_jobs(recipe: str | Path, source: RecordSource, *, changes: Sequence[s
             )
         return source.packed
     loaded = load_recipe(recipe, changes=changes)
-    variants = {
-        name: resolve(name, keys, where=f"{loaded.name}: dataset.{name}").digest
+    records: list[Record] = [*source.records, *source.probes]
+    specs = {
+        name: resolve(
+            name,
+            keys,
+            where=f"{loaded.name}: dataset.{name}",
+            folder=loaded.folder,
+            carried=lambda: read_cards(record.data_card for record in records),
+        )
         for name, keys in loaded.datasets.items()
     }
-    return jobs_of(loaded, name=as_asked(str(recipe), changes), variants=variants)
+    return jobs_of(
+        loaded,
+        name=as_asked(str(recipe), changes),
+        variants={name: spec.digest for name, spec in specs.items()},
+        titles={spec.name: spec.card.title for spec in specs.values() if spec.file is not None},
+    )

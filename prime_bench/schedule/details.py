@@ -40,7 +40,7 @@ class JobDetails:
     dataset: str | None
     arm: str | None
     recipe: str | None
-    data_verified: bool | None
+    data_verified: bool | Literal["own"] | None
     """None before the job has finished."""
     origins: Mapping[str, str]
     """Where each setting that is not a default comes from; empty where nobody has written it."""

@@ -160,7 +160,7 @@ def _tables(data_dir: Path) -> Iterator[HealthCheck]:
                 topic="table", state="fault", found=error.message, advice=error.hint or ""
             )
             continue
-        verified = "verified" if manifest.verified else "not verified"
+        verified = {True: "verified", False: "not verified", "own": "own data"}[manifest.verified]
         yield HealthCheck(
             topic="table",
             state="ok",

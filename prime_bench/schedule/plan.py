@@ -8,7 +8,13 @@ from pathlib import Path
 from typing import Literal
 
 from prime_bench.base.errors import DataError, UsageError
-from prime_bench.data.manifest import SCHEMA_NAME, Manifest, TableSpec, resolve
+from prime_bench.data.manifest import (
+    SCHEMA_NAME,
+    Manifest,
+    TableSpec,
+    carried_cards,
+    resolve,
+)
 from prime_bench.data.schema import Schema
 from prime_bench.recipe.differences import KeyDifference, differing_keys, resolved
 from prime_bench.recipe.job import Job
@@ -183,7 +189,7 @@ def make_plan(
         UsageError: If no card has a data set or a key of the recipe.
         DataError: If a table's manifest is broken.
     """
-    specs = table_specs_of(recipe)
+    specs = table_specs_of(recipe, data_dir=data_dir)
     manifests = {name: spec.manifest(data_dir) for name, spec in specs.items()}
     jobs: dict[object, Planned] = {}
     for job_spec in _with_needed(recipe.job_specs(only=only)):
@@ -200,12 +206,22 @@ def make_plan(
     )
 
 
-def table_specs_of(recipe: Recipe) -> Mapping[str, TableSpec]:
-    """The data sets that a recipe names, under its settings. Raises UsageError with every fault."""
+def table_specs_of(recipe: Recipe, *, data_dir: Path | None = None) -> Mapping[str, TableSpec]:
+    """The data sets that a recipe names, under its settings.
+
+    Where the file of the user's own card is gone, that of a table below `data_dir` is used. Raises
+    UsageError with every fault.
+    """
     specs, faults, hints = {}, [], []
     for name, keys in recipe.datasets.items():
         try:
-            specs[name] = resolve(name, keys, where=f"dataset.{name}")
+            specs[name] = resolve(
+                name,
+                keys,
+                where=f"dataset.{name}",
+                folder=recipe.folder,
+                carried=lambda: carried_cards(data_dir) if data_dir is not None else (),
+            )
         except UsageError as error:
             faults += [_placed(line, name, recipe) for line in error.message.splitlines()]
             hints += [error.hint] if error.hint else []

@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 import pydantic
 
-from prime_bench.base.frozen import Frozen
+from prime_bench.base.frozen import Frozen, JsonTable
 from prime_bench.findings import (
     CostFindings,
     GradientFindings,
@@ -99,8 +99,9 @@ class RunRecord(Frozen):
 
     By it the records of a recipe are found on a machine that does not have the table.
     """
-    data_verified: bool
-    """Whether the prepared data matched the card's digests."""
+    data_verified: bool | Literal["own"]
+    """Whether the prepared data matched the card's digests; `own` for a card of one's own without
+    digests."""
     data_notes: list[str] = []
     """Notes for reports about the data: that they are synthetic, that the split is our own, ..."""
     pairing: Pairing
@@ -117,6 +118,8 @@ class RunRecord(Frozen):
     """Seconds of the whole job, including reading the data."""
     weights: str | None = None
     """SHA-256 of the file with the best weights; None in old records."""
+    data_card: JsonTable | None = None
+    """The content of the user's own card; None for a bundled one."""
 
 
 Findings = Annotated[
@@ -140,8 +143,9 @@ class ProbeRecord(Frozen):
     """Name of the arm when the job ran, a label."""
     data_variant: str
     """Digest of the data settings, as `variant` in the table's manifest."""
-    data_verified: bool
-    """Whether the prepared data matched the card's digests."""
+    data_verified: bool | Literal["own"]
+    """Whether the prepared data matched the card's digests; `own` for a card of one's own without
+    digests."""
     data_notes: list[str] = []
     """Notes for reports about the data."""
     findings: Findings
@@ -150,6 +154,8 @@ class ProbeRecord(Frozen):
     """Machine and versions."""
     wall_s: float
     """Seconds of the whole job, including reading the data."""
+    data_card: JsonTable | None = None
+    """The content of the user's own card; None for a bundled one."""
 
 
 Record = RunRecord | ProbeRecord

@@ -227,6 +227,7 @@ class TrainingJob:
             data_variant=self.table.manifest.variant,
             data_verified=self.table.manifest.verified,
             data_notes=self.table.manifest.notes,
+            data_card=self.table.manifest.own_card,
             pairing=Pairing(initial_weights=assembled.initial_weights, row_order=trained.row_order),
             budget=budget,
             result=result,

@@ -2,12 +2,10 @@ import time
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from prime_bench.base.errors import UsageError
 from prime_bench.base.files import bundled_folder
-from prime_bench.recipe.file import find_recipe, line_of, load_recipe
+from prime_bench.recipe.file import find_recipe, load_recipe
 
 FAULTY = """\
 schema = 1
@@ -309,49 +307,7 @@ def test_faults_of_changes_and_file_come_together(write, sound):
     ]
 
 
-# ---- lines
-
-NESTED = """\
-schema = 1
-family = [
-  ["a"],
-  ["b", "c"]
-]
-after = 1
-[ 'table' . "x" ]   # a comment
-"key" = 1
-sub.deep = 2
-[[list]]
-[table.x.y]
-key = 3
-"""
-
-
-@pytest.mark.parametrize(
-    ("path", "line"),
-    [
-        (("schema",), 1),
-        (("family", "1", "0"), 2),
-        (("after",), 6),
-        (("table", "x"), 7),
-        (("table", "x", "key"), 8),
-        (("table", "x", "nowhere"), 7),
-        (("table", "x", "sub", "deep"), 9),
-        (("list",), 10),
-        (("table", "x", "y", "key"), 12),
-        (("nowhere",), None),
-        ((), None),
-    ],
-)
-def test_the_line_of_a_key(path, line):
-    assert line_of(NESTED, path) == line
-
-
-@given(st.text(), st.lists(st.text(), max_size=3))
-def test_looking_for_a_line_never_fails(text, path):
-    line = line_of(text, path)
-
-    assert line is None or 1 <= line <= len(text.splitlines())
+# ---- limits
 
 
 @pytest.mark.parametrize(

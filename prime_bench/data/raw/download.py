@@ -72,6 +72,8 @@ def files_needed(spec: TableSpec) -> list[str]:
     card = spec.card
     if card.kind == "log":
         return [f"  a csv (or .csv.gz) file with header {','.join(card.header)}"]
+    if not card.files:
+        return [f"  train.csv, valid.csv and test.csv with header {','.join(card.header)}"]
     lines = [
         f"  {split}.csv  md5 {file.md5}  {file.rows:,} rows" for split, file in card.files.items()
     ]
@@ -80,8 +82,11 @@ def files_needed(spec: TableSpec) -> list[str]:
 
 def how_to_get(spec: TableSpec) -> str:
     """A hint that says where to get the raw files by hand and what to run then."""
+    command = spec.prepare_command(source="PATH")
+    if spec.file is not None and not spec.card.archives:
+        return f"run `{command}`, with the path of the data"
     where = ", ".join([spec.card.homepage, *(address(a) for a in spec.card.archives)])
-    return f"get it from {where} and run `{spec.prepare_command(source='PATH')}`"
+    return f"get it from {where} and run `{command}`"
 
 
 def address(archive: CardArchive) -> str:

@@ -3,6 +3,7 @@
 import functools
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Self
 
 import pydantic
@@ -91,12 +92,19 @@ def as_asked(recipe: str, changes: Sequence[str]) -> str:
     return " ".join([recipe, *(f"--set {change}" for change in changes)])
 
 
-def jobs_of(recipe: Recipe, *, name: str, variants: Mapping[str, str]) -> RecipeJobs:
+def jobs_of(
+    recipe: Recipe,
+    *,
+    name: str,
+    variants: Mapping[str, str],
+    titles: Mapping[str, str] = MappingProxyType({}),
+) -> RecipeJobs:
     """What a report must know of a recipe; its classes are not needed after this.
 
-    `variants` has the digest of the settings of each data set.
+    `variants` has the digest of the settings of each data set, and `titles` the title of each of
+    the user's own.
     """
-    labels = dataset_labels()
+    labels = {**dataset_labels(), **titles}
     return RecipeJobs(
         name=name,
         title=recipe.title,
@@ -222,6 +230,12 @@ class ReportRecords:
         return self.recipe.name if self.recipe else ""
 
 
+def _titles(records: Iterable[RunRecord | ProbeRecord]) -> dict[str, str]:
+    """The titles of the users' own cards that records carry, by the name of the card."""
+    cards = [record.data_card for record in records if record.data_card is not None]
+    return {str(card.get("name")): str(card.get("title")) for card in cards}
+
+
 def gather(
     records: Sequence[RunRecord],
     *,
@@ -232,7 +246,8 @@ def gather(
 ) -> ReportRecords:
     """Collect the records of a recipe's jobs, or all records, for a report."""
     grouped, outdated = group_runs(records)
-    labels = {**dataset_labels(), **(recipe.labels if recipe else {})}
+    labels = {**dataset_labels(), **_titles([*records, *probes])}
+    labels |= recipe.labels if recipe else {}
     if recipe is None:
         layout = layout_from_records(grouped, baseline=DENSE, dataset_labels=labels)
     else:
