@@ -43,7 +43,7 @@ class CardFile(Frozen):
     """Published facts about the file of one split, by which it is verified."""
 
     md5: str = pydantic.Field(pattern="^[0-9a-f]{32}$")
-    """MD5 of the uncompressed csv."""
+    """MD5 of the uncompressed csv, as it is or with line feeds in place of CRLF."""
     rows: int
     """Rows of the file, without the header."""
     positives: int

@@ -45,6 +45,10 @@ class SplitCounts(Frozen):
         return self.train + self.valid + self.test
 
 
+PublishedForm = Literal["as stored", "line feeds"]
+"""Bytes as stored, or with line feeds in place of CRLF."""
+
+
 class InputFile(Frozen):
     """A raw file from which a table was made."""
 
@@ -58,12 +62,18 @@ class InputFile(Frozen):
     content_bytes: int
     """Bytes of the uncompressed content."""
     md5: str
-    """MD5 of the uncompressed content."""
+    """MD5 of the uncompressed content, with line feeds in place of CRLF."""
     sha256: str
-    """SHA-256 of the uncompressed content."""
+    """SHA-256 of the uncompressed content as it is stored."""
     rows: int
     made_from: str | None = None
     """SHA-256 of the log that `prepare` split into this file; None for a published split."""
+    md5_as_stored: str | None = None
+    """MD5 of the content with its CRLF; None if it has none, if `md5` is published, and if no MD5
+    is."""
+    published: PublishedForm | None = None
+    """In which form the content has the MD5 on the card; None if in neither, if the card has none,
+    and in tables of versions that read no CRLF."""
 
 
 class BestPossible(Frozen):

@@ -125,13 +125,13 @@ FAULTS = {
         lambda lines: ["\ufeff" + lines[0], *lines[1:]],
         "line 1 starts with a byte order mark",
     ),
-    "Windows line ends": (
-        each(lambda line: line + "\r"),
-        "line 1 ends in carriage return and line feed",
+    "two carriage returns": (
+        each(lambda line: line + "\r\r"),
+        "line 1 has a carriage return that no line feed follows",
     ),
-    "Windows line ends later": (
-        lambda lines: with_line(200, lines[199] + "\r")(lines),
-        "line 200: ends in carriage return and line feed",
+    "two carriage returns later": (
+        lambda lines: with_line(200, lines[199] + "\r\r")(lines),
+        "line 200: has a carriage return that no line feed follows",
     ),
     "old Mac line ends": (
         lambda lines: ["\r".join(lines)],
@@ -191,9 +191,9 @@ def test_the_first_fault_is_named(tmp_path, raw_log, csv, capsys):
 
 
 def test_the_hint_is_on_a_line_of_its_own(tmp_path, raw_log, csv, capsys):
-    path = csv(tmp_path / "in" / "log.csv", each(lambda line: line + "\r")(raw_log))
+    path = csv(tmp_path / "in" / "log.csv", each(lambda line: line + "\r\r")(raw_log))
     prepare_in(tmp_path, "avazu-raw", path)
-    assert "\n\nhint: convert the file to Unix line ends" in capsys.readouterr().err
+    assert "\n\nhint: end lines in a line feed, or in" in capsys.readouterr().err
 
 
 def missing(_):

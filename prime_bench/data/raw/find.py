@@ -208,14 +208,21 @@ def differences(
     for (split, expected), file, positive in zip(
         card.files.items(), inputs, positives, strict=True
     ):
-        for what, wanted, found in (
-            ("md5", expected.md5, file.md5),
-            ("rows", f"{expected.rows:,}", f"{file.rows:,}"),
-            ("positives", f"{expected.positives:,}", f"{positive:,}"),
+        if expected.md5 not in _forms(file):
+            found = " or, with its CRLF, ".join(_forms(file))
+            lines.append(f"{split}.csv: expected md5 {expected.md5}, found {found}")
+        for what, wanted, counted in (
+            ("rows", expected.rows, file.rows),
+            ("positives", expected.positives, positive),
         ):
-            if wanted != found:
-                lines.append(f"{split}.csv: expected {what} {wanted}, found {found}")
+            if wanted != counted:
+                lines.append(f"{split}.csv: expected {what} {wanted:,}, found {counted:,}")
     return lines
+
+
+def _forms(file: InputFile) -> list[str]:
+    """The MD5 of a file with line feeds alone, and with its CRLF where that was taken."""
+    return [file.md5] if file.md5_as_stored is None else [file.md5, file.md5_as_stored]
 
 
 def likely_cause(card: DatasetCard, inputs: Sequence[InputFile], positives: Sequence[int]) -> str:
@@ -223,9 +230,10 @@ def likely_cause(card: DatasetCard, inputs: Sequence[InputFile], positives: Sequ
     expected = list(card.files.values())
     known = {file.md5: split for split, file in card.files.items()}
     moved = [
-        f"{split}.csv holds the published {known[file.md5]}.csv"
+        f"{split}.csv holds the published {known[md5]}.csv"
         for split, file in zip(card.files, inputs, strict=True)
-        if known.get(file.md5, split) != split
+        for md5 in _forms(file)
+        if known.get(md5, split) != split
     ]
     if moved:
         return f"{'; '.join(moved)}: the files were renamed"

@@ -1,13 +1,14 @@
 """Read AFN's libsvm files of Avazu (`label id:1 id:1 ...`) as the published csv made from them."""
 
 import contextlib
+import functools
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import IO, cast
 
 from prime_bench.base.errors import DataError
-from prime_bench.data.raw.lines import blocks, check_first_line, checked
+from prime_bench.data.raw.lines import blocks, check_first_line, checked, with_line_feeds
 from prime_bench.data.raw.source import SourceFile
 
 _LINE = re.compile(rb"[^ :,]+( [^ :,]+:1)+")
@@ -52,7 +53,8 @@ class _Csv:
 
 def _converted(content: IO[bytes], *, source: LibsvmFile) -> Iterator[bytes]:
     width, first_line = len(source.header), 1
-    for block in blocks(content.read, where=source.name):
+    text_of = functools.partial(with_line_feeds, content.read)
+    for block in blocks(lambda n_bytes: text_of(n_bytes)[1], where=source.name):
         if first_line == 1:
             check_first_line(block.partition(b"\n")[0], where=source.name)
             yield ",".join(source.header).encode() + b"\n"

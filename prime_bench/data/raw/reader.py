@@ -10,10 +10,10 @@ import polars as pl
 
 from prime_bench.base.errors import DataError
 from prime_bench.data.card import DatasetCard
-from prime_bench.data.manifest import InputFile
+from prime_bench.data.manifest import SPLIT_NAMES, InputFile, PublishedForm
 from prime_bench.data.raw.lines import BLOCK_BYTES, Lines, read_lines
 from prime_bench.data.raw.packed import MOST_BYTES, integers, pack_text
-from prime_bench.data.raw.source import SourceFile, open_source
+from prime_bench.data.raw.source import SourceFile, Stream, md5_as_stored, open_source
 from prime_bench.data.split import RowHash, split_by_hash
 from prime_bench.data.stages import Chunk, OnProgress, StageProgress, no_progress
 from prime_bench.settings.data import DataSettings, LogSettings
@@ -65,20 +65,34 @@ class Reader:
                     self._on_progress(
                         StageProgress(stage="reading", done=done, total=total, rows=rows)
                     )
-                self.inputs.append(
-                    InputFile(
-                        path=source.name,
-                        size=source.size,
-                        mtime_ns=source.mtime_ns,
-                        content_bytes=stream.content_bytes,
-                        md5=stream.md5,
-                        sha256=stream.sha256,
-                        rows=rows - first_row,
-                        made_from=source.made_from,
-                    )
-                )
+                self.inputs.append(self._input(source, stream, rows=rows - first_row))
             self.positives.append(positives)
             before += source.stored_bytes
+
+    def _input(self, source: SourceFile, stream: Stream, *, rows: int) -> InputFile:
+        expected = None
+        if source.split is not None and self._card.files:
+            expected = self._card.files[SPLIT_NAMES[source.split]].md5
+        published: PublishedForm | None = None
+        md5_with_crlf = None
+        if expected == stream.md5:
+            published = "line feeds" if stream.has_crlf else "as stored"
+        elif expected is not None and stream.has_crlf:
+            # Read again: an MD5 more in the first pass would make every CRLF file 8 % slower.
+            md5_with_crlf = md5_as_stored(source)
+            published = "as stored" if expected == md5_with_crlf else None
+        return InputFile(
+            path=source.name,
+            size=source.size,
+            mtime_ns=source.mtime_ns,
+            content_bytes=stream.content_bytes,
+            md5=stream.md5,
+            sha256=stream.sha256,
+            rows=rows,
+            made_from=source.made_from,
+            md5_as_stored=md5_with_crlf,
+            published=published,
+        )
 
 
 class _Parser:

@@ -16,6 +16,7 @@ from typing import IO, Any
 
 from prime_bench.base.archives import zip_members
 from prime_bench.base.errors import DataError
+from prime_bench.data.raw.lines import with_line_feeds
 
 _OPENERS: dict[str, Callable[[IO[bytes]], Any]] = {
     ".gz": gzip.open,
@@ -102,7 +103,7 @@ def _unpacked(stored: IO[bytes], name: str, stack: contextlib.ExitStack) -> IO[b
 
 
 class Stream:
-    """The bytes of a csv, decompressed, with the digests of what was read."""
+    """The bytes of a csv, decompressed, with line feeds in place of CRLF, and their digests."""
 
     def __init__(self, source: SourceFile, stored: IO[bytes], content: IO[bytes]) -> None:
         self.source = source
@@ -111,15 +112,18 @@ class Stream:
         self._content = content
         self._md5 = hashlib.md5(usedforsecurity=False)
         self._sha256 = hashlib.sha256()
+        self.has_crlf = False
+        """Whether CRLF was replaced so far."""
 
     def read(self, n_bytes: int) -> bytes:
-        """Up to `n_bytes`, none at the end. Raises DataError if the file cannot be decompressed."""
+        """About `n_bytes`, none at the end. Raises DataError if the file cannot be decompressed."""
         with reading(Path(self.source.name)):
-            piece = self._content.read(n_bytes)
+            piece, text = with_line_feeds(self._content.read, n_bytes)
         self.content_bytes += len(piece)
-        self._md5.update(piece)
+        self.has_crlf |= len(text) < len(piece)
+        self._md5.update(text)
         self._sha256.update(piece)
-        return piece
+        return text
 
     @property
     def done_bytes(self) -> int:
@@ -128,12 +132,12 @@ class Stream:
 
     @property
     def md5(self) -> str:
-        """MD5 of the bytes read so far."""
+        """MD5 of what was read so far, with line feeds in place of CRLF."""
         return self._md5.hexdigest()
 
     @property
     def sha256(self) -> str:
-        """SHA-256 of the bytes read so far."""
+        """SHA-256 of the bytes read so far, as they are stored."""
         return self._sha256.hexdigest()
 
 
@@ -173,6 +177,16 @@ def reading(path: Path) -> Iterator[None]:
             raise DataError(f"{path}: is damaged or not what its name says: {error}") from error
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         raise DataError(f"{path}: cannot be read: {reason.lower()}") from error
+
+
+def md5_as_stored(source: SourceFile) -> str:
+    """MD5 of the uncompressed csv with the line ends that it has."""
+    md5 = hashlib.md5(usedforsecurity=False)
+    with contextlib.ExitStack() as stack, reading(Path(source.name)):
+        _, content = source.open(stack)
+        while piece := content.read(1 << 22):
+            md5.update(piece)
+    return md5.hexdigest()
 
 
 def digest_source(source: SourceFile) -> str:

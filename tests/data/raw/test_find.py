@@ -95,9 +95,9 @@ CAUSES = {
 }
 
 
-def windows_line_ends(folder):
+def old_mac_line_ends(folder):
     path = folder / "train.csv"
-    path.write_bytes(path.read_bytes().replace(b"\n", b"\r\n"))
+    path.write_bytes(path.read_bytes().replace(b"\n", b"\r"))
 
 
 def no_header(folder):
@@ -115,7 +115,7 @@ def cut_in_a_line(folder):
 
 
 REFUSED = {
-    windows_line_ends: "train.csv: line 1 ends in carriage return and line feed (Windows",
+    old_mac_line_ends: "train.csv: line 1: lines end in a carriage return alone",
     no_header: "valid.csv: expected 23 comma-separated fields, line 1 has 23; no header",
     sample_submission: "line 1 has 2; this is Kaggle's sample submission",
     cut_in_a_line: "test.csv: expected 23 comma-separated fields, line 61 has",

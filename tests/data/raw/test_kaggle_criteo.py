@@ -185,9 +185,9 @@ FAULTS = {
     "no number": (put(250, 3, "abc"), "train.txt: line 250: `I3`: expected a finite number"),
     "not finite": (put(400, 13, "inf"), "train.txt: line 400: `I13`: expected a finite number"),
     "blank line": (lambda lines: [*lines[:50], "", *lines[50:]], "line 51 is blank"),
-    "Windows line ends": (
-        lambda lines: [line + "\r" for line in lines],
-        "line 1: ends in carriage",
+    "two carriage returns": (
+        lambda lines: [line + "\r\r" for line in lines],
+        "line 1: has a carriage return that no line feed",
     ),
     "byte order mark": (put(1, 0, "\ufeff1"), "line 1 starts with a byte order mark"),
     "empty": (lambda _: [], "train.txt: the file is empty"),

@@ -95,9 +95,9 @@ FAULTS = {
     "csv": (lambda lines: [line.replace(" ", ",") for line in lines], "it looks comma-separated"),
     "label": (put(5, lambda line: "2" + line[1:]), "line 5: `label`: expected 0 or 1, found `2`"),
     "blank line": (put(5, lambda _: ""), "line 5 is blank"),
-    "Windows line ends": (
-        lambda lines: [line + "\r" for line in lines],
-        "line 1: ends in carriage",
+    "two carriage returns": (
+        put(4, lambda line: line + "\r\r"),
+        "line 4: has a carriage return that no line feed",
     ),
     "byte order mark": (put(1, lambda line: "\ufeff" + line), "starts with a byte order mark"),
     "empty": (lambda _: [], "valid.libsvm: the file is empty"),
@@ -109,7 +109,8 @@ def test_faulty_libsvm(tmp_path, avazu_folder, published_as, name):
     spec = published_as(avazu_folder)
     path = to_libsvm(avazu_folder) / "valid.libsvm"
     edit, expected = FAULTS[name]
-    path.write_text("".join(line + "\n" for line in edit(path.read_text().splitlines())))
+    lines = edit(path.read_text().splitlines())
+    path.write_text("".join(line + "\n" for line in lines), newline="")
     with pytest.raises(DataError) as error:
         prepare(spec, data_dir=tmp_path / "data", source=path.parent, allow_unverified=True)
     assert expected in error.value.message
