@@ -112,7 +112,13 @@ class ReportView:
         from prime_bench.report.figures.save import inline_svg
 
         pictures = [
-            Picture(name=item.name, title=item.title, svg=inline_svg(item))
+            Picture(
+                name=item.name,
+                title=item.title,
+                data=item.data,
+                svg=inline_svg(item),
+                width_share=item.width_share,
+            )
             for item in self._named_figures().values()
         ]
         return replace(self.report, figures=tuple(pictures)) if pictures else self.report

@@ -78,7 +78,9 @@ def figures_of(
                 break
     figures += _gradients(records, baseline=baseline, arms=arms)
     figures += _subgroups(records, baseline=baseline, arms=arms)
-    return _with_unique_names(figures)
+    # All figures of a data set together, in the order in which the data sets come.
+    order = list(dict.fromkeys(item.data for item in figures))
+    return _with_unique_names(sorted(figures, key=lambda item: order.index(item.data)))
 
 
 def leading_arm(grid: Grid) -> ArmColumn | None:
@@ -117,13 +119,15 @@ def _pairs(block: GridBlock, baseline: ArmColumn, arm: ArmColumn) -> Iterator[Na
     if not aucs:
         return
     yield _named(
-        f"Every pair of {arm.label} and {baseline.label}, {data}",
+        f"Every pair of {arm.label} and {baseline.label}",
+        data,
         f"pairs-{data}",
         draw_paired_dots(aucs, baseline=baseline.label, arm=arm.label, metric_label="Test AUC"),
     )
     losses = paired_scores(block, names, metric="logloss")
     yield _named(
-        f"Pairs won by {arm.label} against {baseline.label}, {data}",
+        f"Pairs won by {arm.label} against {baseline.label}",
+        data,
         f"wins-{data}",
         draw_win_grid({"AUC": aucs, "LogLoss": losses}, seeds=block.layout.seeds, arm=arm.label),
     )
@@ -146,7 +150,8 @@ def _differences(
         return
     name = "arm" if len(arms) > 1 else arms[0].label
     yield _named(
-        f"Differences and their intervals, {data}",
+        "Differences and their intervals",
+        data,
         f"forest-{data}",
         draw_forest(
             rows,
@@ -157,7 +162,8 @@ def _differences(
         ),
     )
     yield _named(
-        f"Gain and cost, {data}",
+        "Gain and cost",
+        data,
         f"tradeoff-{data}",
         draw_tradeoff(cost_points(block, baseline, arms=arms), baseline=baseline.label),
     )
@@ -171,7 +177,7 @@ def _controls(records: ReportRecords, *, arm: ArmColumn, baseline: str) -> Itera
         if any(bar.pooled for bar in bars):
             data = block.layout.label
             yield _named(
-                f"Controls, {data}", f"controls-{data}", draw_controls(bars, reference=arm.label)
+                "Controls", data, f"controls-{data}", draw_controls(bars, reference=arm.label)
             )
 
 
@@ -191,7 +197,8 @@ def _curves(
     }
     if any(curve.epochs for runs in curves.values() for curve in runs):
         yield _named(
-            f"Learning curves of {arm.label} and {baseline.label}, {data}",
+            f"Learning curves of {arm.label} and {baseline.label}",
+            data,
             f"curves-{data}",
             draw_learning_curves(
                 curves, arms=(baseline.label, arm.label), metric_label="Validation AUC"
@@ -200,7 +207,7 @@ def _curves(
     keys = [row.comparison for row in block.layout.rows]
     own = [run for run in grid.records if comparison_key(run) in keys and arm_key(run) == arm.key]
     if loads := load_curves(own):
-        yield _named(f"Load over training of {arm.label}, {data}", f"load-{data}", draw_load(loads))
+        yield _named(f"Load over training of {arm.label}", data, f"load-{data}", draw_load(loads))
 
 
 def _gradients(
@@ -215,13 +222,15 @@ def _gradients(
         of_first = [item for item in findings if item.arm == names[0]]
         if of_first:
             yield _named(
-                f"Gradient alignment of {names[0]}, {label}",
+                f"Gradient alignment of {names[0]}",
+                label,
                 f"competition-{dataset}",
                 draw_competition(of_first),
             )
         if len(names) > 1:
             yield _named(
-                f"Competition gap, {label}",
+                "Competition gap",
+                label,
                 f"gap-{dataset}",
                 draw_gap_reduction(findings, arms=names),
             )
@@ -240,11 +249,12 @@ def _subgroups(
             for backbone in dict.fromkeys(record.job.backbone for record in records):
                 rows = subgroup_rows(records, backbone=backbone, arms=(baseline, arm))
                 if rows:
-                    data = f"{label}, {backbone_label(backbone)}"
+                    on = backbone_label(backbone)
                     names = f"{labels[arm]} \N{MINUS SIGN} {arm_label(baseline)}"
                     yield _named(
-                        f"Subgroups of {labels[arm]}, {data}",
-                        f"subgroups-{data}{f'-{arm}' if arms else ''}",
+                        f"Subgroups, {labels[arm]} on {on}",
+                        label,
+                        f"subgroups-{label}-{on}{f'-{arm}' if arms else ''}",
                         draw_forest(
                             rows,
                             axis_label=f"AUC within the group: {names}",
@@ -267,8 +277,8 @@ def _comparable(
     return groups
 
 
-def _named(title: str, name: str, figure: Figure) -> NamedFigure:
-    return NamedFigure(name=_slug(name), title=title, figure=figure)
+def _named(title: str, data: str, name: str, figure: Figure) -> NamedFigure:
+    return NamedFigure(name=_slug(name), title=title, data=data, figure=figure)
 
 
 def _slug(name: str) -> str:

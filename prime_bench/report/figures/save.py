@@ -11,7 +11,7 @@ import matplotlib
 from matplotlib.figure import Figure
 
 from prime_bench.base.files import write_whole
-from prime_bench.report.figures.style import FAINT, INK, PNG_DPI, without_glyph_warnings
+from prime_bench.report.figures.style import FAINT, INK, PAGE_IN, PNG_DPI, without_glyph_warnings
 
 FileType = Literal["svg", "pdf", "png"]
 FILE_TYPES: tuple[FileType, ...] = ("svg", "pdf", "png")
@@ -30,7 +30,15 @@ class NamedFigure:
 
     name: str
     title: str
+    """What it shows, without the data."""
+    data: str
+    """Printed name of the data set."""
     figure: Figure
+
+    @property
+    def width_share(self) -> float:
+        """Its width as a share of a page of a paper, at most 1."""
+        return min(1.0, float(self.figure.get_figwidth()) / PAGE_IN)
 
 
 def write_figures(figures: Sequence[NamedFigure], folder: Path) -> list[Path]:
@@ -80,5 +88,9 @@ def inline_svg(item: NamedFigure) -> str:
         svg = re.sub(rf"<{tag}.*?</{tag}>\s*", "", svg, flags=re.DOTALL)
     svg = _SVG_ID.sub(rf"\g<1>{item.name}-", svg).replace(INK, "currentColor")
     svg = svg.replace(FAINT, "var(--faint)")
-    title = item.title.replace("&", "&amp;").replace('"', "&quot;").replace("<", "&lt;")
+    title = (
+        f"{item.title}, {item.data}".replace("&", "&amp;")
+        .replace('"', "&quot;")
+        .replace("<", "&lt;")
+    )
     return svg.replace("<svg", f'<svg role="img" aria-label="{title}"', 1)

@@ -196,7 +196,12 @@ class Picture:
 
     name: str
     title: str
+    """What it shows, without the data."""
+    data: str
+    """Printed name of the data set."""
     svg: str
+    width_share: float = 1.0
+    """Its width as a share of the text's."""
 
 
 @dataclass(frozen=True, kw_only=True)

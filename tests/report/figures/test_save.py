@@ -42,7 +42,7 @@ def test_the_same_figure_is_the_same_bytes(make_cell: MakeCell, suffix: FileType
 def test_three_files(make_cell: MakeCell, tmp_path: Path) -> None:
     figure = draw_paired_dots([make_cell()], baseline="Dense", arm="PRIME", metric_label="AUC")
 
-    named = NamedFigure(name="dots", title="Dots", figure=figure)
+    named = NamedFigure(name="dots", title="Dots", data="avazu", figure=figure)
     paths = write_figures([named], tmp_path / "figures")
 
     assert [path.name for path in paths] == ["dots.svg", "dots.pdf", "dots.png"]
@@ -54,7 +54,10 @@ def test_a_file_in_the_way_of_the_folder(make_cell: MakeCell, tmp_path: Path) ->
     figure = draw_paired_dots([make_cell()], baseline="Dense", arm="PRIME", metric_label="AUC")
 
     with pytest.raises(EnvironmentFault):
-        write_figures([NamedFigure(name="dots", title="Dots", figure=figure)], tmp_path / "figures")
+        write_figures(
+            [NamedFigure(name="dots", title="Dots", data="avazu", figure=figure)],
+            tmp_path / "figures",
+        )
 
 
 def test_inline_elements_share_nothing(make_cell: MakeCell) -> None:
@@ -63,6 +66,7 @@ def test_inline_elements_share_nothing(make_cell: MakeCell) -> None:
             NamedFigure(
                 name=name,
                 title='pairs of "A" & <B>',
+                data="avazu",
                 figure=draw_paired_dots(
                     [make_cell()], baseline="Dense", arm="PRIME", metric_label="AUC"
                 ),
@@ -77,7 +81,7 @@ def test_inline_elements_share_nothing(make_cell: MakeCell) -> None:
     for own, used, text in zip(ids, uses, texts, strict=True):
         assert used
         assert used <= own
-        assert ElementTree.fromstring(text).get("aria-label") == 'pairs of "A" & <B>'
+        assert ElementTree.fromstring(text).get("aria-label") == 'pairs of "A" & <B>, avazu'
         assert INK not in text
         assert FAINT not in text
         assert "<style" not in text

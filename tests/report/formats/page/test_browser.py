@@ -1,12 +1,21 @@
 """The page in a real browser: no console error, sorting, opening, keys, themes, a phone's width."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from prime_bench.report.document import make_report
+from prime_bench.report.formats.render import render
+from prime_bench.report.quantities.records import gather
+from prime_bench.report.tables.kinds import load_definition
+from prime_bench.report.tables.model import Picture
+from prime_bench.store.record import RunRecord
+
 Browse = Callable[..., Any]
+ARMS = ("dense", "prime", "residual_parameters", "apg")
 
 TABLE = "document.querySelectorAll('main table')[0]"
 ROWS = f"[...{TABLE}.tBodies[0].rows]"
@@ -52,7 +61,7 @@ def test_sorting_by_number_leaves_the_summary_below(browse: Browse, page_file: P
 
 def test_missing_cells_stay_last_either_way(browse: Browse, page_file: Path) -> None:
     browser = browse(page_file)
-    table = "document.querySelectorAll('main table')[1]"
+    table = "document.querySelectorAll('main table')[2]"  # Criteo's AUC
     column = browser.run(
         f"[...[...{table}.tHead.rows].at(-1).cells]"
         ".findIndex(h => h.dataset.head === 'AUC Residual (params)')"
@@ -138,6 +147,51 @@ def test_theme_goes_round_and_dark_is_dark(browse: Browse, page_file: Path) -> N
     assert dark == "rgb(21, 23, 27)"
     assert system in (light, dark)
     assert browser.run("document.documentElement.dataset.theme ?? 'system'") == "system"
+
+
+def test_a_laptop_shows_a_table_of_four_arms_whole(
+    browse: Browse, make_record: Callable[..., RunRecord], tmp_path: Path
+) -> None:
+    """AUC and LogLoss are a table each; a table of two arms is not divided."""
+    for arms, n_tables in ((ARMS, 2), (ARMS[:2], 1)):
+        records = [make_record(arm=arm, seed=seed) for arm in arms for seed in (1, 2)]
+        report = make_report(gather(records), definitions={"main": load_definition("main")})
+        path = tmp_path / "page.html"
+        path.write_text(render(report, "html"), encoding="utf-8")
+        browser = browse(path)
+
+        wide = "[...document.querySelectorAll('.scroll')].map(e => e.scrollWidth > e.clientWidth)"
+        assert browser.run(wide) == [False] * n_tables
+        heads = "[...document.querySelectorAll('main table thead tr:first-child')]"
+        shown = browser.run(f"{heads}.map(row => row.textContent.trim().split(/\\s+/).join(' '))")
+        assert shown == (["AUC", "LogLoss"] if n_tables == 2 else ["AUC LogLoss"])
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_a_figure_has_the_width_that_it_is_given(
+    browse: Browse, full_set: list[RunRecord], tmp_path: Path, width: int
+) -> None:
+    records = gather(full_set)
+    report = make_report(records, definitions={"main": load_definition("main")})
+    drawn = '<svg width="504pt" height="216pt" viewBox="0 0 504 216"><path d="M0 0h9"/></svg>'
+    figures = tuple(
+        Picture(name=name, title=name, data="Avazu", svg=drawn, width_share=share)
+        for name, share in (("whole", 1.0), ("half", 0.5))
+    )
+    path = tmp_path / "page.html"
+    path.write_text(render(replace(report, figures=figures), "html"), encoding="utf-8")
+    browser = browse(path, width=width)
+
+    text, whole, half = browser.run(
+        "[document.querySelector('main .hint'), ...document.querySelectorAll('.figure svg')]"
+        ".map(e => e.getBoundingClientRect().width)"
+    )
+    if width == 1280:
+        assert (whole, half) == pytest.approx((text, text / 2))
+    else:
+        assert half == pytest.approx(text)
+        assert text < whole < 1.3 * text  # its letters would be too small
+    assert browser.run("document.documentElement.scrollWidth") <= width
 
 
 @pytest.mark.parametrize("width", [1280, 390])

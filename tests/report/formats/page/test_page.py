@@ -74,13 +74,29 @@ def test_the_page_needs_no_other_file(page_file: Path) -> None:
 
 def test_ids_are_unique_and_links_lead_somewhere(full_set: list[RunRecord]) -> None:
     drawn = '<svg role="img"><g id="a-axes"/></svg>'
-    figures = (Picture(name="a", title="A figure", svg=drawn),)
+    figures = (Picture(name="a", title="A figure", data="avazu", svg=drawn),)
     page = Page(render(replace(report_of(full_set), figures=figures), "html"))
 
     ids = Counter(page.having("id"))
     assert max(ids.values()) == 1
     assert {link.removeprefix("#") for link in page.having("href")} <= set(ids)
     assert "figure-a" in ids
+
+
+def test_sections_come_in_the_order_of_the_contents(full_set: list[RunRecord]) -> None:
+    figures = tuple(
+        Picture(name=f"{name}-{data}", title=name, data=data, svg="<svg></svg>")
+        for data in ("avazu", "criteo")
+        for name in ("pairs", "forest")
+    )
+    definitions = {name: load_definition(name) for name in ("main", "pairs")}
+    report = make_report(gather(full_set), definitions=definitions)
+    page = Page(render(replace(report, figures=figures), "html"))
+
+    links = [link.removeprefix("#") for link in page.having("href") if link.startswith("#")]
+    sections = [str(own["id"]) for tag, own in page.elements if tag == "section"]
+    assert links == sections
+    assert len(sections) == 2 + 1 + 4
 
 
 def test_every_job_of_a_cell_can_be_opened(full_set: list[RunRecord]) -> None:
@@ -116,7 +132,7 @@ def test_cells_are_headed_and_sortable(page_file: Path) -> None:
 
     assert {own["aria-sort"] for own in columns} == {"none"}
     assert len([own for tag, own in page.elements if own.get("class") == "sort"]) == len(columns)
-    assert len(rows) == 2 * (3 + 4)
+    assert len(rows) == 2 * 2 * (3 + 4)  # AUC and LogLoss of two data sets
     values = page.having("data-value")
     assert all(float(value) == float(value) for value in values)
 
