@@ -57,7 +57,8 @@ def _setting(flag: str, *, metavar: str, help: str, type: Any = None) -> Callabl
     " NAME=PATH, and once for each data set. Without it avazu and criteo are downloaded.",
 )
 @_setting("--vocabulary", metavar="all|train", help="Rows whose values get an id.")
-@_setting("--numeric", metavar="RULE", help="raw, log_bucket, log1p or minmax.")
+@_setting("--numeric", metavar="RULE", help="raw, log_bucket, log1p, minmax, standard, quantile.")
+@_setting("--bins", metavar="N", type=int, help="quantile: bins of a numeric field.")
 @_setting("--min-count", metavar="N", type=int, help="Rows that a value needs to get an id.")
 @_setting("--zero-is-missing", metavar="yes|no", type=bool, help="log_bucket: zero has no id.")
 @_setting("--split", metavar="hash|time", help="avazu-raw: how rows are split.")

@@ -12,7 +12,12 @@ from prime_bench.base.errors import UsageError, did_you_mean
 from prime_bench.base.files import bundled_folder
 from prime_bench.base.frozen import Fault, Frozen
 from prime_bench.base.toml import excess, place, read_toml
-from prime_bench.settings.data import DataSettings, LogSettings, SyntheticSettings
+from prime_bench.settings.data import (
+    DataSettings,
+    LogSettings,
+    NumericRule,
+    SyntheticSettings,
+)
 
 CARDS_VARIABLE = "PRIME_BENCH_CARDS"
 """Environment variable with a folder of further cards, which are called by their file names."""
@@ -35,8 +40,29 @@ class CardColumn(Frozen):
     """`hour` holds YYMMDDHH and becomes a categorical field, the hour of day, placed last."""
     semantic: str | None = None
     """What the column means; None if unknown."""
+    numeric: NumericRule | None = None
+    """How the values of a numeric column are transformed; None for the rule of the data set."""
+    bins: int | None = pydantic.Field(None, ge=2, le=10_000)
+    """For the rule quantile: the number of bins; None for that of the data set."""
     train_values: int | None = None
     """Number of distinct values in `train_values_min_count` or more published train rows."""
+
+    @pydantic.model_validator(mode="after")
+    def _has_keys_of_its_role(self) -> Self:
+        if self.role != "numeric" and (self.numeric or self.bins):
+            key = "numeric" if self.numeric else "bins"
+            raise ValueError(f'`{key}` is a key of columns with role = "numeric"')
+        if self.bins is not None and self.numeric not in (None, "quantile"):
+            raise ValueError('`bins` has an effect with numeric = "quantile" only')
+        return self
+
+    def rule(self, settings: DataSettings) -> NumericRule:
+        """The rule of a numeric column under the settings of its data set."""
+        return self.numeric or settings.numeric
+
+    def n_bins(self, settings: DataSettings) -> int:
+        """The number of bins of a numeric column with the rule quantile."""
+        return self.bins or settings.bins
 
 
 class CardFile(Frozen):

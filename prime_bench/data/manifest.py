@@ -17,8 +17,15 @@ from prime_bench.base.errors import DataError, UsageError, did_you_mean
 from prime_bench.base.files import write_whole
 from prime_bench.base.frozen import Frozen, JsonTable
 from prime_bench.base.identity import digest
-from prime_bench.data.card import DatasetCard, card_file, card_names, load_card, read_card
-from prime_bench.settings.data import DataSettings, SyntheticSettings
+from prime_bench.data.card import (
+    CardColumn,
+    DatasetCard,
+    card_file,
+    card_names,
+    load_card,
+    read_card,
+)
+from prime_bench.settings.data import DataSettings, NumericRule, SyntheticSettings
 
 SPLIT_NAMES = ("train", "valid", "test")
 MANIFEST_NAME = "manifest.json"
@@ -76,6 +83,22 @@ class InputFile(Frozen):
     and in tables of versions that read no CRLF."""
 
 
+class NumericFit(Frozen):
+    """The rule of a numeric field, with the constants that it has from the training rows."""
+
+    rule: NumericRule
+    low: float | None = None
+    """minmax: the lowest value; None without values."""
+    high: float | None = None
+    """minmax: the highest value; None without values."""
+    mean: float | None = None
+    """standard: the mean; None without values."""
+    deviation: float | None = None
+    """standard: the standard deviation, with the divisor n; None without values."""
+    cuts: list[float] | None = None
+    """quantile: the highest value of each bin but the last, rising; ids are counted from 1."""
+
+
 class BestPossible(Frozen):
     """Metrics of the true click probabilities, the best that a model can reach in expectation."""
 
@@ -119,6 +142,9 @@ class Manifest(Frozen):
     """For each field the rows without a value; None in tables of versions that did not count."""
     best: dict[Literal["train", "valid", "test"], BestPossible] | None = None
     """For each split of a synthetic table; None for real data."""
+    numeric: dict[str, NumericFit] | None = None
+    """For each numeric field how it was transformed; None in tables of versions that did not keep
+    it."""
     card: DatasetCard | None = None
     """The content of the user's own card, so that its file is not needed later; None for a bundled
     one."""
@@ -179,9 +205,13 @@ class TableSpec:
     def digest(self) -> str:
         """SHA-256 over the name, the settings and those facts of the card that shape the table."""
         settings = self.settings.plain()
-        if self.settings.numeric != "log_bucket":
-            del settings["zero_is_missing"]
-        columns = [[column.name, column.role, column.semantic] for column in self.card.columns]
+        for key in _without_effect(self.card, self.settings):
+            if key != "numeric":  # its digests are older than rules of columns
+                del settings[key]
+        columns = [
+            [column.name, column.role, column.semantic, *_rule(column)]
+            for column in self.card.columns
+        ]
         return digest(
             {"encoding": ENCODING, "name": self.name, "settings": settings, "columns": columns}
         )
@@ -252,12 +282,9 @@ def resolve(
     else:
         card = read_card(file)
     settings = _parse(card, keys, where=where)
-    if not _has_numeric_fields(card, settings):
-        for key in ("numeric", "zero_is_missing"):
-            if key in overrides:
-                raise UsageError(f"{prefix}{key}: {name} has no numeric fields")
-    if "zero_is_missing" in overrides and settings.numeric != "log_bucket":
-        raise UsageError(f'{prefix}zero_is_missing: has an effect with numeric = "log_bucket" only')
+    for key, why in _without_effect(card, settings).items():
+        if key in overrides:
+            raise UsageError(f"{prefix}{key}: {why}")
     return TableSpec(card=card, settings=settings, file=file)
 
 
@@ -296,10 +323,27 @@ def _parse(card: DatasetCard, overrides: Mapping[str, Any], *, where: str) -> Da
     return card.settings_class.parse({**card.defaults, **overrides}, where=where)
 
 
-def _has_numeric_fields(card: DatasetCard, settings: DataSettings) -> bool:
-    if isinstance(settings, SyntheticSettings):
-        return settings.shape == "criteo"
-    return any(column.role == "numeric" for column in card.columns)
+def _without_effect(card: DatasetCard, settings: DataSettings) -> dict[str, str]:
+    """Settings of numeric fields that change nothing in this data set, and why."""
+    numeric = [column for column in card.columns if column.role == "numeric"]
+    if isinstance(settings, SyntheticSettings) and settings.shape == "criteo":
+        numeric = [CardColumn(name="any", role="numeric")]
+    if not numeric:
+        why = f"{card.name} has no numeric fields"
+        return dict.fromkeys(("numeric", "bins", "zero_is_missing"), why)
+    found = {}
+    if all(column.numeric for column in numeric):
+        found["numeric"] = f"every numeric column of {card.name} has a rule of its own"
+    if all(column.rule(settings) != "log_bucket" for column in numeric):
+        found["zero_is_missing"] = 'has an effect with numeric = "log_bucket" only'
+    if all(column.rule(settings) != "quantile" or column.bins for column in numeric):
+        found["bins"] = 'has an effect with numeric = "quantile" only'
+    return found
+
+
+def _rule(column: CardColumn) -> list[object]:
+    """The rule of a column in a digest; empty where that is the data set's."""
+    return [column.numeric, column.bins] if column.numeric or column.bins else []
 
 
 def _flag_value(value: object) -> str:

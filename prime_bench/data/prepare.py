@@ -250,6 +250,7 @@ def _manifest(
                 **{name: importlib.metadata.version(name) for name in _WRITERS},
             },
             "missing": encoded.missing,
+            "numeric": encoded.numeric,
             "best": best,
             "card": None if spec.file is None else spec.card,
         }

@@ -8,12 +8,14 @@ import pydantic
 
 from prime_bench.base.frozen import Frozen
 
-NumericRule = Literal["raw", "log_bucket", "log1p", "minmax"]
+NumericRule = Literal["raw", "log_bucket", "log1p", "minmax", "standard", "quantile"]
 """How the values of a numeric field are transformed (fidelity 4).
 
 raw: the value, missing 0. log_bucket: floor(ln(x)^2) above 2, else int(x), and then categorical.
 log1p: sign(x) ln(1 + |x|), missing 0. minmax: scaled by the range of the training rows, clipped to
-[0, 1], missing 0, a constant column 0.
+[0, 1], missing 0, a constant column 0. standard: (x - mean) / standard deviation (divisor n) of the
+training rows, missing 0, which is the mean, a constant column 0. quantile: the number of the bin
+between quantiles of the training rows, and then categorical; missing is out of vocabulary.
 """
 
 Fractions = Annotated[
@@ -33,10 +35,14 @@ class DataSettings(Frozen):
     """Rows whose values get an id: those of all splits, or train rows alone. Labels are not
     used."""
     numeric: NumericRule = "raw"
-    """How the values of numeric fields are transformed."""
+    """How the values of numeric fields are transformed, unless the card gives a column a rule of
+    its own."""
+    bins: int = pydantic.Field(20, ge=2, le=10_000)
+    """For quantile: into how many bins with equally many training rows a field is divided. Bins
+    that fall together, because one value has many rows, are one."""
     min_count: int = pydantic.Field(1, ge=1)
-    """Minimum number of rows with a categorical or bucketed value for it to get an id of its
-    own."""
+    """Minimum number of rows with a categorical value, or in a bucket of log_bucket, for it to get
+    an id of its own."""
     zero_is_missing: bool = True
     """For log_bucket: whether bucket 0 is out-of-vocabulary like a missing value, which is
     FuxiCTR's rule, or has an id of its own."""

@@ -128,6 +128,12 @@ def test_a_recipe_names_a_card_relative_to_itself(tmp_path, card, log, monkeypat
         ('"label"', '"dropped"', ["a card has exactly one label column"]),
         ('"price"', '"user"', ["two columns have one name"]),
         ('kind = "log"', "kind = log", ["not valid TOML"]),
+        (
+            '"categorical"',
+            '"categorical", numeric = "raw"',
+            ["6: columns.1: `numeric` is a key of"],
+        ),
+        ('"numeric" }', '"numeric", numeric = "raw", bins = 4 }', ["7: columns.2: `bins` has an"]),
     ],
 )
 def test_a_fault_has_its_line(card, old, new, faults):
@@ -139,6 +145,20 @@ def test_a_fault_has_its_line(card, old, new, faults):
     for line, fault in zip(lines, faults, strict=True):
         assert line.startswith(str(card))
         assert fault in line
+
+
+def test_a_rule_of_a_column_shapes_the_table(card):
+    own = {resolve(str(card), {}).digest}
+    for keys in ('numeric = "minmax"', 'numeric = "quantile"', 'numeric = "quantile", bins = 5'):
+        card.write_text(CARD.replace('"numeric" }', f'"numeric", {keys} }}'))
+        own.add(resolve(str(card), {}).digest)
+        with pytest.raises(UsageError, match="numeric: every numeric column of mylog has a rule"):
+            resolve(str(card), {"numeric": "raw"})
+    assert len(own) == 4
+    with pytest.raises(UsageError, match="bins: has an effect with"):
+        resolve(str(card), {"bins": 7})
+    card.write_text(CARD)
+    assert resolve(str(card), {"numeric": "quantile", "bins": 7}).settings.bins == 7
 
 
 @pytest.mark.usefixtures("log")

@@ -8,17 +8,21 @@ Shapes: n rows, K numeric fields.
 """
 
 import dataclasses
+import functools
 import hashlib
 import io
+import math
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from pathlib import Path
 from typing import Protocol
 
 import numpy as np
 import polars as pl
 
-from prime_bench.data.manifest import VOCABULARY_FOLDER
+from prime_bench.data.manifest import VOCABULARY_FOLDER, NumericFit
 from prime_bench.data.raw.packed import KeyCodes, in_text_order, unpack
 from prime_bench.data.stages import Chunk
 from prime_bench.settings.data import NumericRule
@@ -79,15 +83,144 @@ class Ranges:
         return plain(np.clip(scaled, 0.0, 1.0))
 
 
-def spooled(values: np.ndarray, rule: NumericRule) -> np.ndarray:
-    """The (n, K) values as they are stored between the passes.
+class ExactSums:
+    """Sums of K columns of float64 without any rounding, so that the order of rows is no matter.
 
-    minmax stores raw float64 values, since it needs the ranges of all train rows; the other rules
-    can be applied at once and give float32.
+    A value is a whole number of 53 bits times a power of two. The whole numbers of each power are
+    added in two halves, whose sums over less than 2^36 rows fit into int64.
     """
-    if rule == "minmax":
-        return values.astype(np.float64)
-    return signed_log(values) if rule == "log1p" else plain(values)
+
+    _LOWEST = 1100  # more than the exponent of the smallest number, 2^-1074
+    _POWERS = 2200
+    _HALF = 26
+
+    def __init__(self, n_columns: int) -> None:
+        self._high = np.zeros((n_columns, self._POWERS), dtype=np.int64)
+        self._low = np.zeros((n_columns, self._POWERS), dtype=np.int64)
+        self.counts = np.zeros(n_columns, dtype=np.int64)
+        """(K,): number of values of each column."""
+
+    def update(self, values: np.ndarray) -> None:
+        """Add the (n, K) values of rows, leaving out missing ones (NaN)."""
+        for k, column in enumerate(values.T):
+            present = column[~np.isnan(column)]
+            fraction, power = np.frexp(present)
+            whole = np.ldexp(fraction, 53).astype(np.int64)
+            high = whole >> self._HALF
+            low = whole - (high << self._HALF)
+            place = power.astype(np.int64) + self._LOWEST
+            # Sums of whole numbers below 2^53 are exact in bincount's float64: 2^25 rows a block.
+            for sums, part in ((self._high, high), (self._low, low)):
+                sums[k] += np.bincount(place, part, minlength=self._POWERS).astype(np.int64)
+            self.counts[k] += len(present)
+
+    def means(self) -> np.ndarray:
+        """(K,) float64: the correctly rounded mean of each column, NaN without values."""
+        return np.array(
+            [
+                float(self._total(k) / int(count)) if count else np.nan
+                for k, count in enumerate(self.counts)
+            ]
+        )
+
+    def _total(self, k: int) -> Fraction:
+        places = np.flatnonzero(self._high[k] | self._low[k]).tolist()
+        return sum(
+            (
+                ((int(self._high[k, place]) << self._HALF) + int(self._low[k, place]))
+                * Fraction(2) ** (place - self._LOWEST - 53)
+                for place in places
+            ),
+            Fraction(),
+        )
+
+
+class NumericFields:
+    """The rules of the K numeric fields that stay numbers, fitted to training rows.
+
+    Rows come three times: as read (`spooled`), the training rows among them (`fit`, and for the
+    rule standard `fit_deviations`), and all again (`values`).
+    """
+
+    def __init__(self, rules: Sequence[NumericRule]) -> None:
+        self.rules = rules
+        self.is_fitted = "minmax" in rules or "standard" in rules
+        self._standard = [k for k, rule in enumerate(rules) if rule == "standard"]
+        self._ranges = Ranges.empty(len(rules))
+        self._sums = ExactSums(len(self._standard))
+        self._squares = ExactSums(len(self._standard))
+
+    @property
+    def dtype(self) -> type[np.floating]:
+        """The type of the values between the passes: as read where a rule needs all of them."""
+        return np.float64 if self.is_fitted else np.float32
+
+    @property
+    def has_deviations(self) -> bool:
+        """Whether `fit_deviations` is to be called for all training rows, after `fit`."""
+        return bool(self._standard)
+
+    def spooled(self, values: np.ndarray) -> np.ndarray:
+        """The (n, K) values as they are stored between the passes."""
+        return values if self.is_fitted else self._transformed(values)
+
+    def fit(self, values: np.ndarray) -> None:
+        """Include the (n, K) values of training rows, as spooled."""
+        self._ranges.update(values)
+        self._sums.update(values[:, self._standard])
+
+    def fit_deviations(self, values: np.ndarray) -> None:
+        """Include the (n, K) values of training rows, after `fit` has had all of them."""
+        self._squares.update((values[:, self._standard] - self._means) ** 2)
+
+    def values(self, spooled: np.ndarray) -> np.ndarray:
+        """The (n, K) float32 of the table, from what was spooled."""
+        return self._transformed(spooled) if self.is_fitted else spooled
+
+    def constants(self, k: int) -> NumericFit:
+        """The rule of field k, and what it was fitted to."""
+        rule, low, high = self.rules[k], float(self._ranges.low[k]), float(self._ranges.high[k])
+        if rule == "minmax" and low <= high:
+            return NumericFit(rule=rule, low=low, high=high)
+        if rule == "standard":
+            place = self._standard.index(k)
+            mean, deviation = float(self._means[place]), float(self._deviations[place])
+            if not math.isnan(mean):
+                return NumericFit(rule=rule, mean=mean, deviation=deviation)
+        return NumericFit(rule=rule)
+
+    @functools.cached_property
+    def _means(self) -> np.ndarray:
+        return self._sums.means()
+
+    @functools.cached_property
+    def _deviations(self) -> np.ndarray:
+        deviations: np.ndarray = np.sqrt(self._squares.means())
+        return deviations
+
+    def _transformed(self, values: np.ndarray) -> np.ndarray:
+        if len(set(self.rules)) == 1:
+            return self._by_rule(self.rules[0], values)
+        changed = np.empty(values.shape, dtype=np.float32)
+        for rule in dict.fromkeys(self.rules):
+            columns = [k for k, own in enumerate(self.rules) if own == rule]
+            changed[:, columns] = self._by_rule(rule, values, columns)
+        return changed
+
+    def _by_rule(
+        self, rule: NumericRule, values: np.ndarray, columns: list[int] | None = None
+    ) -> np.ndarray:
+        """The values of the `columns` of one rule, or of all."""
+        own = values if columns is None else values[:, columns]
+        if rule == "minmax":
+            ranges = self._ranges
+            if columns is not None:
+                ranges = Ranges(low=ranges.low[columns], high=ranges.high[columns])
+            return ranges.scale(own)
+        if rule == "standard":
+            width = np.where(self._deviations > 0, self._deviations, np.inf)
+            return plain((own - self._means) / width)
+        return signed_log(own) if rule == "log1p" else plain(own)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -316,6 +449,72 @@ class BucketCodes:
         """The vocabulary in the order of `by_value`."""
         values = self._buckets.keys.view(np.float64).tolist()
         return by_value(values, counts, min_count=min_count, zero_is_missing=self._zero_is_missing)
+
+
+class QuantileCodes:
+    """Codes of the values of one numeric field, for the rule quantile.
+
+    Cut k of Q bins is the smallest value that k/Q of the training rows with a value do not exceed.
+    A bin holds the values above a cut, up to and including the next one.
+    """
+
+    def __init__(self, column: int, *, n_bins: int) -> None:
+        self._column = column
+        self._n_bins = n_bins
+        self._values = KeyCodes()
+        self._missing = int(self._values.codes(_bits(np.array([np.nan])))[0])
+        self.cuts: list[float] = []
+        """The cuts that divide training rows, rising; known once `vocabulary` was called."""
+
+    @property
+    def n_codes(self) -> int:
+        """The number of codes given so far."""
+        return self._values.n_codes
+
+    def encode(self, chunk: Chunk) -> np.ndarray:
+        """The codes (n,) int32 of the chunk's rows."""
+        return self._values.codes(_bits(chunk.numerics[:, self._column]))
+
+    def is_missing(self, codes: np.ndarray) -> np.ndarray:
+        """Whether each of the (n,) codes stands for a missing value."""
+        missing: np.ndarray = codes == self._missing
+        return missing
+
+    def finish(self) -> None:
+        """Free what only further rows would need. To be called after the last chunk."""
+        self._values.finish()
+
+    def vocabulary(self, counts: np.ndarray, *, min_count: int) -> Vocabulary:  # noqa: ARG002
+        """The bins in the order of their values, given the training rows (n_codes,) of each code.
+
+        A bin has training rows, whatever `min_count` says. Missing values are out of vocabulary.
+        """
+        values = self._values.keys.view(np.float64)
+        self.cuts = quantile_cuts(values, counts, n_bins=self._n_bins)
+        n_bins = len(self.cuts) + 1
+        ids = np.searchsorted(np.array(self.cuts), values, side="left").astype(np.int32) + 1
+        ids[self._missing] = n_bins + 1
+        lines = [f"<= {cut!r}" for cut in self.cuts]
+        lines.append(f"> {self.cuts[-1]!r}" if self.cuts else "all")
+        content = "".join(f"{line}\n" for line in lines).encode()
+        return Vocabulary(lines=content, size=n_bins + 2, ids=ids)
+
+
+def quantile_cuts(values: np.ndarray, counts: np.ndarray, *, n_bins: int) -> list[float]:
+    """The distinct cuts between bins, each below the highest value.
+
+    `values` (V,) float64 are distinct and occur in `counts` (V,) training rows; NaN is left out.
+    """
+    seen = (counts > 0) & ~np.isnan(values)
+    order = np.argsort(values[seen])
+    ordered, below = values[seen][order], np.cumsum(counts[seen][order].astype(np.int64))
+    if not len(ordered):
+        return []
+    # n k / Q in whole numbers: the first value that as many rows do not exceed.
+    wanted = np.arange(1, n_bins, dtype=np.int64) * below[-1]
+    cuts = np.unique(ordered[np.searchsorted(below * n_bins, wanted, side="left")])
+    found: list[float] = cuts[cuts < ordered[-1]].tolist()
+    return found
 
 
 def _bits(values: np.ndarray) -> np.ndarray:

@@ -25,18 +25,18 @@ from prime_bench.data.card import CardColumn
 from prime_bench.data.encode.codes import (
     BucketCodes,
     FieldCodes,
-    Ranges,
+    NumericFields,
+    QuantileCodes,
     TextCodes,
     Vocabulary,
-    spooled,
 )
 from prime_bench.data.encode.spool import ArrayFile, Spool, SpoolBlock
-from prime_bench.data.manifest import SCHEMA_NAME, SPLIT_NAMES, SplitCounts
+from prime_bench.data.manifest import SCHEMA_NAME, SPLIT_NAMES, NumericFit, SplitCounts
 from prime_bench.data.prefetch import prefetch
 from prime_bench.data.schema import Field, Schema
 from prime_bench.data.split import split_by_time
 from prime_bench.data.stages import Chunk, OnProgress, StageProgress, no_progress
-from prime_bench.settings.data import DataSettings, LogSettings
+from prime_bench.settings.data import DataSettings, LogSettings, NumericRule
 
 _TRAIN = 0
 
@@ -52,6 +52,8 @@ class Encoded:
     """For each text field the values with `train_values_min_count` or more train rows."""
     missing: dict[str, SplitCounts]
     """For each field the rows without a value."""
+    numeric: dict[str, NumericFit]
+    """For each numeric field how it was transformed."""
     outputs: dict[str, str]
     """Name of each written file in the folder -> SHA-256."""
 
@@ -71,18 +73,28 @@ def encode(
     Raises DataError if a split has no rows.
     """
     coders = _coders(fields, settings)
-    numeric = [column for column in fields if column.name not in coders]
+    numeric = [column for column in fields if column.role == "numeric"]
+    numbers = [column.name for column in numeric if column.name not in coders]
+    rules = NumericFields([c.rule(settings) for c in numeric if c.name in numbers])
     spool = Spool(
         folder / "spool",
         n_codes=len(coders),
-        n_numerics=len(numeric),
-        numeric_dtype=np.float64 if settings.numeric == "minmax" else np.float32,
+        n_numerics=len(numbers),
+        numeric_dtype=rules.dtype,
     )
+    positions = [k for k, column in enumerate(numeric) if column.name in numbers]
     with contextlib.closing(spool), prefetch(chunks) as read:
-        splits = _spool_rows(read, spool, coders=list(coders.values()), settings=settings)
+        splits = _spool_rows(
+            read,
+            spool,
+            coders=list(coders.values()),
+            rules=rules,
+            positions=positions,
+            settings=settings,
+        )
         for coder in coders.values():
             coder.finish()
-        counted = _count(spool, splits, list(coders.values()), on_progress)
+        counted = _count(spool, splits, list(coders.values()), rules, on_progress)
         written = _write_vocabularies(
             coders, counted, settings, folder, train_values_min_count=train_values_min_count
         )
@@ -91,7 +103,7 @@ def encode(
         schema = _schema(fields, vocabularies)
         write_whole(folder / SCHEMA_NAME, json.dumps(schema.plain(), indent=1, ensure_ascii=False))
         outputs[SCHEMA_NAME] = sha256_of(folder / SCHEMA_NAME)
-        writer = _Writer(list(vocabularies.values()), counted.ranges, splits, on_progress)
+        writer = _Writer(list(vocabularies.values()), rules, splits, on_progress)
         outputs |= writer.write(spool, folder, rows=counted.rows)
     return Encoded(
         schema=schema,
@@ -104,9 +116,13 @@ def encode(
         },
         missing={
             name: _split_counts(counts)
-            for name, counts in zip(
-                [*coders, *(column.name for column in numeric)], splits.missing.T, strict=True
-            )
+            for name, counts in zip([*coders, *numbers], splits.missing.T, strict=True)
+        },
+        numeric={
+            column.name: rules.constants(numbers.index(column.name))
+            if column.name in numbers
+            else _fit(coders[column.name], rule=column.rule(settings))
+            for column in numeric
         },
         outputs=dict(sorted(outputs.items())),
     )
@@ -119,11 +135,20 @@ def _coders(fields: Sequence[CardColumn], settings: DataSettings) -> dict[str, F
     for column in fields:
         if column.role != "numeric":
             coders[column.name] = TextCodes(column.name)
-        elif settings.numeric == "log_bucket":
+        elif column.rule(settings) == "log_bucket":
             coders[column.name] = BucketCodes(
                 numeric.index(column.name), zero_is_missing=settings.zero_is_missing
             )
+        elif column.rule(settings) == "quantile":
+            coders[column.name] = QuantileCodes(
+                numeric.index(column.name), n_bins=column.n_bins(settings)
+            )
     return coders
+
+
+def _fit(coder: FieldCodes, *, rule: NumericRule) -> NumericFit:
+    """The rule of a numeric field that gets ids."""
+    return NumericFit(rule=rule, cuts=coder.cuts if isinstance(coder, QuantileCodes) else None)
 
 
 class _Splits:
@@ -157,8 +182,15 @@ class _Splits:
 
 
 def _spool_rows(
-    chunks: Iterable[Chunk], spool: Spool, *, coders: Sequence[FieldCodes], settings: DataSettings
+    chunks: Iterable[Chunk],
+    spool: Spool,
+    *,
+    coders: Sequence[FieldCodes],
+    rules: NumericFields,
+    positions: Sequence[int],
+    settings: DataSettings,
 ) -> _Splits:
+    """Write all rows to the spool; `positions` are those of its numeric fields in a chunk."""
     rows_at: Counter[int] = Counter()
     n_fields = len(coders) + spool.n_numerics
     missing_at: dict[int, np.ndarray] = defaultdict(lambda: np.zeros(n_fields, dtype=np.int64))
@@ -171,14 +203,15 @@ def _spool_rows(
             missing[field] = coder.is_missing(codes[field])
         numerics = np.empty((n_rows, 0), dtype=spool.numeric_dtype)
         if spool.n_numerics:
-            numerics = spooled(chunk.numerics, settings.numeric)
-            missing[len(coders) :] = np.isnan(chunk.numerics).T
+            own = chunk.numerics[:, positions] if len(coders) else chunk.numerics
+            numerics = rules.spooled(own)
+            missing[len(coders) :] = np.isnan(own).T
         spool.append(codes=codes, numerics=numerics, labels=chunk.labels, split=chunk.split)
         keys, counts = np.unique(chunk.split, return_counts=True)
         for key, count in zip(keys.tolist(), counts.tolist(), strict=True):
             rows_at[key] += count
-            own = missing if count == n_rows else missing[:, chunk.split == key]
-            missing_at[key] += np.count_nonzero(own, axis=1)
+            chosen = missing if count == n_rows else missing[:, chunk.split == key]
+            missing_at[key] += np.count_nonzero(chosen, axis=1)
     spool.finish()
     return _Splits(rows_at, missing_at, settings, n_fields=n_fields)
 
@@ -191,23 +224,27 @@ class _Counted:
     """(3,) int64: rows of each split."""
     positives: np.ndarray
     """(3,) int64: rows with label 1."""
-    ranges: Ranges
-    """Ranges of the numeric fields over the train rows; only minmax uses them."""
 
-    def vocabulary_counts(self, field: int, settings: DataSettings) -> np.ndarray:
+    def vocabulary_counts(
+        self, field: int, coder: FieldCodes, settings: DataSettings
+    ) -> np.ndarray:
         """(V,): the rows of each code in the splits from which the vocabulary is made."""
         train, rest = self.codes[field]
-        counts: np.ndarray = train if settings.vocabulary == "train" else train + rest
+        alone = settings.vocabulary == "train" or isinstance(coder, QuantileCodes)
+        counts: np.ndarray = train if alone else train + rest
         return counts
 
 
 def _count(
-    spool: Spool, splits: _Splits, coders: Sequence[FieldCodes], on_progress: OnProgress
+    spool: Spool,
+    splits: _Splits,
+    coders: Sequence[FieldCodes],
+    rules: NumericFields,
+    on_progress: OnProgress,
 ) -> _Counted:
     counts = [np.zeros((2, coder.n_codes), dtype=np.uint32) for coder in coders]
     rows = np.zeros(len(SPLIT_NAMES), dtype=np.int64)
     positives = np.zeros(len(SPLIT_NAMES), dtype=np.int64)
-    ranges = Ranges.empty(spool.n_numerics)
     read = ((block, splits.of(block), block.codes()) for block in spool.blocks)
     with prefetch(read) as blocks:
         for block, split, codes in blocks:
@@ -217,8 +254,8 @@ def _count(
                 chosen = codes if mask.all() else codes[:, mask]
                 for count, values in zip(counts, chosen, strict=True):
                     np.add.at(count[part], values, np.uint32(1))
-            if spool.numeric_dtype == np.float64:
-                ranges.update(block.numerics()[split == _TRAIN])
+            if rules.is_fitted:
+                rules.fit(block.numerics()[split == _TRAIN])
             done = int(rows.sum())
             on_progress(StageProgress(stage="counting", done=done, total=spool.rows, rows=done))
     empty = [name for name, count in zip(SPLIT_NAMES, rows, strict=True) if count == 0]
@@ -227,7 +264,10 @@ def _count(
             f"the split leaves no row for {' and '.join(empty)} ({spool.rows} rows in all)",
             hint="give more rows, or other fractions",
         )
-    return _Counted(codes=counts, rows=rows, positives=positives, ranges=ranges)
+    if rules.has_deviations:
+        for block in spool.blocks:
+            rules.fit_deviations(block.numerics()[splits.of(block) == _TRAIN])
+    return _Counted(codes=counts, rows=rows, positives=positives)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -252,7 +292,7 @@ def _write_vocabularies(
 
     def write(position: int, name: str, coder: FieldCodes) -> _WrittenVocabulary:
         vocabulary = coder.vocabulary(
-            counted.vocabulary_counts(position, settings), min_count=settings.min_count
+            counted.vocabulary_counts(position, coder, settings), min_count=settings.min_count
         )
         train_values = None
         if isinstance(coder, TextCodes):
@@ -289,12 +329,12 @@ class _Writer:
     def __init__(
         self,
         vocabularies: Sequence[Vocabulary],
-        ranges: Ranges,
+        rules: NumericFields,
         splits: _Splits,
         on_progress: OnProgress,
     ) -> None:
         self._vocabularies = vocabularies
-        self._ranges = ranges
+        self._rules = rules
         self._splits = splits
         self._on_progress = on_progress
 
@@ -327,9 +367,7 @@ class _Writer:
 
     def _arrays(self, block: SpoolBlock) -> tuple[np.ndarray, dict[str, np.ndarray]]:
         """The split (n,) of each row, and the three arrays of the block by kind."""
-        numerics = block.numerics()
-        if numerics.dtype == np.float64:
-            numerics = self._ranges.scale(numerics)
+        numerics = self._rules.values(block.numerics())
         arrays = {"ids": self._ids(block), "numerics": numerics, "labels": block.labels()}
         return self._splits.of(block), arrays
 
