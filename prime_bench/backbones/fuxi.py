@@ -108,11 +108,11 @@ def cross_net(width: int, n_layers: int) -> nn.Module:
     return net
 
 
-def squeeze_excitation(n_fields: int, reduction_ratio: int) -> nn.Module:
+def squeeze_excitation(n_fields: int, reduction_ratio: float) -> nn.Module:
     """FuxiCTR's SENET, (B, F, k) -> (B, F, k).
 
     Each field is multiplied by its element of ReLU(W2 ReLU(W1 m)), where m (B, F) are the means of
-    the embeddings and W1 is (max(1, F // reduction_ratio), F). There are no biases.
+    the embeddings and W1 is (max(1, int(F / reduction_ratio)), F). There are no biases.
     """
     net: nn.Module = _layers.SqueezeExcitation(n_fields, reduction_ratio=reduction_ratio)
     return net

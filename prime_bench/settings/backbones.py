@@ -192,8 +192,14 @@ class FiBiNETSettings(TopSettings):
     bilinear_type: Literal["field_all", "field_each", "field_interaction"] = "field_interaction"
     """Number of k x k matrices: one for all pairs of fields, one for each left field, or one for
     each pair."""
-    reduction_ratio: int = pydantic.Field(3, ge=1)
-    """F divided by the width of SENET's hidden layer."""
+    reduction_ratio: int | float = pydantic.Field(3, gt=0)
+    """F divided by the width of SENET's hidden layer; below 1 the layer is wider than F."""
+
+    @pydantic.field_validator("reduction_ratio")
+    @classmethod
+    def _one_spelling(cls, value: float) -> int | float:
+        """A whole number is an int, so that 3 and 3.0 are one job."""
+        return int(value) if float(value).is_integer() else value
 
     @property
     def inner_sites(self) -> tuple[str, ...]:
@@ -228,8 +234,8 @@ class FiBiNETSettings(TopSettings):
         return super().site_width("top_input" if site == "bilinear" else site, shape)
 
     def _senet(self, shape: TableShape) -> int:
-        """2 F r with r = max(1, F // ratio): parameters, and products, of SENET's two Linears."""
-        return 2 * shape.n_fields * max(1, shape.n_fields // self.reduction_ratio)
+        """2 F r with r = max(1, int(F / ratio)): parameters, and products, of two Linears."""
+        return 2 * shape.n_fields * max(1, int(shape.n_fields / self.reduction_ratio))
 
 
 class GDCNSettings(BackboneSettings):

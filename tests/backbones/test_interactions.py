@@ -126,7 +126,7 @@ def pairs(embeddings, weight, bilinear_type):
     )
 
 
-@pytest.mark.parametrize("ratio", [1, 2, 9])
+@pytest.mark.parametrize("ratio", [1, 2, 9, 0.3])
 @pytest.mark.parametrize("bilinear_type", ["field_all", "field_each", "field_interaction"])
 def test_fibinet(run, bilinear_type, ratio):
     settings = FiBiNETSettings(
@@ -136,7 +136,7 @@ def test_fibinet(run, bilinear_type, ratio):
     squeezed = np.maximum(
         seen.embeddings.mean(2) @ seen.state["senet_layer.excitation.0.weight"].T, 0
     )
-    assert squeezed.shape[1] == {1: 5, 2: 2, 9: 1}[ratio]
+    assert squeezed.shape[1] == {1: 5, 2: 2, 9: 1, 0.3: 16}[ratio]  # int(5 / 0.3)
     excitation = np.maximum(squeezed @ seen.state["senet_layer.excitation.2.weight"].T, 0)
     inputs = [seen.embeddings, seen.embeddings * excitation[:, :, None]]
     products = np.concatenate(

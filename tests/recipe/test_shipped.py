@@ -20,7 +20,9 @@ JOBS = {
     "cost": 26,  # 13 x 2 data sets, all arms in one
     "criteo_anchor": 630,  # 6 data sets x 3 x 7 x 5
     "criteo_numeric": 375,  # 3 data sets x 5 x 5 x 5
+    "criteo_x1_13": 195,  # 13 x 3 x 5
     "dense_weight": 80,  # 4 x 4 x 5
+    "frappe13": 195,  # 13 x 3 x 5
     "gdcn_attachment": 50,  # 10 x 5
     "gdcn_routing": 45,  # 9 x 5
     "gradients": 36,  # 4 x 3 x 3
@@ -28,6 +30,7 @@ JOBS = {
     "main13_by_validation": 260,
     "main13_logit_anchor": 260,
     "main13_train_vocabulary": 260,
+    "movielens13": 195,  # 13 x 3 x 5
     "quick": 18,
     "routing": 20,  # 4 x 1 x 5
     "structural": 120,  # 4 x 6 x 5
@@ -491,3 +494,47 @@ def test_train_vocabulary_is_main13_but_for_the_vocabulary():
     for keys in recipe["dataset"].values():
         keys["vocabulary"] = "all"
     assert {**recipe, "title": ""} == {**MAIN13, "title": ""}
+
+
+# ---- BARS's own data sets
+
+BARS = {"frappe13": "frappe", "movielens13": "movielens", "criteo_x1_13": "criteo-x1"}
+
+
+@pytest.mark.parametrize("name", BARS)
+def test_bars_recipes_have_every_backbone_with_dense_prime_and_the_matched_residual(name):
+    recipe = load_recipe(name)
+
+    assert set(recipe.backbones) == set(BACKBONES)
+    assert [arm.plugin for arm in recipe.arms] == ["dense", "prime", "residual_parameters"]
+    assert list(recipe.datasets) == [BARS[name]]
+
+
+@pytest.mark.parametrize("name", BARS)
+def test_bars_recipes_ask_for_the_data_that_the_bare_prepare_command_makes(name):
+    recipe = load_recipe(name)
+
+    commands = [resolve(data, keys).prepare_command() for data, keys in recipe.datasets.items()]
+    assert commands == [f"prime-bench prepare {BARS[name]}"]
+    assert [keys["vocabulary"] for keys in recipe.datasets.values()] == ["train"]
+
+
+@pytest.mark.parametrize("name", BARS)
+def test_gdcn_has_dcnv2s_values_where_bars_has_none(name):
+    tables = _recipe(name)["backbone"]
+    shared = {"net_dropout", "batch_norm", "embedding_l2", "network_l2"}
+
+    assert {k: tables["GDCN"][k] for k in shared} == {k: tables["DCNv2"][k] for k in shared}
+    assert tables["GDCN"]["dnn_hidden_units"] == tables["DCNv2"]["parallel_dnn_hidden_units"]
+
+
+def test_criteo_x1_has_main13s_criteo_values_but_for_the_wider_dcnv2():
+    """`main13` carries the trials of Criteo_x1 over to Criteo_x4 (fidelity 10)."""
+    own, main = load_recipe("criteo_x1_13").backbones, load_recipe("main13").backbones
+    wide = {"dnn_hidden_units": [500] * 3, "parallel_dnn_hidden_units": [500] * 3}
+
+    for name in BACKBONES:
+        expected = main[name]["criteo"].plain()
+        if name in ("DCNv2", "GDCN"):
+            expected |= {key: wide[key] for key in wide if expected.get(key)}
+        assert own[name]["criteo-x1"].plain() == expected

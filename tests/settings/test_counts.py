@@ -3,7 +3,13 @@
 import pytest
 
 from prime_bench.base.errors import UsageError
-from prime_bench.settings.backbones import AutoIntSettings, DCNv2Settings, DNNSettings, NFMSettings
+from prime_bench.settings.backbones import (
+    AutoIntSettings,
+    DCNv2Settings,
+    DNNSettings,
+    FiBiNETSettings,
+    NFMSettings,
+)
 from prime_bench.settings.interface import DenseSettings, TableShape
 from prime_bench.settings.plugins import (
     HiddenSubspaceSettings,
@@ -207,3 +213,28 @@ def test_dcnv2_refuses_widths_that_its_structure_has_no_place_for_or_lacks(struc
 def test_autoints_heads_share_its_width():
     with pytest.raises(UsageError, match="attention_dim = 9 is no multiple of num_heads = 2"):
         AutoIntSettings.parse({"attention_dim": 9, "num_heads": 2}, where="backbone")
+
+
+@pytest.mark.parametrize(
+    ("ratio", "width"), [(0.3, 16), (0.5, 10), (1, 5), (2.5, 2), (4, 1), (9, 1)]
+)
+def test_senets_hidden_layer_may_be_wider_than_the_fields(ratio, width):
+    """F = 5: two matrices of 5 and int(5 / ratio), at least 1."""
+    counts = {
+        r: FiBiNETSettings(reduction_ratio=r).parameters(RAW)
+        for r in (ratio, 5)  # 5: a width of 1
+    }
+
+    assert counts[ratio] - counts[5] == 2 * 5 * (width - 1)
+
+
+def test_a_whole_ratio_is_one_setting_however_it_is_written():
+    """Job ids digest these values."""
+    assert FiBiNETSettings(reduction_ratio=3.0).plain() == FiBiNETSettings().plain()
+    assert isinstance(FiBiNETSettings(reduction_ratio=3.0).plain()["reduction_ratio"], int)
+
+
+@pytest.mark.parametrize("ratio", [0, -1, float("inf"), float("nan"), True, "3"])
+def test_a_ratio_that_is_none_is_refused(ratio):
+    with pytest.raises(UsageError, match="reduction_ratio"):
+        FiBiNETSettings.parse({"reduction_ratio": ratio}, where="")
