@@ -52,8 +52,8 @@ class SplitCounts(Frozen):
         return self.train + self.valid + self.test
 
 
-PublishedForm = Literal["as stored", "line feeds"]
-"""Bytes as stored, or with line feeds in place of CRLF."""
+PublishedForm = Literal["as stored", "line feeds", "CRLF"]
+"""Bytes as stored, with line feeds in place of CRLF, or with CRLF in place of line feeds."""
 
 
 class InputFile(Frozen):
@@ -78,6 +78,8 @@ class InputFile(Frozen):
     md5_as_stored: str | None = None
     """MD5 of the content with its CRLF; None if it has none, if `md5` is published, and if no MD5
     is."""
+    md5_with_crlf: str | None = None
+    """MD5 of the content with CRLF in place of its line feeds; None unless it is published."""
     published: PublishedForm | None = None
     """In which form the content has the MD5 on the card; None if in neither, if the card has none,
     and in tables of versions that read no CRLF."""

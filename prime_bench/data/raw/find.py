@@ -126,7 +126,7 @@ def _libsvm(card: DatasetCard, folder: Path) -> list[LibsvmFile]:
             **_stored(folder / name)._asdict(),
             split=i,
             stored_bytes=_stored(folder / name).size,
-            header=tuple(card.header),
+            card=card,
         )
         for i, name in enumerate(_three(folder, names, _LIBSVM, base=str))
     ]
@@ -164,7 +164,7 @@ def _in_zip(card: DatasetCard, path: Path) -> Sequence[SourceFile]:
                 member=name,
                 split=i,
                 stored_bytes=sizes[name],
-                header=tuple(card.header),
+                card=card,
             )
             for i, name in enumerate(_three(path, names, _LIBSVM, base=base.__getitem__))
         ]
@@ -221,8 +221,8 @@ def differences(
 
 
 def _forms(file: InputFile) -> list[str]:
-    """The MD5 of a file with line feeds alone, and with its CRLF where that was taken."""
-    return [file.md5] if file.md5_as_stored is None else [file.md5, file.md5_as_stored]
+    """The MD5 of a file with line feeds alone, and with CRLF where that was taken."""
+    return [md5 for md5 in (file.md5, file.md5_as_stored, file.md5_with_crlf) if md5 is not None]
 
 
 def likely_cause(card: DatasetCard, inputs: Sequence[InputFile], positives: Sequence[int]) -> str:

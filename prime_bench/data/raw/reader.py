@@ -69,18 +69,27 @@ class Reader:
             self.positives.append(positives)
             before += source.stored_bytes
 
+    def _has_published_rows(self, rows: int) -> bool:
+        return rows in [file.rows for file in self._card.files.values()]
+
     def _input(self, source: SourceFile, stream: Stream, *, rows: int) -> InputFile:
         expected = None
         if source.split is not None and self._card.files:
             expected = self._card.files[SPLIT_NAMES[source.split]].md5
         published: PublishedForm | None = None
-        md5_with_crlf = None
+        as_stored = with_crlf = None
         if expected == stream.md5:
             published = "line feeds" if stream.has_crlf else "as stored"
         elif expected is not None and stream.has_crlf:
             # Read again: an MD5 more in the first pass would make every CRLF file 8 % slower.
-            md5_with_crlf = md5_as_stored(source)
-            published = "as stored" if expected == md5_with_crlf else None
+            as_stored = md5_as_stored(source)
+            published = "as stored" if expected == as_stored else None
+        elif source.made_from is None and self._has_published_rows(rows):
+            # The csv was published with CRLF, and this is made from libsvm, or was converted.
+            found = md5_as_stored(source, with_crlf=True)
+            if found in [file.md5 for file in self._card.files.values()]:
+                with_crlf = found
+                published = "CRLF" if expected == found else None
         return InputFile(
             path=source.name,
             size=source.size,
@@ -90,7 +99,8 @@ class Reader:
             sha256=stream.sha256,
             rows=rows,
             made_from=source.made_from,
-            md5_as_stored=md5_with_crlf,
+            md5_as_stored=as_stored,
+            md5_with_crlf=with_crlf,
             published=published,
         )
 

@@ -179,13 +179,13 @@ def reading(path: Path) -> Iterator[None]:
         raise DataError(f"{path}: cannot be read: {reason.lower()}") from error
 
 
-def md5_as_stored(source: SourceFile) -> str:
-    """MD5 of the uncompressed csv with the line ends that it has."""
+def md5_as_stored(source: SourceFile, *, with_crlf: bool = False) -> str:
+    """MD5 of the uncompressed csv as it is, or `with_crlf` in place of each line feed."""
     md5 = hashlib.md5(usedforsecurity=False)
     with contextlib.ExitStack() as stack, reading(Path(source.name)):
         _, content = source.open(stack)
         while piece := content.read(1 << 22):
-            md5.update(piece)
+            md5.update(piece.replace(b"\n", b"\r\n") if with_crlf else piece)
     return md5.hexdigest()
 
 

@@ -3,9 +3,11 @@
 import gzip
 import zipfile
 
+import numpy as np
 import pytest
 
 from prime_bench.base.errors import DataError
+from prime_bench.data.card import load_card
 from prime_bench.data.prepare import prepare
 
 
@@ -153,3 +155,124 @@ def test_criteo_has_no_libsvm(tmp_path, avazu_folder, criteo_folder, published_a
     with pytest.raises(DataError, match=r"missing train\.csv") as error:
         prepare(spec, data_dir=tmp_path / "data", source=to_libsvm(avazu_folder))
     assert "can also be read from Kaggle's train.txt" in error.value.hint
+
+
+# ---- Numeric fields, and csv files that were published with CRLF
+
+SPLITS = {"train": 40, "valid": 12, "test": 9}
+
+
+def write_published(folder, name, *, seed=3):
+    """Csv files with CRLF of card `name`, and AFN's libsvm files beside them, in two folders."""
+    random = np.random.default_rng(seed)
+    columns = load_card(name).columns[1:]
+    for sort in ("csv", "libsvm"):
+        (folder / sort).mkdir(parents=True)
+    for split, n_rows in SPLITS.items():
+        csv = [",".join(["label", *(column.name for column in columns)])]
+        lines = []
+        for _ in range(n_rows):
+            label = str(random.integers(0, 2))
+            values = [
+                f"{random.random():.{random.integers(1, 8)}f}"
+                if column.role == "numeric"
+                else str(random.integers(5))
+                for column in columns
+            ]
+            csv.append(",".join([label, *values]))
+            fields = [
+                f"{number}:{value}" if column.role == "numeric" else f"{value}:1"
+                for number, (column, value) in enumerate(zip(columns, values, strict=True))
+            ]
+            lines.append(" ".join([label, *fields]))
+        content = "".join(line + "\r\n" for line in csv)
+        (folder / "csv" / f"{split}.csv").write_bytes(content.encode())
+        libsvm = "".join(line + "\n" for line in lines)
+        (folder / "libsvm" / f"{split}.libsvm").write_bytes(libsvm.encode())
+    return folder / "csv", folder / "libsvm"
+
+
+@pytest.mark.usefixtures("small_blocks")
+@pytest.mark.parametrize("name", ["frappe", "movielens", "criteo-x1"])
+def test_libsvm_is_the_csv_that_was_published_with_crlf(tmp_path, published_as, name):
+    csv, libsvm = write_published(tmp_path, name)
+    spec = published_as(csv, name=name)
+    made = {
+        folder.name: prepare(spec, data_dir=tmp_path / f"data-{folder.name}", source=folder)
+        for folder in (csv, libsvm)
+    }
+
+    assert {m.verified for m in made.values()} == {True}
+    assert len({m.fingerprint for m in made.values()}) == 1
+    assert [file.published for file in made["libsvm"].inputs] == ["CRLF"] * 3
+    assert [file.published for file in made["csv"].inputs] == ["as stored"] * 3
+
+
+def test_a_csv_whose_crlf_were_converted_is_the_published_one(tmp_path, published_as):
+    csv, _ = write_published(tmp_path, "frappe")
+    spec = published_as(csv, name="frappe")
+    for path in csv.iterdir():
+        path.write_bytes(path.read_bytes().replace(b"\r\n", b"\n"))
+
+    manifest = prepare(spec, data_dir=tmp_path / "data", source=csv)
+
+    assert manifest.verified
+    assert manifest == prepare(spec, data_dir=tmp_path / "data", source=csv), "a rerun"
+
+
+def test_one_other_value_is_not_the_published_file(tmp_path, published_as):
+    csv, libsvm = write_published(tmp_path, "criteo-x1")
+    spec = published_as(csv, name="criteo-x1")
+    path = libsvm / "valid.libsvm"
+    first, _, rest = path.read_text().partition(" 0:")
+    path.write_text(f"{first} 0:0.123456789{rest[rest.index(' ') :]}")
+
+    with pytest.raises(DataError, match=r"valid\.csv: expected md5") as error:
+        prepare(spec, data_dir=tmp_path / "data", source=libsvm)
+    assert "train.csv" not in error.value.message
+    assert "the same rows, written differently" in error.value.hint
+
+
+def test_renamed_libsvm_files_are_told(tmp_path, published_as):
+    csv, libsvm = write_published(tmp_path, "movielens")
+    spec = published_as(csv, name="movielens")
+    (libsvm / "valid.libsvm").rename(libsvm / "x")
+    (libsvm / "test.libsvm").rename(libsvm / "valid.libsvm")
+    (libsvm / "x").rename(libsvm / "test.libsvm")
+
+    with pytest.raises(DataError) as error:
+        prepare(spec, data_dir=tmp_path / "data", source=libsvm)
+    assert "valid.csv holds the published test.csv" in error.value.hint
+
+
+VALUES_FAULTS = {
+    "a numeric field without a value": (4, "3:"),
+    "a numeric field without an index": (4, ":0.5"),
+    "a numeric field without a colon": (4, "3"),
+    "a second colon": (4, "3:1:0.5"),
+    "a comma": (4, "3:0,5"),
+    "a categorical field with a value": (20, "7:0.5"),
+    "a categorical field without an id": (20, ":1"),
+}
+
+
+@pytest.mark.parametrize("name", VALUES_FAULTS)
+def test_faulty_numeric_libsvm(tmp_path, published_as, name):
+    """Field 4 is I4, field 20 is C7."""
+    csv, libsvm = write_published(tmp_path, "criteo-x1")
+    path = libsvm / "test.libsvm"
+    lines = [line.split(" ") for line in path.read_text().splitlines()]
+    position, found = VALUES_FAULTS[name]
+    lines[5][position] = found
+    path.write_text("".join(" ".join(line) + "\n" for line in lines))
+
+    with pytest.raises(DataError) as error:
+        prepare(
+            published_as(csv, name="criteo-x1"),
+            data_dir=tmp_path / "data",
+            source=libsvm,
+            allow_unverified=True,
+        )
+    assert "test.libsvm: line 6: expected `label index:value index:value ... id:1" in str(
+        error.value
+    )
