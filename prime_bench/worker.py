@@ -1,7 +1,8 @@
 """The worker: does one job after another, each of which becomes a record. Every engine runs it.
 
 As a process (`python -m prime_bench.worker`) it reads a JobRequest as JSON from each line of stdin
-and writes the job's events, one a line, to stdout (`recipe.events`).
+and writes the job's events, one a line, to stdout (`recipe.events`), each after the value of the
+environment variable PRIME_BENCH_EVENT_KEY if that is set.
 
 The process ends when stdin ends, and at once when nobody reads its events any more. On SIGTERM it
 stops after the validation of the running epoch, or at the end of a probe, and exits with code 0; a
@@ -31,6 +32,7 @@ from prime_bench.base.identity import NUMERICS
 from prime_bench.base.machine import keep_freed_memory, return_freed_memory
 from prime_bench.data.table import PreparedTable
 from prime_bench.recipe.events import (
+    KEY_VARIABLE,
     DoneEvent,
     FailedEvent,
     FaultEvent,
@@ -101,7 +103,10 @@ def run_job(
         folder = JobFolder(runs.path(job_id))
         folder.empty()
         try:
-            record = _do(request, folder, device, on_event=on_event, interrupted=interrupted)
+            try:
+                record = _do(request, folder, device, on_event=on_event, interrupted=interrupted)
+            except SystemExit as left:
+                raise RuntimeError(f"the code of the job called sys.exit({left.code!r})") from left
             runs.put(record)
         except JobInterrupted:
             raise
@@ -208,15 +213,32 @@ def _opened(path: str) -> PreparedTable:
 
 
 class _EventStream:
-    """Writes events to the stdout of the process; whatever else is printed goes to stderr."""
+    """Writes events to the stdout of the process; whatever else is printed goes to stderr.
+
+    A process that a plug-in forks has neither events nor requests. If it goes on with the job, as
+    if it were the worker, it ends here or where it would write to the job's folder (`JobFolder`).
+    """
 
     def __init__(self) -> None:
+        # Not for what a plug-in starts.
+        self._key = os.environ.pop(KEY_VARIABLE, "")
+        self._owner = os.getpid()
         self.descriptor = os.dup(sys.stdout.fileno())
         os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+        os.register_at_fork(after_in_child=self._close)
+
+    def _close(self) -> None:
+        """Let go of the pipes of the parent."""
+        nothing = os.open(os.devnull, os.O_RDWR)
+        for descriptor in (self.descriptor, sys.stdin.fileno()):
+            os.dup2(nothing, descriptor)
+        os.close(nothing)
 
     def send(self, event: WorkerEvent) -> None:
         """Write one line. If nobody reads it, the parent is gone and the process ends."""
-        line = memoryview(write_event(event).encode())
+        if os.getpid() != self._owner:
+            os._exit(1)
+        line = memoryview(write_event(event, key=self._key).encode())
         try:
             while line:
                 line = line[os.write(self.descriptor, line) :]

@@ -271,6 +271,29 @@ class TestFailures:
         run_job(request, lambda _: None)
         assert {path.name for path in folder_of(request).iterdir()} == FILES
 
+    def test_a_plugin_that_exits_has_failed(self, make_request, monkeypatch):
+        def leave(*_):
+            sys.exit(0)
+
+        monkeypatch.setattr(training_job, "build_arm", leave)
+        request = make_request()
+        with pytest.raises(RuntimeError, match=r"the code of the job called sys\.exit\(0\)"):
+            run_job(request, lambda _: None)
+        assert "sys.exit(0)" in Runs(Path(request.runs)).failure(request.job.id)
+
+    @pytest.mark.parametrize("message", ["z" * 5_000_000, "z\n" * 1_000_000])
+    def test_a_long_message_leaves_a_small_file(self, make_request, monkeypatch, message):
+        def broken(*_):
+            raise ValueError(message)
+
+        monkeypatch.setattr(training_job, "build_arm", broken)
+        request = make_request()
+        with pytest.raises(ValueError, match="z"):
+            run_job(request, lambda _: None)
+        files = [folder_of(request) / name for name in ("failure.json", "log.txt")]
+        assert all(0 < file.stat().st_size < 20_000 for file in files)
+        assert "in broken" in files[0].read_text()
+
     def test_an_interrupt_is_no_failure(self, make_request):
         def interrupt(event):  # noqa: ARG001
             raise KeyboardInterrupt
@@ -345,6 +368,12 @@ class TestOutOfMemory:
         assert event.event == "failed"
         assert event.out_of_memory
 
+    def test_a_long_message_is_cut(self, answered):
+        error = answered(ValueError("y" * 10_000_000)).error
+        assert len(error) == 2000
+        assert error.startswith("ValueError: yyy")
+        assert error.endswith("y [... 10,000,012 characters]")
+
     def test_other_failures_are_none(self, answered):
         assert not answered(RuntimeError("mat1 and mat2 shapes")).out_of_memory
 
@@ -406,6 +435,33 @@ class TestProcess:
         assert events[-1]["event"] == "done"
         for stray in ("a stray print", "a stray write", "a stray child"):
             assert stray in stderr
+
+    def test_a_forked_copy_that_goes_on_with_the_job_writes_nothing(self, make_request):
+        """Neither events nor files, and it takes no request."""
+        forks = (
+            "import os, sys\n"
+            "from prime_bench import worker\n"
+            "from prime_bench.training import job\n"
+            "build = job.build_arm\n"
+            "def forking(*arguments):\n"
+            "    if (pid := os.fork()) > 0:\n"
+            "        print('copy', os.waitpid(pid, 0)[1], file=sys.stderr)\n"
+            "    return build(*arguments)\n"
+            "job.build_arm = forking\n"
+            "worker.main()\n"
+        )
+        first, second = make_request(max_epochs=2), make_request("dense", max_epochs=1)
+        events, code, stderr = ask(first, second, command=[sys.executable, "-c", forks])
+
+        assert code == 0, stderr
+        assert [e["event"] for e in events if e["event"] != "progress"] == [
+            *("epoch", "epoch", "done", "epoch", "done")
+        ]
+        assert stderr.count("copy 256\n") == 2, "each copy has ended with code 1"
+        for request, n_epochs in ((first, 2), (second, 1)):
+            folder = folder_of(request)
+            assert {path.name for path in folder.iterdir()} == FILES
+            assert len((folder / "history.jsonl").read_text().splitlines()) == n_epochs
 
     def test_killed_in_the_middle_then_done_again(self, make_request):
         # Enough epochs that it cannot be over before the kill.

@@ -34,6 +34,14 @@ def visible_json(text: str) -> str:
     return _IN_LINES.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
+def shortened(text: str, limit: int) -> str:
+    """Return a text of at most `limit` characters: its beginning, and how long it was."""
+    if len(text) <= limit:
+        return text
+    tail = f" [... {len(text):,} characters]"
+    return text[: limit - len(tail)] + tail
+
+
 def has_unseen(text: str) -> bool:
     """Whether `visible` would change the text."""
     return _IN_A_LINE.search(text) is not None

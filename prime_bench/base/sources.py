@@ -24,7 +24,7 @@ def load_class(target: str) -> type:
     module_name, _, name = target.partition(":")
     try:
         found = getattr(importlib.import_module(module_name), name)
-    except Exception as error:  # A foreign module may raise anything.
+    except (Exception, SystemExit) as error:  # A foreign module may raise anything.
         raise UsageError(
             f"`{target}` cannot be imported: {type(error).__name__}: {error}",
             hint="install its package into the environment of prime-bench (pip install -e .)",

@@ -2,25 +2,37 @@
 
 A worker writes one event a line on its stdout, as JSON; `event` names the type. The last event of a
 job is `done`, `skipped`, `failed`, `interrupted` or `fault`; the others may come before it.
+
+Where KEY_VARIABLE is set, each line begins with its value and a space. Whatever else gets into the
+pipe, for example from a plug-in that writes to every descriptor, is then no event.
 """
 
 from typing import Annotated, Literal
 
 import pydantic
 
+from prime_bench.base.characters import shortened
 from prime_bench.base.frozen import Frozen
 from prime_bench.findings import Score, Validation
 
+KEY_VARIABLE = "PRIME_BENCH_EVENT_KEY"
+MESSAGE_CHARACTERS = 2000
+"""The longest message of an error that an event or a failure.json holds."""
 _LARGE = 1 << 63  # larger integers cannot be converted to a float
 
 
-def _valid_unicode(text: object) -> object:
-    """Escape lone surrogates, as in the name of a file that is not UTF-8; JSON has none."""
-    return text.encode(errors="backslashreplace").decode() if isinstance(text, str) else text
+def _message(text: object) -> object:
+    """Cut the text, and escape lone surrogates, as in the name of a file that is not UTF-8; JSON
+    has none.
+    """
+    if not isinstance(text, str):
+        return text
+    valid = text[:MESSAGE_CHARACTERS].encode(errors="backslashreplace").decode()
+    return shortened(valid + text[MESSAGE_CHARACTERS:], MESSAGE_CHARACTERS)
 
 
-Message = Annotated[str, pydantic.BeforeValidator(_valid_unicode)]
-"""The message of an error, which may quote anything."""
+Message = Annotated[str, pydantic.BeforeValidator(_message)]
+"""The message of an error, which may quote anything; at most MESSAGE_CHARACTERS are kept."""
 
 
 class EpochProgress(Frozen):
@@ -147,14 +159,17 @@ WorkerEvent = Annotated[
 _ADAPTER: pydantic.TypeAdapter[WorkerEvent] = pydantic.TypeAdapter(WorkerEvent)
 
 
-def write_event(event: WorkerEvent) -> str:
-    """Return the event as one line of JSON, with its newline."""
-    return event.model_dump_json() + "\n"
+def write_event(event: WorkerEvent, *, key: str = "") -> str:
+    """Return the event as one line, with its newline: JSON, after the key if there is one."""
+    return f"{key} {event.model_dump_json()}\n".lstrip(" ")
 
 
-def read_event(line: str) -> WorkerEvent | None:
-    """Parse a line of a worker's output; None if it is not an event."""
+def read_event(line: str, *, key: str = "") -> WorkerEvent | None:
+    """Parse a line of a worker's output; None if it is not an event, or begins with another key."""
+    found, _, text = line.partition(" ") if key else ("", "", line)
+    if found != key:
+        return None
     try:
-        return _ADAPTER.validate_json(line)
+        return _ADAPTER.validate_json(text)
     except pydantic.ValidationError:
         return None

@@ -105,7 +105,10 @@ class Slot(threading.Thread):
             timeout_s=self._job_timeout_s,
         )
         outcome = replace(outcome, request=request)
-        if outcome.state == "done" and not runs.done(job_id):
+        if outcome.state in ("failed", "interrupted") and runs.done(job_id):
+            # The worker has ended between the record and its last event.
+            outcome = Outcome(request=request)
+        elif outcome.state == "done" and not runs.done(job_id):
             outcome = replace(outcome, state="failed", why="the worker left no record")
         if outcome.state == "failed":
             # The disk may be full, and the caller gets the outcome anyway.

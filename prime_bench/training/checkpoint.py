@@ -6,6 +6,7 @@ import hashlib
 import io
 import json
 import math
+import os
 import pickle
 import threading
 import time
@@ -21,10 +22,11 @@ import safetensors.torch
 import torch
 from torch import Tensor
 
+from prime_bench.base.characters import shortened
 from prime_bench.base.errors import DataError
 from prime_bench.base.files import PART_FILES, write_whole, writing
 from prime_bench.findings import Validation
-from prime_bench.recipe.events import EpochProgress
+from prime_bench.recipe.events import MESSAGE_CHARACTERS, EpochProgress
 from prime_bench.store.runs import (
     CHECKPOINT,
     CONFIG,
@@ -51,16 +53,28 @@ _OURS = (
     PART_FILES,
 )
 _PROGRESS_EVERY_S = 5.0
+_TRACE_LINES = 500
+"""Lines at the beginning and at the end of a traceback that are kept."""
 
 
 class JobFolder:
     """The files of one job below `path`. Every method that writes raises EnvironmentFault if it
     cannot.
+
+    They belong to the process that has made this object. One that a plug-in has forked, and that
+    goes on with the job as a second worker, ends where it would write.
     """
 
     def __init__(self, path: Path) -> None:
-        self.path = path
+        self._path, self._owner = path, os.getpid()
         self._progress_s = -math.inf
+
+    @property
+    def path(self) -> Path:
+        """The folder."""
+        if os.getpid() != self._owner:
+            os._exit(1)
+        return self._path
 
     def empty(self) -> None:
         """Make the folder, or delete what an earlier, unfinished run left in it, except the log and
@@ -114,7 +128,7 @@ class JobFolder:
 
     def fail(self, error: Exception) -> None:
         """Write the error's first line and its traceback to `failure.json` and to the log."""
-        trace = "".join(traceback.format_exception(error))
+        trace = _trace(error)
         self.log(f"failed\n{trace}")
         self.write(FAILURE, {"error": one_line(error), "traceback": trace})
 
@@ -124,9 +138,18 @@ class JobFolder:
 
 
 def one_line(error: Exception) -> str:
-    """The error in one line: its type and the first line of its message."""
+    """The error in one line: its type and the first line of its message, which may be cut."""
     lines = str(error).strip().splitlines()
-    return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
+    text = f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
+    return shortened(text, MESSAGE_CHARACTERS)
+
+
+def _trace(error: Exception) -> str:
+    """The traceback. Of a message with many or long lines, only a part is kept."""
+    lines = "".join(traceback.format_exception(error)).splitlines()
+    if (n_more := len(lines) - 2 * _TRACE_LINES) > 0:
+        lines[_TRACE_LINES:-_TRACE_LINES] = [f"[... {n_more:,} lines]"]
+    return "".join(f"{shortened(line, MESSAGE_CHARACTERS)}\n" for line in lines)
 
 
 # Raised whenever `Training.state_dict` or a state inside it has other keys.
@@ -210,7 +233,7 @@ class StateFile:
     def __exit__(
         self,
         kind: type[BaseException] | None,
-        error: BaseException | None,
+        error: Exception | None,
         trace: TracebackType | None,
     ) -> None:
         self.wait()

@@ -1,6 +1,7 @@
 """Events of a worker: each comes back from its line as it was, and no other line is an event."""
 
 import os
+import re
 import typing
 
 import pydantic
@@ -76,3 +77,23 @@ def test_a_message_may_quote_the_name_of_a_file_that_is_no_unicode():
 def test_numbers_that_are_not_finite_cannot_be_sent():
     with pytest.raises(pydantic.ValidationError):
         events.DoneEvent(job_id="j", wall_s=float("nan"))
+
+
+def test_a_line_with_a_key_is_an_event_with_that_key_alone():
+    event = events.SkippedEvent(job_id="j")
+    line = events.write_event(event, key="k1")
+
+    assert events.read_event(line, key="k1") == event
+    assert events.read_event(line) is None
+    assert events.read_event(line, key="k") is None
+    assert events.read_event(events.write_event(event), key="k1") is None
+
+
+@pytest.mark.parametrize("letter", ["x", "Δ", "\udc80"])
+def test_a_long_message_is_cut_once_and_says_how_long_it_was(letter):
+    error = events.FailedEvent(job_id="j", error=letter * 10_000_000).error
+
+    assert len(error) == events.MESSAGE_CHARACTERS
+    assert error.startswith(letter.encode(errors="backslashreplace").decode())
+    assert re.search(r" \[\.\.\. 10,\d\d\d,\d\d\d characters\]$", error)
+    assert events.FailedEvent(job_id="j", error=error).error == error

@@ -31,7 +31,7 @@ import json, os, signal, sys, time
 from pathlib import Path
 from prime_bench.base.identity import digest  # and not Job: pydantic's import takes its time
 
-parts = json.loads(sys.argv[1])
+parts, key = json.loads(sys.argv[1]), os.environ["PRIME_BENCH_EVENT_KEY"]
 if parts.get("start") == "exit":
     sys.exit("no such library")
 if parts.get("start") == "close":
@@ -50,7 +50,7 @@ for line in sys.stdin:
         part = "done" if (folder / "failure.json").exists() else "killed"
 
     def send(event, **keys):
-        print(json.dumps({"event": event, "job_id": job_id, **keys}), flush=True)
+        print(key, json.dumps({"event": event, "job_id": job_id, **keys}), flush=True)
 
     if part == "gentle":  # before its first event, on which a test may stop it
         signal.signal(signal.SIGTERM, lambda *_: (send("interrupted"), os._exit(0)))
@@ -83,10 +83,31 @@ for line in sys.stdin:
         while True:
             time.sleep(0.05)
             send("progress", progress={"epoch": 1, "rows": 1, "rows_total": 2})
+    elif part == "stopped":  # as on a SIGTERM that somebody sends to the worker alone
+        send("interrupted")
+        os._exit(0)
+    elif part == "quiet":
+        os._exit(0)
+    elif part in ("dies", "leaves", "deaf"):  # a process of the plug-in holds the pipe open
+        if (child := os.fork()) == 0:
+            time.sleep(60)
+            os._exit(0)
+        send("restarted", reason=f"{child} a b")
+        if part == "dies":
+            os.kill(os.getpid(), signal.SIGSEGV)
+        elif part == "deaf":
+            time.sleep(60)
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "record.json").touch()
+        send("done", wall_s=1.0)
+    elif part == "recorded":
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "record.json").touch()
+        os._exit(1)
     elif part in ("skipped", "empty"):
         send("skipped") if part == "skipped" else send("done", wall_s=1.0)
     else:
-        sys.stdout.buffer.write(bytes.fromhex(part) + b"\\n")
+        sys.stdout.buffer.write(bytes.fromhex(part).replace(b"KEY", key.encode()) + b"\\n")
         sys.stdout.flush()
         time.sleep(60)
 """

@@ -35,7 +35,8 @@ for line in sys.stdin:
             os.close(log)
             end = "done"
     keys = {"wall_s": 1.0} if end == "done" else {}
-    print(json.dumps({"event": end, "job_id": job_id, **keys}), flush=True)
+    key = os.environ["PRIME_BENCH_EVENT_KEY"]
+    print(key, json.dumps({"event": end, "job_id": job_id, **keys}), flush=True)
 """
 PARENT = """
 import json, sys

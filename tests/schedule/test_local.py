@@ -119,27 +119,96 @@ def test_a_job_is_done_only_with_a_record(play):
 @pytest.mark.parametrize(
     "line",
     [
-        *(b"Loading data ...", b"\xff\xfe", b"", b"3", b"[]", b"null"),
-        *(b'{"job_id": "x"}', b'{"event":', b'{"event": "over", "job_id": "x"}'),
-        *(b'{"event": "done", "job_id": "x"}', b'{"event": "done", "job_id": 3, "wall_s": 1}'),
+        *(b"Loading data ...", b"\xff\xfe", b"", b"3", b"KEY", b"KEY []", b"KEY null"),
+        *(b'KEY {"job_id": "x"}', b'KEY {"event":', b'KEY {"event": "over", "job_id": "x"}'),
+        b'KEY {"event": "done", "job_id": "x"}',
+        b'KEY {"event": "done", "job_id": 3, "wall_s": 1}',
+        b"KEY " + b"[" * 5000,
+        # Forged by a plug-in, which does not know the key.
+        b'{"event": "done", "job_id": "x", "wall_s": 1.0}',
+        b'{"event": "failed", "job_id": null, "error": "no"}',
+        b'{"event": "fault", "job_id": "x", "error": "no", "hint": "", "exit_code": 4}',
+        b'KEY0 {"event": "skipped", "job_id": "x"}',
     ],
-    ids=repr,
+    ids=lambda line: repr(line[:40]),
 )
 def test_garbage_ends_the_job_and_its_worker(play, line):
     outcomes, pids = play(line.hex(), "done")
 
-    quoted = line.decode("utf-8", "replace")
-    assert [outcome.why for outcome in outcomes] == [
-        f"the worker wrote a line that is not an event: {quoted}",
-        "",
-    ]
-    assert pids[0] != pids[1]
+    why, other = (outcome.why for outcome in outcomes)
+    assert why.startswith("the worker wrote a line that is not an event: ")
+    quoted = line.decode("utf-8", "replace")[:200]
+    assert "KEY" in quoted or why.endswith(f": {quoted}")
+    assert (other, pids[0] != pids[1]) == ("", True)
 
 
 def test_a_long_line_of_garbage_is_cut(play):
     outcomes, _ = play((b"x" * 10_000).hex())
 
     assert len(outcomes[0].why) < 300
+
+
+def test_a_line_without_end_is_not_waited_for(request_of, queue_of):
+    """Nor kept: a plug-in may write gigabytes."""
+    code = "import os\nwhile True: os.write(1, b'x' * 65536)"
+    engine = LocalEngine(command=(sys.executable, "-c", code))
+
+    (outcome,) = engine.run(queue_of(request_of(1)), on_event=_ignore)
+    assert outcome.why.startswith("the worker wrote a line that is not an event: xxx")
+
+
+def test_a_worker_that_dies_is_noticed_while_another_process_holds_its_pipe(play):
+    start = time.monotonic()
+    outcomes, pids = play("dies", "done")
+
+    assert [outcome.state for outcome in outcomes] == ["failed", "done"]
+    assert "the worker was killed by SIGSEGV" in outcomes[0].why
+    assert time.monotonic() - start < 20, "the other process was waited for"
+    worker, child, other = pids
+    assert len({worker, child, other}) == 3
+
+
+def test_a_job_that_leaves_a_process_costs_its_worker_and_nothing_else(play):
+    outcomes, (worker, _, other) = play("leaves", "done")
+
+    assert [outcome.state for outcome in outcomes] == ["done", "done"]
+    assert worker != other
+
+
+def test_a_sigterm_that_the_run_did_not_send_is_a_failure(play, runs):
+    outcomes, pids = play("stopped", "done")
+
+    assert [outcome.state for outcome in outcomes] == ["failed", "done"]
+    assert outcomes[0].why == "the worker was stopped by a SIGTERM that this run did not send"
+    assert runs.failure(outcomes[0].request.job.id) == outcomes[0].why
+    assert pids[0] != pids[1]
+
+
+def test_a_sigterm_to_all_may_reach_the_worker_first(worker, request_of, queue_of):
+    engine = LocalEngine(command=worker(**{"1": "stopped"}))
+    timers = []
+
+    def stop_soon(_event):
+        timers.append(threading.Timer(0.3, engine.stop))
+        timers[-1].start()
+
+    outcomes = engine.run(queue_of(request_of(1)), on_event=stop_soon)
+    assert [(o.state, o.why) for o in outcomes] == [("interrupted", "stopped at a checkpoint")]
+    for timer in timers:
+        timer.join()
+
+
+def test_a_worker_that_ends_quietly_has_not_done_its_job(play):
+    outcomes, _ = play("quiet", "done")
+
+    assert [outcome.state for outcome in outcomes] == ["failed", "done"]
+    assert "the worker ended with exit code 0" in outcomes[0].why
+
+
+def test_a_job_with_a_record_is_done_however_its_worker_ended(play):
+    outcomes, _ = play("recorded", "done")
+
+    assert [outcome.state for outcome in outcomes] == ["done", "done"]
 
 
 def test_a_worker_that_does_not_start_fails_each_job(worker, request_of, queue_of):
@@ -396,17 +465,18 @@ list(LocalEngine(command=json.loads(sys.argv[2])).run(queue, on_event=note))
 """
 
 
-def test_a_worker_ends_with_an_engine_that_is_killed(worker, request_of):
-    """Its pipes break: nobody else holds their other ends."""
-    arguments = [request_of(1).model_dump_json(), json.dumps(worker(**{"1": "endless"}))]
+@pytest.mark.parametrize(("part", "n_processes"), [("endless", 1), ("deaf", 2)])
+def test_a_worker_ends_with_an_engine_that_is_killed(worker, request_of, part, n_processes):
+    """With all that it has started, and also where it does nothing that would make it notice."""
+    arguments = [request_of(1).model_dump_json(), json.dumps(worker(**{"1": part}))]
     parent = subprocess.Popen(
         [sys.executable, "-c", PARENT, *arguments], stdout=subprocess.PIPE, text=True
     )
     with parent:
-        pid = int(parent.stdout.readline())
+        pids = [int(parent.stdout.readline()) for _ in range(n_processes)]
         parent.send_signal(signal.SIGKILL)
 
-    assert _gone(pid)
+    assert all(_gone(pid) for pid in pids)
 
 
 SHARED = """
@@ -423,7 +493,8 @@ for line in sys.stdin:
     job_id = digest(job)[:16]
 
     def send(event, **keys):
-        print(json.dumps({"event": event, "job_id": job_id, **keys}), flush=True)
+        key = os.environ["PRIME_BENCH_EVENT_KEY"]
+        print(key, json.dumps({"event": event, "job_id": job_id, **keys}), flush=True)
 
     mine = folder / job_id
     mine.touch()

@@ -15,17 +15,19 @@ from prime_bench.schedule.slots import Slots
 KEYS = {"rows": 1000}
 ONE = Slots(on_each=1, total=1, threads=1)
 STEADY = """
-import json, sys, time
+import json, os, sys, time
 for line in sys.stdin:
     for i in range(10_000):
         progress = {"epoch": 1 + i // 10, "rows": 80 * (1 + i % 10), "rows_total": 800}
-        print(json.dumps({"event": "progress", "job_id": "j", "progress": progress}), flush=True)
+        event = {"event": "progress", "job_id": "j", "progress": progress}
+        print(os.environ["PRIME_BENCH_EVENT_KEY"], json.dumps(event), flush=True)
         time.sleep(0.01)
 """
 FAILING = """
-import json, sys
+import json, os, sys
 for line in sys.stdin:
-    print(json.dumps({"event": "failed", "job_id": None, "error": "out of luck"}), flush=True)
+    event = {"event": "failed", "job_id": None, "error": "out of luck"}
+    print(os.environ["PRIME_BENCH_EVENT_KEY"], json.dumps(event), flush=True)
 """
 
 
