@@ -240,7 +240,7 @@ def export_fuxictr(
             hint=", ".join(str(path) for path in found),
         )
     # Not `..` but a name is the dataset_id.
-    folder = Path(to).resolve()
+    folder = Path(os.path.abspath(to))  # noqa: PTH100  # `resolve` fails on a link to itself
     export_table(PreparedTable.open(found[0]), folder, log=log or no_log)
     return folder
 

@@ -1,12 +1,16 @@
-"""Writing files so that they are complete or absent, digests, and the bundled files."""
+"""Files: written whole or not at all, read up to a limit; what an error of the system means."""
 
 import contextlib
 import errno
 import hashlib
+import json
 import os
+import shutil
+import stat
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import IO, Any
 
 from prime_bench.base.errors import EnvironmentFault
 
@@ -14,26 +18,57 @@ READ_BYTES = 1 << 20
 _PART = ".part-"
 PART_FILES = f"{_PART}*"
 """Pattern of the incomplete files that a process leaves if it is killed while it writes."""
-_REASONS = {
-    errno.ENOSPC: "the disk is full",
-    errno.EDQUOT: "the disk quota is used up",
-    errno.EFBIG: "the file would be larger than a limit allows (ulimit -f)",
-    errno.EACCES: "permission denied",
-    errno.EPERM: "permission denied",
-    errno.EROFS: "the file system is read-only",
-    errno.ENOTDIR: "a part of the path is a file, not a folder",
-    errno.EEXIST: "a file is in the way",
+MOST_BYTES = 64 << 20
+"""Bytes of a JSON file or a log that are read. The largest record measured has about 100 KB."""
+_SPACE = "free some space, or name another folder (--data-dir, --runs-dir, --output)"
+_RIGHTS = "name a folder of your own (--data-dir, --runs-dir, --output), or change the permissions"
+_DESCRIPTORS = "allow more of them (`ulimit -n 4096`), or run fewer jobs at once (--slots)"
+_NAME = "name another path (--data-dir, --runs-dir, --output)"
+_DISK = "look whether the disk or the network folder is there and sound (`dmesg`), and try again"
+_AGAIN = "wait until the other program has ended, and try again"
+_MEMORY = "end other programs, allow more (`ulimit -v`), or run fewer jobs at once (--slots)"
+_REASONS: dict[int, tuple[str, str]] = {
+    errno.ENOSPC: ("the disk is full", _SPACE),
+    errno.EDQUOT: ("the disk quota is used up", _SPACE),
+    errno.EFBIG: ("the file would be larger than a limit allows (ulimit -f)", _SPACE),
+    errno.EACCES: ("permission denied", _RIGHTS),
+    errno.EPERM: ("permission denied", _RIGHTS),
+    errno.EROFS: ("the file system is read-only", _RIGHTS),
+    errno.ENOENT: ("no such file or folder", "it was deleted, or the path is misspelt"),
+    errno.ENOTDIR: ("a part of the path is a file, not a folder", _NAME),
+    errno.EISDIR: ("a folder, where a file belongs", "move it away, or name another path"),
+    errno.EEXIST: ("a file is in the way", "move it away, or name another path"),
+    errno.ENOTEMPTY: ("a folder with files is in the way", "move it away, or name another path"),
+    errno.ENAMETOOLONG: ("the name is too long for the file system", _NAME),
+    errno.ELOOP: ("a symbolic link that leads to itself", "delete the link, or name another path"),
+    errno.EMFILE: ("the process has too many files open", _DESCRIPTORS),
+    errno.ENFILE: ("the machine has too many files open", _DESCRIPTORS),
+    errno.EIO: ("the disk reports an error", _DISK),
+    errno.ESTALE: ("the network folder has lost the file", _DISK),
+    errno.ENXIO: ("the device is not there", _DISK),
+    errno.ENODEV: ("the device is not there", _DISK),
+    errno.ETIMEDOUT: ("no answer in time", _DISK),
+    errno.EBUSY: ("in use by another program", _AGAIN),
+    errno.ETXTBSY: ("in use by another program", _AGAIN),
+    errno.ENOMEM: ("the memory does not suffice", _MEMORY),
+    errno.EAGAIN: ("a resource of the system is used up, such as processes (ulimit -u)", _AGAIN),
+    errno.EXDEV: ("on another file system than the folder beside it", _NAME),
 }
-_ADVICE = "free some space, or name another folder (--data-dir, --runs-dir, --output)"
+_OF_ANY_FILE = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
+"""Errors that say nothing about the file that was to be opened."""
+_OURS = frozenset({errno.EBADF, errno.ECHILD, errno.EFAULT, errno.ENOTSOCK, errno.ENOTTY})
+"""Errors of a call that was wrong in itself, whatever the state of the system."""
 
 
 @contextlib.contextmanager
 def writing(path: Path) -> Iterator[None]:
     """Turn an error of the operating system in the block, which writes below `path`, into an
-    EnvironmentFault.
+    EnvironmentFault. FileNotFoundError stays what it is.
     """
     try:
         yield
+    except FileNotFoundError:
+        raise
     except OSError as error:
         fault = environment_fault(error, path)
         if fault is None:
@@ -49,17 +84,115 @@ def making(path: Path) -> Iterator[None]:
             yield
         except FileNotFoundError as error:
             # Raised below /proc, where no file can be made, and if the folder was just deleted.
-            raise EnvironmentFault(f"{path}: nothing can be made here", hint=_ADVICE) from error
+            raise EnvironmentFault(f"{path}: nothing can be made here", hint=_SPACE) from error
 
 
-def environment_fault(error: OSError, path: Path | None = None) -> EnvironmentFault | None:
-    """Return the fault for a full disk, a missing permission and so on; None for other errors."""
-    if error.errno not in _REASONS:
+def environment_fault(error: BaseException, path: Path | None = None) -> EnvironmentFault | None:
+    """Return the fault for an error that the system has caused; None for any other.
+
+    These are errors of the operating system, lack of memory, of threads, and a panic of a library
+    in Rust, which nearly always follows from one of them. Not among them are system calls that were
+    wrong in themselves (a closed descriptor), nor OSErrors that a library raises without a number.
+
+    Args:
+        error: The error.
+        path: The file that it is about, if it names none.
+    """
+    if isinstance(error, MemoryError):
+        return EnvironmentFault("the memory does not suffice", hint=_MEMORY)
+    if type(error).__module__ == "pyo3_runtime":
+        said = (str(error).splitlines() or ["no reason given"])[0]
+        hint = "memory, threads or open files may be short (`ulimit -a`); if not, it is a bug of it"
+        return EnvironmentFault(f"a library has given up: {said}", hint=hint)
+    if isinstance(error, RuntimeError) and str(error) == "can't start new thread":
+        return EnvironmentFault("the system allows no more threads", hint="`ulimit -u` has a limit")
+    if not isinstance(error, OSError) or error.errno is None or error.errno in _OURS:
         return None
-    return EnvironmentFault(
-        f"{error.filename or path or 'a file'}: {_REASONS[error.errno]}",
-        hint=_ADVICE,
-    )
+    if error.errno == errno.EINVAL and error.filename is None:
+        return None
+    if error.errno == errno.ENOENT and error.filename is None:
+        return EnvironmentFault(
+            "the current folder was deleted, or a file in it", hint="change to another folder"
+        )
+    place = error.filename or path or "the operating system"
+    # Other file systems have other errors; those of `open_file` bring their own text.
+    reason, advice = _REASONS.get(error.errno, (error.strerror or str(error), _DISK))
+    return EnvironmentFault(f"{_shown(place)}: {reason}", hint=advice)
+
+
+def _shown(place: object) -> str:
+    """A path as a message has it."""
+    return os.fsdecode(place) if isinstance(place, bytes) else str(place)
+
+
+class NotReadable(OSError):
+    """What is at a path is no regular file, or too large to be read; the message says which."""
+
+    def __str__(self) -> str:
+        return str(self.strerror)
+
+
+def open_file(path: Path) -> IO[bytes]:
+    """Open a regular file for reading.
+
+    Raises:
+        NotReadable: It is something else: a named pipe has no end before somebody writes to it,
+            and a device such as /dev/zero has none at all.
+        OSError: Another error of this file.
+        EnvironmentFault: No file at all can be opened now.
+    """
+    try:
+        # Without O_NONBLOCK the call waits for somebody who opens the pipe for writing.
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        if error.errno in _OF_ANY_FILE and (fault := environment_fault(error, path)):
+            raise fault from error
+        raise
+    try:
+        kind = kind_of(os.fstat(descriptor).st_mode)
+        if kind != "a file":
+            raise NotReadable(errno.EINVAL, f"{kind}, not a file", str(path))
+        return os.fdopen(descriptor, "rb")
+    except BaseException:
+        os.close(descriptor)
+        raise
+
+
+def kind_of(mode: int) -> str:
+    """Return what a `st_mode` says a path is, such as `a folder`."""
+    kinds = {
+        stat.S_IFREG: "a file",
+        stat.S_IFDIR: "a folder",
+        stat.S_IFIFO: "a named pipe",
+        stat.S_IFLNK: "a symbolic link",
+        stat.S_IFSOCK: "a socket",
+    }
+    return kinds.get(stat.S_IFMT(mode), "a device")
+
+
+def read_file(path: Path, *, most_bytes: int = MOST_BYTES) -> bytes:
+    """Return the content of a regular file. Raises as `open_file`; NotReadable for more than
+    `most_bytes`.
+    """
+    blocks = []
+    with open_file(path) as file:
+        # Files below /proc have the size 0 and may have no end.
+        n_bytes, n_read = os.fstat(file.fileno()).st_size, 0
+        while max(n_bytes, n_read) <= most_bytes and (block := file.read(READ_BYTES)):
+            blocks.append(block)
+            n_read += len(block)
+    if max(n_bytes, n_read) > most_bytes:
+        text = f"has {max(n_bytes, n_read):,} bytes, at most {most_bytes:,} bytes are read"
+        raise NotReadable(errno.EINVAL, text, str(path))
+    return b"".join(blocks)
+
+
+def read_json(path: Path) -> Any:
+    """Return the value in a JSON file. Raises as `read_file`, and ValueError."""
+    try:
+        return json.loads(read_file(path).decode())
+    except RecursionError as error:
+        raise ValueError("too many lists and objects within each other") from error
 
 
 def write_whole(path: Path, content: str | bytes | memoryview) -> None:
@@ -81,6 +214,18 @@ def write_whole(path: Path, content: str | bytes | memoryview) -> None:
         sync_folder(path.parent)
 
 
+def remove(path: Path) -> None:
+    """Delete a file, a symbolic link, or a folder with all that is in it, if it is there.
+
+    Raises EnvironmentFault if it cannot be deleted.
+    """
+    with writing(path):
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        else:
+            path.unlink(missing_ok=True)
+
+
 def nearest_folder(path: Path) -> Path:
     """Return `path` if it exists, else the nearest folder above it that does."""
     whole = path.absolute()
@@ -97,9 +242,9 @@ def sync_folder(folder: Path) -> None:
 
 
 def sha256_of(path: Path) -> str:
-    """Return the SHA-256 of a file as 64 hex digits. The file is read in blocks."""
+    """Return the SHA-256 of a regular file as 64 hex digits. The file is read in blocks."""
     running = hashlib.sha256()
-    with path.open("rb") as file:
+    with open_file(path) as file:
         while block := file.read(READ_BYTES):
             running.update(block)
     return running.hexdigest()

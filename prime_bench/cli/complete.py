@@ -4,7 +4,6 @@ A shell waits for the answer at each TAB, so nothing here loads pydantic, polars
 """
 
 import ast
-import json
 from collections.abc import Iterable, Iterator
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -13,7 +12,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from prime_bench.base.characters import has_unseen, visible
-from prime_bench.base.files import bundled_folder
+from prime_bench.base.files import bundled_folder, read_json
 from prime_bench.base.identity import JOB_ID_DIGITS
 
 _DESCRIBED = 50
@@ -172,7 +171,7 @@ def _jobs(ctx: click.Context, incomplete: str) -> list[CompletionItem]:
 def _job(folder: Path) -> str | None:
     """Data set, backbone, arm and seed; zsh and fish show it beside the id."""
     try:
-        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        config = read_json(folder / "config.json")
         job = config["job"]
         return visible(f"{config['dataset']} {job['backbone']} {config['arm']} seed {job['seed']}")
     except (OSError, ValueError, KeyError, TypeError):

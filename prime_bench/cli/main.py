@@ -100,17 +100,16 @@ def exit_code(arguments: list[str]) -> int:
     except UserError as error:
         _print_error(f"error: {error}", debug=debug)
         return error.exit_code
-    except OSError as error:
+    except BaseException as error:
         fault = environment_fault(error)
+        if fault is None and not isinstance(error, Exception):
+            raise
         _print_error(f"error: {fault or _bug(error)}", debug=debug)
         return fault.exit_code if fault else EXIT_BUG
-    except Exception as error:  # noqa: BLE001  # a bug has an exit code too
-        _print_error(f"error: {_bug(error)}", debug=debug)
-        return EXIT_BUG
     return result if isinstance(result, int) else 0
 
 
-def _bug(error: Exception) -> str:
+def _bug(error: BaseException) -> str:
     return f"a bug of prime-bench: {type(error).__name__}: {error}\n\nhint: {ADVICE}"
 
 

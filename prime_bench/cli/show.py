@@ -100,11 +100,11 @@ def recipe(name: str, as_json: bool) -> None:
     NAME is one that `ls recipes` lists, or a file: `prime-bench show recipe quick > mine.toml`.
     """
     from prime_bench.cli.output import print_document, print_json
-    from prime_bench.recipe.file import find_recipe, load_recipe
+    from prime_bench.recipe.file import find_recipe, load_recipe, recipe_content
 
     path = find_recipe(name)
     if not as_json:
-        print_document(path.read_text(encoding="utf-8-sig"))
+        print_document(recipe_content(path).decode("utf-8-sig"))
         return
     loaded = load_recipe(path)
     content = {
@@ -116,7 +116,7 @@ def recipe(name: str, as_json: bool) -> None:
         "backbones": list(loaded.backbones),
         "arms": [each.name for each in loaded.arms],
         "seeds": loaded.seeds,
-        "text": path.read_text(encoding="utf-8-sig"),
+        "text": recipe_content(path).decode("utf-8-sig"),
     }
     print_json(SHOW_SCHEMA, content)
 

@@ -9,7 +9,7 @@ from typing import Any, Literal, Self
 import pydantic
 
 from prime_bench.base.errors import UsageError, did_you_mean
-from prime_bench.base.files import bundled_folder
+from prime_bench.base.files import bundled_folder, read_file
 from prime_bench.base.frozen import Fault, Frozen
 from prime_bench.base.toml import excess, place, read_toml
 from prime_bench.settings.data import (
@@ -208,7 +208,7 @@ def card_file(reference: str, *, folder: Path = Path()) -> Path | None:
 def read_card(path: Path) -> DatasetCard:
     """Read a card of one's own. Raises UsageError with every fault at its line."""
     try:
-        content = path.read_bytes()
+        content = read_file(path, most_bytes=MOST_BYTES)
     except FileNotFoundError as error:
         raise UsageError(
             f"{path}: there is no such card",

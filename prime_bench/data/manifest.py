@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from prime_bench.base.errors import DataError, UsageError, did_you_mean
-from prime_bench.base.files import write_whole
+from prime_bench.base.files import read_json, write_whole
 from prime_bench.base.frozen import Frozen, JsonTable
 from prime_bench.base.identity import digest
 from prime_bench.data.card import (
@@ -164,12 +164,12 @@ class Manifest(Frozen):
         """
         path = folder / MANIFEST_NAME
         try:
-            table = json.loads(path.read_text(encoding="utf-8"))
+            table = read_json(path)
         except (FileNotFoundError, NotADirectoryError):
             raise DataError(
                 f"{folder}: no prepared table here ({MANIFEST_NAME} is missing)"
             ) from None
-        except (OSError, ValueError, RecursionError) as error:
+        except (OSError, ValueError) as error:
             raise DataError(f"{path}: cannot be read: {error}", hint=_ADVICE) from error
         if not isinstance(table, dict) or table.get("manifest_schema") != MANIFEST_SCHEMA:
             raise DataError(f"{path}: not a manifest of version {MANIFEST_SCHEMA}", hint=_ADVICE)

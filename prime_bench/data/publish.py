@@ -9,10 +9,9 @@ import shutil
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
-import filelock
-
-from prime_bench.base.errors import EnvironmentFault
+from prime_bench.base.errors import DataError, EnvironmentFault
 from prime_bench.base.files import making, nearest_folder, sync_folder, writing
+from prime_bench.base.locks import Busy, locked
 
 
 def table_bytes(*, rows: int, n_fields: int) -> dict[str, int]:
@@ -112,21 +111,17 @@ def _publish(preparing: Path, folder: Path) -> None:
 @contextlib.contextmanager
 def _locked(folder: Path, *, log: Callable[[str], None]) -> Iterator[None]:
     path = folder.with_name(_LOCK + folder.name)
-    # FileLock would wait for ever if the file cannot be created; this raises an error.
-    with making(folder):
-        path.touch()
-    lock = filelock.FileLock(path)
-    try:
-        lock.acquire(timeout=0)
-    except filelock.Timeout:
-        log(f"waiting: another process prepares {folder}")
-        lock.acquire()
-    try:
-        yield
-    finally:
-        # Unlinked while locked: a waiting process sees that its file is gone and creates another.
-        path.unlink(missing_ok=True)
-        lock.release()
+    with contextlib.ExitStack() as stack:
+        try:
+            stack.enter_context(locked(path))
+        except Busy as whose:
+            log(f"waiting: {whose} prepares {folder}")
+            stack.enter_context(locked(path, wait_s=None))
+        try:
+            yield
+        finally:
+            # Unlinked while locked: a waiting process sees that its file is gone and makes another.
+            path.unlink(missing_ok=True)
 
 
 def _sweep(parent: Path, *, ours: str) -> None:
@@ -137,8 +132,8 @@ def _sweep(parent: Path, *, ours: str) -> None:
         if name == ours:
             shutil.rmtree(path, ignore_errors=True)
             continue
-        with contextlib.suppress(filelock.Timeout):
-            lock = filelock.FileLock(parent / (_LOCK + name))
-            with lock.acquire(timeout=0):
-                shutil.rmtree(path, ignore_errors=True)
-                Path(lock.lock_file).unlink()
+        lock = parent / (_LOCK + name)
+        # What cannot be locked is of another process, or another user's to mend.
+        with contextlib.suppress(Busy, DataError, EnvironmentFault), locked(lock):
+            shutil.rmtree(path, ignore_errors=True)
+            lock.unlink()

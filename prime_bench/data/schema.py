@@ -1,12 +1,12 @@
 """The fields of a prepared table: names, kinds, vocabulary sizes and meanings."""
 
-import json
 from pathlib import Path
 from typing import Literal, Self
 
 import pydantic
 
 from prime_bench.base.errors import DataError, UsageError
+from prime_bench.base.files import read_json
 from prime_bench.base.frozen import Frozen
 from prime_bench.settings.interface import TableShape
 
@@ -41,11 +41,11 @@ class Schema(Frozen):
     def read(cls, path: Path) -> Self:
         """Read the schema file at `path`. Raises DataError if it is missing or invalid."""
         try:
-            table = json.loads(path.read_text(encoding="utf-8"))
+            table = read_json(path)
             if not isinstance(table, dict):
                 raise UsageError("not a JSON object")
             return cls.parse(table, where="")
-        except (OSError, ValueError, RecursionError, UsageError) as error:
+        except (OSError, ValueError, UsageError) as error:
             advice = "prepare the table again, which replaces it"
             raise DataError(f"{path}: cannot be read: {error}", hint=advice) from error
 

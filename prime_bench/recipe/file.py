@@ -15,7 +15,7 @@ from typing import Any, Literal
 import pydantic
 
 from prime_bench.base.errors import UsageError, did_you_mean
-from prime_bench.base.files import bundled_folder
+from prime_bench.base.files import NotReadable, bundled_folder, read_file
 from prime_bench.base.frozen import MOST_FAULTS, Fault, Frozen, JsonTable
 from prime_bench.base.toml import excess, line_of, place, read_toml
 from prime_bench.catalog import BACKBONES, DENSE, PLUGINS, find_backbone, find_plugin, is_foreign
@@ -376,11 +376,15 @@ def load_recipe(argument: str | Path, *, changes: Sequence[str] = ()) -> Recipe:
     UsageError.
     """
     path = find_recipe(argument)
+    return parse_recipe(recipe_content(path), path=path, changes=changes)
+
+
+def recipe_content(path: Path) -> bytes:
+    """The bytes of a recipe's file. Raises UsageError where it cannot be read."""
     try:
-        content = path.read_bytes()
-    except OSError as error:
+        return read_file(path, most_bytes=MOST_BYTES)
+    except (FileNotFoundError, NotReadable, PermissionError) as error:
         raise UsageError(f"{path}: cannot read the recipe: {error.strerror}") from error
-    return parse_recipe(content, path=path, changes=changes)
 
 
 def parse_recipe(
@@ -439,18 +443,27 @@ def recipe_files() -> list[tuple[str, str, str, Path]]:
     bundled = bundled_folder("recipes")
     files = [(file.stem, file) for file in sorted(bundled.glob("*.toml"))]
     for folder in (Path(), Path("recipes")):
-        if folder.resolve() != bundled.resolve():
+        if not _is_same(folder, bundled):
             files += [(str(file), file) for file in sorted(folder.glob("*.toml"))]
     found = []
     for name, file in files:
         try:
-            table = tomllib.loads(file.read_text(encoding="utf-8-sig"))
+            text = read_file(file, most_bytes=MOST_BYTES).decode("utf-8-sig")
+            table = tomllib.loads(text)
         except (OSError, ValueError, RecursionError):
             continue
         if {"seeds", "arms"} <= table.keys():
             kind, title = table.get("kind", "train"), table.get("title", "")
             found.append((name, str(kind), str(title), file))
     return found
+
+
+def _is_same(folder: Path, other: Path) -> bool:
+    """Whether two paths are one folder; False where one of them is not there."""
+    try:
+        return folder.samefile(other)
+    except OSError:
+        return False
 
 
 def _apply(table: dict[str, object], change: str) -> tuple[str, ...]:

@@ -10,9 +10,11 @@ nothing is imported, and neither cards nor plug-ins are needed. A zip that was u
 again by hand is read as well, with its folder around the files or without.
 """
 
+import errno
 import hashlib
 import io
 import json
+import os
 import zipfile
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -24,9 +26,15 @@ import pydantic
 from prime_bench import __version__
 from prime_bench.base.archives import UNREADABLE, read_member, shown, zip_members
 from prime_bench.base.errors import DataError, UsageError
-from prime_bench.base.files import write_whole
+from prime_bench.base.files import (
+    NotReadable,
+    environment_fault,
+    open_file,
+    read_file,
+    write_whole,
+)
 from prime_bench.base.frozen import Frozen
-from prime_bench.recipe.file import parse_recipe
+from prime_bench.recipe.file import parse_recipe, recipe_content
 from prime_bench.report.quantities.records import RecipeJobs, as_asked, jobs_of
 from prime_bench.store.record import Record
 from prime_bench.store.runs import CONFIG, ENVIRONMENT, RECORD, Runs, is_job_id, parse_record
@@ -102,13 +110,13 @@ def write_bundle(
         DataError: There are more records than a bundle may have.
         EnvironmentFault: The file cannot be written.
     """
-    members = {RECIPE: recipe.read_bytes()}
+    members = {RECIPE: recipe_content(recipe)}
     digests = {}
     for job_id in sorted(set(job_ids)):
         for name in FILES:
             file = runs.path(job_id) / name
             if file.is_file():
-                members[f"{RUNS}/{job_id}/{name}"] = file.read_bytes()
+                members[f"{RUNS}/{job_id}/{name}"] = read_file(file)
         record = members[f"{RUNS}/{job_id}/{RECORD}"]
         digests[job_id] = hashlib.sha256(record).hexdigest()
     contents = BundleContents(schema=2, recipe=jobs, package_version=__version__, records=digests)
@@ -125,13 +133,19 @@ def read_bundle(path: Path) -> Bundle:
     Raises DataError for a file that is not a bundle, or whose records were changed.
     """
     try:
-        if not path.is_file():
-            raise _not_a_bundle(path, "no such file" if not path.exists() else "not a file")
-        if fault := _excess(0, path.stat().st_size):
-            raise _not_a_bundle(path, fault)
-        with zipfile.ZipFile(path) as archive:
-            return _read(_Members(archive, path=path))
+        with open_file(path) as file:
+            if fault := _excess(0, os.fstat(file.fileno()).st_size):
+                raise _not_a_bundle(path, fault)
+            with zipfile.ZipFile(file) as archive:
+                return _read(_Members(archive, path=path))
+    except FileNotFoundError as error:
+        raise _not_a_bundle(path, "no such file") from error
+    except NotReadable as error:
+        raise _not_a_bundle(path, str(error.strerror)) from error
     except OSError as error:
+        # zipfile seeks to whatever place a damaged archive names.
+        if error.errno != errno.EINVAL and (trouble := environment_fault(error, path)):
+            raise trouble from error
         raise _not_a_bundle(path, error.strerror or str(error)) from error
     except (*UNREADABLE, UsageError) as error:
         raise _not_a_bundle(path, str(error)) from error

@@ -12,7 +12,7 @@ from typing import Literal
 import pydantic
 
 from prime_bench.base.errors import DataError, UsageError
-from prime_bench.base.files import sha256_of, write_whole
+from prime_bench.base.files import read_json, sha256_of, write_whole
 from prime_bench.base.frozen import Frozen
 from prime_bench.report.tables.model import Provenance, Report
 from prime_bench.store.runs import Runs
@@ -68,8 +68,8 @@ def report_faults(folder: Path, runs: Runs) -> list[str]:
     """
     path = folder / MANIFEST
     try:
-        manifest = ReportManifest.parse(json.loads(path.read_text(encoding="utf-8")), where="")
-    except (OSError, ValueError, RecursionError, UsageError) as error:
+        manifest = ReportManifest.parse(read_json(path), where="")
+    except (OSError, TypeError, ValueError, UsageError) as error:
         raise DataError(
             f"{path}: cannot read the manifest: {error}",
             hint="prime-bench report --output makes it",

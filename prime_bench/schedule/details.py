@@ -12,15 +12,14 @@ from prime_bench.recipe.job import Job
 from prime_bench.schedule.plan import State, job_state
 from prime_bench.store.record import ProbeRecord, RunRecord
 from prime_bench.store.runs import (
-    CONFIG,
     ENVIRONMENT,
     FAILURE,
     HISTORY,
     LOG,
     Runs,
+    read_end,
     read_history,
     read_object,
-    read_text,
 )
 
 _LOG_LINES = 10
@@ -32,11 +31,10 @@ class JobDetails:
 
     job_id: str
     folder: Path
-    state: State | Literal["unknown"]
-    """`unknown` where the folder has no config.json."""
+    state: State
     why: str
     job: Job | None
-    """None where the folder has no config.json."""
+    """None where the folder has neither a record nor a config.json."""
     dataset: str | None
     arm: str | None
     recipe: str | None
@@ -86,13 +84,13 @@ def job_details(job_id: str, runs: Runs, *, data_dir: Path) -> JobDetails:
     """Read what is in the job's folder. Raises DataError for a broken record."""
     folder = runs.path(job_id)
     record = runs.find(job_id)
-    config = read_object(folder / CONFIG)
-    job: Job | None = None
-    state: State | Literal["unknown"] = "unknown"
-    why = "no config.json"
-    if record is not None or config.get("job"):
-        job = record.job if record is not None else Job.parse(config["job"], where="")
-        state, why, _ = job_state(job, runs)
+    state, why, _ = job_state(job_id, runs)
+    found = runs.config(job_id)
+    config = None if isinstance(found, str) else found
+    known = record or config
+    if isinstance(found, str) and known is None:
+        why = f"{why}; {found}"
+    job = None if known is None else known.job
     history = record.history if isinstance(record, RunRecord) else []
     return JobDetails(
         job_id=job_id,
@@ -100,18 +98,18 @@ def job_details(job_id: str, runs: Runs, *, data_dir: Path) -> JobDetails:
         state=state,
         why=why,
         job=job,
-        dataset=config.get("dataset") if record is None else record.dataset,
-        arm=config.get("arm") if record is None else record.arm,
-        recipe=config.get("recipe"),
+        dataset=None if known is None else known.dataset,
+        arm=None if known is None else known.arm,
+        recipe=None if config is None else config.recipe,
         data_verified=None if record is None else record.data_verified,
-        origins=config.get("origins", {}),
+        origins={} if config is None else config.origins,
         data=None if job is None else _data_settings(job, data_dir=data_dir),
         record=record,
         history=history or read_history(folder / HISTORY),
         environment=read_object(folder / ENVIRONMENT) or None
         if record is None
         else record.environment.plain(),
-        log=read_text(folder / LOG).splitlines()[-_LOG_LINES:],
+        log=read_end(folder / LOG).splitlines()[-_LOG_LINES:],
         failure=read_object(folder / FAILURE) or None,
     )
 

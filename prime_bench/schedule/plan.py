@@ -253,7 +253,7 @@ def _planned(
         why = spec.prepare_command()
         return Planned(job_spec=job_spec, state="needs data", why=why, table_spec=spec, job=None)
     job = job_spec.bind(manifest.fingerprint)
-    state, why, record = job_state(job, runs)
+    state, why, record = job_state(job.id, runs)
     needs = () if job_spec.needed_job is None else (job.training_run.id,)
     return Planned(
         job_spec=job_spec,
@@ -266,22 +266,27 @@ def _planned(
     )
 
 
-def job_state(job: Job, runs: Runs) -> tuple[State, str, Record | None]:
+def job_state(job_id: str, runs: Runs) -> tuple[State, str, Record | None]:
     """Return a job's state, the reason in a line, and the record if it is done.
 
     `stale` is not among the states: whether a job is stale depends on the jobs it is paired with.
     """
-    job_id = job.id
     try:
         record = runs.find(job_id)
+        fault = runs.misfit(job_id) if record is None else None
     except DataError as error:
         # The record may hold the result of days of training, so it is not overwritten.
-        fault, _, _ = error.message.partition("\n")
-        return "broken", f"{fault}; move the job's folder away", None
+        record, (fault, _, _) = None, error.message.partition("\n")
     if record is not None:
         return "done", "has a record", record
-    if runs.claimed(job_id):
-        return "running", "another process has claimed it", None
+    if fault is not None:
+        return "broken", f"{fault}; move the job's folder away", None
+    try:
+        claimant = runs.claimant(job_id)
+    except DataError as error:
+        return "broken", f"{error.message}; {error.hint}", None
+    if claimant is not None:
+        return "running", f"{claimant} has claimed it", None
     failure = runs.failure(job_id)
     if failure is not None:
         return "failed", failure, None

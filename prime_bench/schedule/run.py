@@ -163,6 +163,7 @@ def run_plan(
         runs.folder.mkdir(parents=True, exist_ok=True)
         # Fails now, with one message, and not later in each job.
         tempfile.TemporaryFile(dir=runs.folder).close()
+        runs.check_claims()
     ended: dict[End, list[Outcome]] = defaultdict(list)
     slots = engine.slots_for(list(needs_of(plan).values()), n_jobs=len(plan.to_run))
     works = _works(plan, runs=runs, threads=slots.threads, keep_predictions=keep_predictions)

@@ -3,22 +3,13 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from prime_bench.base.errors import UsageError
 from prime_bench.findings import Validation
 from prime_bench.recipe.events import EpochProgress
 from prime_bench.recipe.job import Job
 from prime_bench.schedule.estimate import SimilarityKey, similarity_key, usual_epochs
 from prime_bench.schedule.plan import Plan, State, job_state
 from prime_bench.store.record import RunRecord
-from prime_bench.store.runs import (
-    CONFIG,
-    HISTORY,
-    PROGRESS,
-    Runs,
-    read_history,
-    read_object,
-    read_progress,
-)
+from prime_bench.store.runs import HISTORY, PROGRESS, Runs, read_history, read_progress
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,19 +76,15 @@ def status_of_folder(runs: Runs) -> Status:
     usual = usual_epochs(record for record in records if isinstance(record, RunRecord))
     jobs = []
     for job_id in runs.job_ids():
-        config = read_object(runs.path(job_id) / CONFIG)
-        try:
-            job = Job.parse(config.get("job", {}), where="")
-        except UsageError:
-            # The worker was killed before it wrote config.json.
-            started = JobStatus(
-                job_id=job_id, name="?", state="interrupted", why="it has no config.json"
-            )
-            jobs.append(started)
+        state, why, record = job_state(job_id, runs)
+        config = record or runs.config(job_id)
+        if isinstance(config, str):
+            # The worker was killed before it wrote config.json, or somebody has changed it.
+            jobs.append(JobStatus(job_id=job_id, name="?", state=state, why=f"{why}; {config}"))
             continue
+        job = config.job
         kind = "" if job.kind == "train" else f" {job.kind}"
-        name = f"{config.get('dataset')} {job.backbone} {config.get('arm')} seed {job.seed}{kind}"
-        state, why, _ = job_state(job, runs)
+        name = f"{config.dataset} {job.backbone} {config.arm} seed {job.seed}{kind}"
         jobs.append(_status(job, name, state, why, runs=runs, usual=usual))
     return Status(jobs=jobs)
 

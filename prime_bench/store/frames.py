@@ -10,6 +10,7 @@ import numpy as np
 import polars as pl
 
 from prime_bench.base.errors import DataError
+from prime_bench.base.files import open_file
 from prime_bench.recipe.differences import dotted
 from prime_bench.store.record import RunRecord
 from prime_bench.store.runs import PREDICTIONS
@@ -105,7 +106,7 @@ def predictions_frame(folder: Path) -> pl.DataFrame:
     frames = []
     try:
         # numpy leaves a file open that is no zip archive, unless it was opened here.
-        with path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
+        with open_file(path) as raw, np.load(raw, allow_pickle=False) as file:
             for split in ("valid", "test"):
                 own = pl.DataFrame(
                     {"label": file[f"{split}_labels"], "probability": file[split]},

@@ -1,11 +1,12 @@
 """Files in a folder of runs that no record needs, which `prime-bench clean` deletes."""
 
-import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from prime_bench.base.files import PART_FILES, writing
+from prime_bench.base import files
+from prime_bench.base.errors import DataError
+from prime_bench.base.files import PART_FILES
 from prime_bench.store.runs import STATE, Runs
 
 
@@ -33,13 +34,13 @@ def leftovers(runs: Runs, *, unfinished: bool = False) -> Iterator[Leftover]:
     for folder in runs.replaced():
         yield _leftover(folder, "a record that was replaced by a newer one")
     for job_id in runs.job_ids():
-        if runs.claimed(job_id):
+        if not _is_free(job_id, runs):
             continue
         folder = runs.path(job_id)
         if runs.done(job_id):
             if (folder / STATE).is_file():
                 yield _leftover(folder / STATE, "saved state of a job that is done", job_id)
-        elif unfinished:
+        elif unfinished and runs.misfit(job_id) is None:
             failed = runs.failure(job_id) is not None
             yield _leftover(folder, "failed" if failed else "interrupted", job_id)
             continue
@@ -57,20 +58,20 @@ def remove(found: Leftover, runs: Runs) -> bool:
         EnvironmentFault: If it cannot be deleted.
     """
     if found.job_id is None:
-        _remove(found.path)
+        files.remove(found.path)
         return True
     with runs.claim(found.job_id) as mine:
         if mine:
-            _remove(found.path)
+            files.remove(found.path)
     return mine
 
 
-def _remove(path: Path) -> None:
-    with writing(path):
-        if path.is_dir():
-            shutil.rmtree(path)
-        else:
-            path.unlink(missing_ok=True)
+def _is_free(job_id: str, runs: Runs) -> bool:
+    """Whether no process has the job; False where that cannot be told."""
+    try:
+        return not runs.claimed(job_id)
+    except DataError:
+        return False
 
 
 def _leftover(path: Path, why: str, job_id: str | None = None) -> Leftover:

@@ -3,19 +3,32 @@
 import contextlib
 import itertools
 import json
+import os
 import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-import filelock
 import pydantic
 
 from prime_bench.base.errors import DataError, UsageError
-from prime_bench.base.files import sha256_of, write_whole, writing
+from prime_bench.base.files import (
+    MOST_BYTES,
+    kind_of,
+    open_file,
+    read_file,
+    read_json,
+    remove,
+    sha256_of,
+    write_whole,
+    writing,
+)
+from prime_bench.base.frozen import Frozen
 from prime_bench.base.identity import JOB_ID_DIGITS
+from prime_bench.base.locks import Busy, holder, locked
 from prime_bench.findings import Validation
 from prime_bench.recipe.events import EpochProgress
+from prime_bench.recipe.job import Job
 from prime_bench.store.record import RECORD_SCHEMA, ProbeRecord, Record, RunRecord
 
 RECORD = "record.json"
@@ -30,8 +43,12 @@ PROGRESS = "progress.json"
 """How far the running epoch was a few seconds ago."""
 STATE = "resume.state"
 """The state from which an interrupted job continues; deleted when the job is done."""
+_READ = (RECORD, CONFIG, FAILURE, HISTORY, PROGRESS, ENVIRONMENT)
+"""Files of a job that commands read whole."""
 _CLAIMS = ".claims"
 _REPLACED = ".replaced"
+_END_BYTES = 64 << 10
+"""Bytes of the end of a log that are read for its last lines."""
 _JOB_ID = re.compile(f"[0-9a-f]{{{JOB_ID_DIGITS}}}")
 _ID_BEGINS = re.compile(rf"[0-9a-f]{{4,{JOB_ID_DIGITS}}}")
 _TOO_SHORT = re.compile(r"[0-9a-f]{1,3}")
@@ -42,7 +59,17 @@ LISTING_HINT = "`prime-bench plan RECIPE` and `prime-bench status --json` list t
 def read_text(path: Path) -> str:
     """Return a file's text; empty if it cannot be read. Bytes that are not UTF-8 are replaced."""
     try:
-        return path.read_text(encoding="utf-8", errors="replace")
+        return read_file(path).decode(errors="replace")
+    except OSError:
+        return ""
+
+
+def read_end(path: Path) -> str:
+    """Return the last part of a log, which may be long; empty if it cannot be read."""
+    try:
+        with open_file(path) as file:
+            file.seek(max(0, os.fstat(file.fileno()).st_size - _END_BYTES))
+            return file.read(_END_BYTES).decode(errors="replace")
     except OSError:
         return ""
 
@@ -50,10 +77,22 @@ def read_text(path: Path) -> str:
 def read_object(path: Path) -> dict[str, Any]:
     """Return the JSON object in a file; empty if there is none, or if it is not complete."""
     try:
-        table = json.loads(read_text(path))
-    except (ValueError, RecursionError):
+        table = read_json(path)
+    except (OSError, ValueError):
         return {}
     return table if isinstance(table, dict) else {}
+
+
+class JobConfig(Frozen):
+    """What a config.json says of its job; other keys are for people."""
+
+    model_config = pydantic.ConfigDict(extra="ignore")
+
+    job: Job
+    dataset: str | None = None
+    arm: str | None = None
+    recipe: str | None = None
+    origins: dict[str, str] = {}
 
 
 def read_history(path: Path) -> list[Validation]:
@@ -90,8 +129,11 @@ class Runs:
         return self.folder / job_id
 
     def done(self, job_id: str) -> bool:
-        """Whether the job has a record."""
-        return (self.path(job_id) / RECORD).is_file()
+        """Whether the job has a record; a folder that may not be entered has none."""
+        try:
+            return (self.path(job_id) / RECORD).is_file()
+        except OSError:
+            return False
 
     def find(self, job_id: str) -> Record | None:
         """Return the job's record, or None if it has none.
@@ -101,7 +143,7 @@ class Runs:
         """
         file = self.path(job_id) / RECORD
         try:
-            text = file.read_bytes()
+            text = read_file(file)
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as error:
@@ -171,17 +213,35 @@ class Runs:
         return sorted((self.folder / _REPLACED).glob("*"))
 
     def _files(self) -> list[Path]:
-        return sorted(self.folder.glob(f"*/{RECORD}")) if self.folder.is_dir() else []
+        folders = self.folder.iterdir() if self.folder.is_dir() else ()
+        # Not with `glob`, which passes over folders that may not be entered.
+        return sorted(path / RECORD for path in folders if not path.name.startswith("."))
 
     def failure(self, job_id: str) -> str | None:
         """Return why the job failed when it was last tried, in one line; None if it did not."""
         file = self.path(job_id) / FAILURE
         try:
-            return str(json.loads(file.read_text(encoding="utf-8"))["error"])
+            return str(read_json(file)["error"])
         except (FileNotFoundError, NotADirectoryError):
             return None
-        except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        except (OSError, ValueError, KeyError, TypeError):
             return f"{file}: not readable"
+
+    def config(self, job_id: str) -> JobConfig | str:
+        """Return what the job's config.json says, else why it says nothing, in a few words."""
+        file = self.path(job_id) / CONFIG
+        try:
+            table = read_json(file)
+            if not isinstance(table, dict):
+                raise TypeError
+            found, _ = JobConfig.check(table)
+        except (FileNotFoundError, NotADirectoryError):
+            return f"it has no {CONFIG}"
+        except (OSError, ValueError, TypeError, RecursionError):
+            found = None
+        if found is None:
+            return f"its {CONFIG} cannot be read"
+        return found if found.job.id == job_id else f"its {CONFIG} is of the job {found.job.id}"
 
     def fail(self, job_id: str, error: str) -> None:
         """Write a failure.json for a worker that has died, unless it has written one itself."""
@@ -207,9 +267,8 @@ class Runs:
         """
         for job_id in job_ids:
             if self.done(job_id):
-                with writing(self.folder):
-                    self._claim_file(job_id).unlink(missing_ok=True)
-                    (self.path(job_id) / STATE).unlink(missing_ok=True)
+                remove(self._claim_file(job_id))
+                remove(self.path(job_id) / STATE)
 
     def started(self, job_id: str) -> bool:
         """Whether the job has a folder."""
@@ -219,36 +278,68 @@ class Runs:
         """Whether the job has a saved state from which it can continue."""
         return (self.path(job_id) / STATE).is_file()
 
+    def misfit(self, job_id: str) -> str | None:
+        """Return why the job's folder can hold no job, in one line; None if nothing is wrong.
+
+        A named pipe, a device, a folder or a huge file in place of one that is read is not for this
+        program to delete, and nothing can be said of a job that has one.
+        """
+        folder = self.path(job_id)
+        if not folder.exists():
+            return None
+        for path in (folder, *(folder / name for name in (*_READ, LOG))):
+            try:
+                status = path.stat()
+            except FileNotFoundError:
+                continue
+            except OSError as error:
+                return f"{path}: {error.strerror}"
+            kind, wanted = kind_of(status.st_mode), "a folder" if path == folder else "a file"
+            if kind != wanted:
+                return f"{path}: {kind}, not {wanted}"
+            if path.name in _READ and status.st_size > MOST_BYTES:
+                return f"{path}: has {status.st_size:,} bytes, too many to read"
+        return None
+
+    def claimant(self, job_id: str) -> str | None:
+        """Return which living process has claimed the job; None if none has.
+
+        Raises DataError if the file of its lock is none.
+        """
+        return holder(self._claim_file(job_id))
+
     def claimed(self, job_id: str) -> bool:
-        """Whether a living process has claimed the job."""
-        if not self._claim_file(job_id).exists():
-            return False
-        with self.claim(job_id, wait_s=0) as mine:
-            return not mine
+        """Whether a living process has claimed the job. Raises DataError as `claimant`."""
+        return self.claimant(job_id) is not None
+
+    def check_claims(self) -> None:
+        """Raise EnvironmentFault if no job can be claimed: the file system has no locks."""
+        file = self.folder / _CLAIMS / ".try.lock"
+        with contextlib.suppress(Busy), locked(file), writing(file):
+            file.unlink(missing_ok=True)
 
     @contextlib.contextmanager
     def claim(self, job_id: str, *, wait_s: float = 0.2) -> Iterator[bool]:
         """Claim the job for this process: yields True, or False if another process has claimed it.
 
         The claim is a lock of the operating system, so it ends with the process, also if that is
-        killed. `wait_s` is longer than another process holds the lock in `claimed`.
+        killed. `wait_s` is longer than another process holds the lock in `claimant`.
+
+        Raises DataError if the file of the lock is none, EnvironmentFault if there are no locks.
         """
         file = self._claim_file(job_id)
-        with writing(file):
-            file.parent.mkdir(parents=True, exist_ok=True)
-            lock = filelock.FileLock(file)
+        with contextlib.ExitStack() as stack:
             try:
-                lock.acquire(timeout=wait_s, poll_interval=0.02)
-            except filelock.Timeout:
+                stack.enter_context(locked(file, wait_s=wait_s))
+            except Busy:
                 yield False
                 return
-        try:
-            yield True
-        finally:
-            # Nobody works on a job that has a record, so a lock on a deleted file does no harm.
-            if self.done(job_id):
-                file.unlink(missing_ok=True)
-            lock.release()
+            try:
+                yield True
+            finally:
+                # Nobody works on a job that has a record, so a lock on a deleted file does no harm.
+                if self.done(job_id):
+                    file.unlink(missing_ok=True)
 
     def _claim_file(self, job_id: str) -> Path:
         return self.folder / _CLAIMS / f"{job_id}.lock"

@@ -7,7 +7,6 @@ import io
 import json
 import math
 import os
-import pickle
 import threading
 import time
 import traceback
@@ -24,7 +23,14 @@ from torch import Tensor
 
 from prime_bench.base.characters import shortened
 from prime_bench.base.errors import DataError
-from prime_bench.base.files import PART_FILES, write_whole, writing
+from prime_bench.base.files import (
+    PART_FILES,
+    environment_fault,
+    open_file,
+    remove,
+    write_whole,
+    writing,
+)
 from prime_bench.findings import Validation
 from prime_bench.recipe.events import MESSAGE_CHARACTERS, EpochProgress
 from prime_bench.store.runs import (
@@ -97,8 +103,7 @@ class JobFolder:
 
     def drop_state(self) -> None:
         """Delete the saved state, so that no run continues from it."""
-        with writing(self.state):
-            self.state.unlink(missing_ok=True)
+        remove(self.state)
 
     def note_progress(self, progress: EpochProgress) -> None:
         """Write progress.json for `prime-bench status`, at most once in five seconds."""
@@ -138,7 +143,11 @@ class JobFolder:
 
 
 def one_line(error: Exception) -> str:
-    """The error in one line: its type and the first line of its message, which may be cut."""
+    """The error in one line: its type and the first line of its message, which may be cut.
+
+    An error of the system reads as at the command line, such as `/runs/x: the disk is full`.
+    """
+    error = environment_fault(error) or error
     lines = str(error).strip().splitlines()
     text = f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
     return shortened(text, MESSAGE_CHARACTERS)
@@ -155,7 +164,8 @@ def _trace(error: Exception) -> str:
 # Raised whenever `Training.state_dict` or a state inside it has other keys.
 _FORMAT = 2
 _DIGEST_DIGITS = 64
-_HEAD_BYTES = len(b"prime-bench state ") + _DIGEST_DIGITS + len(b"\n")
+_HEAD = b"prime-bench state "
+_HEAD_BYTES = len(_HEAD) + _DIGEST_DIGITS + len(b"\n")
 
 
 def save_weights(path: Path, weights: Mapping[str, Tensor]) -> str:
@@ -174,6 +184,8 @@ def load_weights(path: Path) -> dict[str, Tensor]:
     Raises DataError for a missing or broken file.
     """
     try:
+        # Opened here first: the library would wait for a named pipe, and map a device.
+        open_file(path).close()
         return safetensors.torch.load_file(path)
     except (OSError, safetensors.SafetensorError) as error:
         raise DataError(f"{path}: cannot read the weights: {error}") from error
@@ -260,29 +272,32 @@ def load_state(path: Path, *, conditions: Mapping[str, str]) -> dict[str, object
     Raises StateUnfit for a broken file and for one that was written under other conditions.
     """
     try:
-        content = memoryview(path.read_bytes())
+        with open_file(path) as file:
+            head = file.read(_HEAD_BYTES)
+            # Whatever is not ours is not read: it may be of any size.
+            content = memoryview(file.read() if head.startswith(_HEAD) else b"")
     except FileNotFoundError:
         return None
-    except OSError as error:
-        raise StateUnfit(f"{path.name} cannot be read: {error}") from error
+    except (OSError, MemoryError) as error:
+        why = getattr(error, "strerror", None) or "the memory does not suffice"
+        raise StateUnfit(f"{path.name} cannot be read: {why}") from error
     # torch's own format has no check sum, and a flipped bit would go unnoticed.
-    if content[:_HEAD_BYTES] != _head(content[_HEAD_BYTES:]):
+    if head != _head(content):
         raise StateUnfit(f"{path.name} is damaged")
     try:
-        whole = torch.load(io.BytesIO(content[_HEAD_BYTES:]), map_location="cpu", weights_only=True)
-        found, kept = whole["format"], whole["conditions"]
-    except (pickle.UnpicklingError, RuntimeError, KeyError, TypeError) as error:
-        raise StateUnfit(f"{path.name} cannot be read: {error}".splitlines()[0]) from error
+        whole = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
+        found, kept, state = whole["format"], dict(whole["conditions"]), dict(whole["state"])
+    except Exception as error:  # torch raises what the content happens to lead to
+        raise StateUnfit(f"{path.name} cannot be read: {one_line(error)}") from error
     if found != _FORMAT:
         raise StateUnfit(f"{path.name} has the format {found}, this version writes {_FORMAT}")
     if differences := unlike(kept, conditions):
         raise StateUnfit("; ".join(differences))
-    state: dict[str, object] = whole["state"]
     return state
 
 
 def _head(rest: memoryview) -> bytes:
-    return b"prime-bench state %s\n" % hashlib.sha256(rest).hexdigest().encode()
+    return b"%s%s\n" % (_HEAD, hashlib.sha256(rest).hexdigest().encode())
 
 
 def _copied(value: Any) -> Any:

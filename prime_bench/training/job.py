@@ -10,6 +10,8 @@ from typing import cast
 import torch
 
 from prime_bench.assemble import Assembled, build_arm
+from prime_bench.base.errors import UsageError
+from prime_bench.base.frozen import JsonTable
 from prime_bench.data.table import PreparedTable
 from prime_bench.findings import Validation
 from prime_bench.recipe.events import (
@@ -32,6 +34,7 @@ from prime_bench.training.checkpoint import (
     StateFile,
     StateUnfit,
     load_state,
+    one_line,
     save_weights,
 )
 from prime_bench.training.device import device_bytes, is_out_of_memory
@@ -141,11 +144,12 @@ class TrainingJob:
         job = self.job
         assembled = build_arm(job, self.table.schema)
         _check_budget(job, budget, assembled)
+        history = [] if state is None else _history_of(state)
         if state is not None:
-            done = len(state["history"])
+            done = len(history)
             self.folder.log(f"from the state after epoch {done}")
             self.on_event(ResumedEvent(job_id=job.id, epoch=done))
-        self.folder.write_history(state["history"] if state else [])
+        self.folder.write_history(history)
         self._stop_if_asked()
 
         def keep(newest: TrainingState) -> None:
@@ -244,6 +248,14 @@ def _check_budget(job: ResolvedJob, budget: Budget, assembled: Assembled) -> Non
     if built != budget.backbone_parameters + budget.plugin_parameters:
         arm = f"{job.job.backbone}, {job.job.plugin}"
         raise RuntimeError(f"{arm}: {budget}, but {built} parameters built")
+
+
+def _history_of(state: TrainingState) -> list[JsonTable]:
+    """The validations in a saved state. Raises StateMisfit where it has none, or others."""
+    try:
+        return [Validation.parse(line, where="history").plain() for line in state["history"]]
+    except (KeyError, TypeError, ValueError, UsageError) as error:
+        raise StateMisfit(f"its history cannot be read: {one_line(error)}") from error
 
 
 def _lost(history: list[Validation]) -> list[str]:

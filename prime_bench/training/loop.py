@@ -341,7 +341,15 @@ class Training:
             torch.set_rng_state(streams["cpu"])
             if self._device.type == "cuda":
                 torch.cuda.set_rng_state(streams["cuda"], self._device)
-        except (KeyError, TypeError, ValueError, RuntimeError, UsageError) as error:
+        except (
+            AttributeError,
+            IndexError,
+            KeyError,
+            RuntimeError,
+            TypeError,
+            UsageError,
+            ValueError,
+        ) as error:
             raise StateMisfit(f"{type(error).__name__}: {error}".splitlines()[0]) from error
 
 

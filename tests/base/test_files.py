@@ -1,6 +1,9 @@
 import errno
 import hashlib
+import os
+import re
 import signal
+import socket
 import stat
 import subprocess
 import sys
@@ -8,10 +11,20 @@ import time
 from pathlib import Path
 
 import pytest
+from polars.exceptions import PanicException
 
 from prime_bench.base import files
 from prime_bench.base.errors import EnvironmentFault
-from prime_bench.base.files import environment_fault, sha256_of, write_whole, writing
+from prime_bench.base.files import (
+    NotReadable,
+    environment_fault,
+    read_file,
+    read_json,
+    remove,
+    sha256_of,
+    write_whole,
+    writing,
+)
 
 WRITER = """
 import sys
@@ -103,6 +116,7 @@ def test_a_place_where_no_file_can_be_made_is_an_environment_fault():
         (errno.EACCES, "permission denied"),
         (errno.EPERM, "permission denied"),
         (errno.EROFS, "read-only"),
+        (errno.EFBIG, "ulimit -f"),
     ],
 )
 def test_each_reason_names_the_file_and_what_to_do(number, reason):
@@ -114,8 +128,51 @@ def test_each_reason_names_the_file_and_what_to_do(number, reason):
     assert "--runs-dir" in fault.hint
 
 
-def test_another_error_of_the_system_stays_itself(tmp_path):
-    assert environment_fault(OSError(errno.EBADF, "bad descriptor")) is None
+@pytest.mark.parametrize("number", sorted(set(errno.errorcode) - files._OURS))
+def test_every_error_of_a_file_names_it_and_what_to_do(number):
+    fault = environment_fault(OSError(number, os.strerror(number), "/some/file"))
+
+    assert fault is not None
+    assert re.fullmatch(r"/some/file: [^\n]+", fault.message)
+    assert fault.hint
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (MemoryError(), "the memory does not suffice"),
+        (RuntimeError("can't start new thread"), "the system allows no more threads"),
+        (BlockingIOError(errno.EAGAIN, "no"), "the operating system: a resource of the system"),
+        (OSError(errno.EIO, "no", b"/\xff"), "/\udcff: the disk reports an error"),
+    ],
+)
+def test_lack_of_memory_and_of_threads_is_the_systems(error, said):
+    assert environment_fault(error).message.startswith(said)
+
+
+def test_a_panic_in_rust_is_the_systems():
+    with pytest.raises(BaseException) as caught:  # noqa: PT011
+        raise PanicException("a thread could not be made\nnote: run with RUST_BACKTRACE")
+    fault = environment_fault(caught.value)
+
+    assert fault.message == "a library has given up: a thread could not be made"
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        OSError(errno.EBADF, "bad descriptor"),
+        OSError(errno.EINVAL, "not of a file"),
+        OSError("what a library says"),
+        ValueError("odd"),
+        RuntimeError("odd"),
+    ],
+)
+def test_a_wrong_call_is_our_own(error):
+    assert environment_fault(error) is None
+
+
+def test_a_missing_file_is_left_to_the_caller(tmp_path):
     with pytest.raises(FileNotFoundError), writing(tmp_path):
         (tmp_path / "none").read_text()
 
@@ -126,3 +183,76 @@ def test_sha256_is_that_of_the_whole_file(tmp_path, size):
     (tmp_path / "file").write_bytes(content[:size])
 
     assert sha256_of(tmp_path / "file") == hashlib.sha256(content[:size]).hexdigest()
+
+
+def pipe(path):
+    os.mkfifo(path)
+
+
+def device(path):
+    path.symlink_to("/dev/zero")
+
+
+def huge(path):
+    with path.open("wb") as file:
+        file.truncate(1 << 40)
+
+
+def endless(path):
+    path.symlink_to("/proc/self/pagemap")
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (pipe, "a named pipe, not a file"),
+        (device, "a device, not a file"),
+        (Path.mkdir, "a folder, not a file"),
+        (huge, "has 1,099,511,627,776 bytes, at most 67,108,864 bytes are read"),
+        (endless, r"has \d+,\d+,\d+ bytes, at most 67,108,864 bytes are read"),
+    ],
+)
+@pytest.mark.parametrize("read", [read_file, read_json])
+def test_what_is_no_ordinary_file_is_not_read(tmp_path, make, said, read):
+    make(tmp_path / "x")
+
+    with pytest.raises(NotReadable, match=said):
+        read(tmp_path / "x")
+
+
+def test_a_socket_is_not_read(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # its name has at most 107 bytes
+    with socket.socket(socket.AF_UNIX) as made:
+        made.bind("x")
+        with pytest.raises(OSError, match="No such device or address"):
+            read_file(Path("x"))
+
+
+@pytest.mark.parametrize("size", [0, 1, files.READ_BYTES - 1, files.READ_BYTES + 1])
+def test_a_file_up_to_the_limit_is_read_whole(tmp_path, size):
+    (tmp_path / "x").write_bytes(bytes(size))
+
+    assert read_file(tmp_path / "x", most_bytes=size) == bytes(size)
+    with pytest.raises(NotReadable):
+        read_file(tmp_path / "x", most_bytes=size - 1)
+
+
+def test_where_no_file_can_be_opened_it_is_not_the_files_fault(tmp_path, monkeypatch):
+    def full(*_arguments):
+        raise OSError(errno.EMFILE, "Too many open files", "x")
+
+    monkeypatch.setattr(files.os, "open", full)
+    with pytest.raises(EnvironmentFault, match="x: the process has too many files open"):
+        read_file(tmp_path / "x")
+
+
+def test_a_link_is_deleted_and_not_what_it_leads_to(tmp_path):
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "file").touch()
+    (tmp_path / "link").symlink_to("folder")
+
+    remove(tmp_path / "link")
+    remove(tmp_path / "none")
+    assert [path.name for path in tmp_path.iterdir()] == ["folder"]
+    remove(tmp_path / "folder")
+    assert not list(tmp_path.iterdir())

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import click
 import pytest
+from polars.exceptions import PanicException
 
 from prime_bench import __version__
 from prime_bench.base.errors import DataError, EnvironmentFault, UsageError
@@ -47,6 +48,13 @@ def raising(monkeypatch):
         (EnvironmentFault("/x: the disk is full"), 4, "error: /x: the disk is full\n"),
         (OSError(errno.ENOSPC, "no space", "/y"), 4, "error: /y: the disk is full\n"),
         (PermissionError(errno.EACCES, "denied", "/z"), 4, "error: /z: permission denied\n"),
+        (OSError(errno.EMFILE, "no", "/a"), 4, "error: /a: the process has too many files open"),
+        (OSError(errno.ESTALE, "no", "/b"), 4, "error: /b: the network folder has lost the file"),
+        (OSError(errno.EREMOTEIO, "Remote I/O error", "/c"), 4, "error: /c: Remote I/O error\n"),
+        (FileNotFoundError(errno.ENOENT, "no", "/d"), 4, "error: /d: no such file or folder\n"),
+        (MemoryError(), 4, "error: the memory does not suffice\n"),
+        (PanicException("no thread"), 4, "error: a library has given up: no thread\n"),
+        (OSError("odd"), 70, "error: a bug of prime-bench: OSError: odd\n"),
         (OSError(errno.EBADF, "bad"), 70, "error: a bug of prime-bench: OSError: "),
         (ValueError("odd"), 70, "error: a bug of prime-bench: ValueError: odd\n"),
         (AssertionError("shape"), 70, "error: a bug of prime-bench: AssertionError: shape\n"),
@@ -70,6 +78,64 @@ def test_each_error_has_its_code_and_a_traceback_on_request_alone(
     assert ("Traceback (most recent call last)" in err) == shown
     if code == 70:
         assert "prime-bench --debug" in err
+
+
+LONG = "x" * 300
+COMMANDS_OF_PATHS = (
+    "plan {}",
+    "run {}",
+    "status {}",
+    "report {}",
+    "verify {}",
+    "predict {}",
+    "profile {}",
+    "pack {} --output o.zip",
+    "compare {} dense",
+    "diff {} quick",
+    "show recipe {}",
+    "show dataset {}",
+    "show backbone DNN --data {}",
+    "export {} there",
+    "status --runs-dir {}",
+    "clean --runs-dir {}",
+    "report --runs-dir {}",
+    "verify --runs-dir {}",
+    "ls datasets --data-dir {}",
+    "plan quick --data-dir {}",
+    "doctor --data-dir {}",
+    "prepare synthetic --rows 100 --data-dir {}",
+)
+
+
+@pytest.mark.parametrize("command", COMMANDS_OF_PATHS)
+@pytest.mark.parametrize("path", [LONG, "loop", "loop.toml", "below/file"])
+def test_a_path_that_cannot_be_is_told(tmp_path, monkeypatch, capsys, command, path):
+    """`Path.exists` and its like raise for most of these."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("loop", "loop.toml"):
+        Path(name).symlink_to(name)
+    Path("below").touch()
+    before = sorted(tmp_path.iterdir())
+
+    code = exit_code([word.format(path) for word in command.split()])
+    err = capsys.readouterr().err
+    # `status` and `ls` have nothing to list, `doctor` says what it finds.
+    assert code in ((0, 2, 3, 4) if path != LONG else (2, 3, 4)), err
+    assert code == 0 or path in err
+    assert "a bug" not in err
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def test_a_working_folder_that_was_deleted(tmp_path, monkeypatch, capsys):
+    folder = tmp_path / "gone"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    folder.rmdir()
+
+    assert exit_code(["ls", "recipes"]) == 0
+    for command in (["plan", "quick"], ["prepare", "synthetic", "--rows", "100"]):
+        assert exit_code(command) == 4
+        assert "was deleted" in capsys.readouterr().err
 
 
 def test_success_is_0_and_a_command_may_choose_its_code(raising):

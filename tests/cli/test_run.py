@@ -328,7 +328,7 @@ def test_a_folder_that_cannot_be_written_is_4_and_nothing_is_left(tmp_path, engi
     out, err = capsys.readouterr()
     assert out == ""
     assert err.startswith("error: file/runs: ")
-    assert "hint: free some space, or name another folder" in err
+    assert "hint: name another path (--data-dir, --runs-dir" in err
     assert sorted(path.name for path in tmp_path.iterdir()) == before
     assert (tmp_path / "file").read_text() == "mine"
 
