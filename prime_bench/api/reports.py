@@ -22,7 +22,7 @@ def report(
     changes: Changes = (),
     tables: Sequence[str] = (),
     level: Literal["simple", "full"] = "simple",
-    against: Literal["paper"] | None = None,
+    against: Literal["paper", "bars"] | None = None,
     check: StrPath | None = None,
     allow_missing: bool = False,
     mixed: bool = False,
@@ -38,7 +38,8 @@ def report(
         changes: Keys of the recipe to override, as they were given to `run`.
         tables: Names of tables to make in place of the recipe's own.
         level: `full` adds statistics over backbones, of each cell, and every pair.
-        against: `paper` puts a comparison with every printed number and claim of the paper first.
+        against: `paper` puts a comparison with every printed number and claim of the paper first,
+            `bars` one of Dense with the runs that BARS publishes.
         check: A TOML file with numbers to compare with; `ReportView.agrees` has the result, and
             `ReportView.check` the verdict of each.
         allow_missing: Whether numbers of `check` may have no cell in the report.
@@ -60,7 +61,7 @@ def report(
 
     for name, value, known in (
         ("level", level, ("simple", "full")),
-        ("against", against, (None, "paper")),
+        ("against", against, (None, "paper", "bars")),
     ):
         if value not in known:
             raise UsageError(f"{name}: one of {known} is wanted, got {value!r}")
@@ -78,7 +79,7 @@ def report(
         mixed=mixed,
     )
     source = read_source(request.recipe, Path(runs_dir))
-    if recipe is None and against:
+    if recipe is None and against == "paper":
         made, records = request.paper_report(source), None
     else:
         made, records = request.report(source)

@@ -45,8 +45,8 @@ N_FAULTS = 20
 )
 @click.option(
     "--against",
-    type=click.Choice(["paper"]),
-    help="Compare every printed number, and the abstract's claims, with these records.",
+    type=click.Choice(["paper", "bars"]),
+    help="Compare with the paper's printed numbers and claims, or Dense with BARS's public runs.",
 )
 @click.option(
     "--check",
@@ -87,7 +87,7 @@ def report(
     format: "Format | None",
     tables: tuple[str, ...],
     level: Literal["simple", "full"],
-    against: Literal["paper"] | None,
+    against: Literal["paper", "bars"] | None,
     check: Path | None,
     allow_missing: bool,
     figures: bool,

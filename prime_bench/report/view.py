@@ -194,12 +194,13 @@ def compared_with(
     `allow_missing` lets numbers of `check` pass that have no cell.
     """
     first, checked = [], None
-    if against:
+    if against == "paper":
         paper = load_paper()
         compared, _ = expected_table(made, paper, name="paper", gate=False)
         first += [claims_table(made, paper), compared]
+    if against:
         bars, _ = expected_table(made, load_bars(), name="bars", gate=False)
-        first += [bars] if bars.blocks else []
+        first += [bars] if bars.blocks or against == "bars" else []
     if check:
         table, judgement = expected_table(made, read_expected(check), name="check", gate=True)
         first.append(table)

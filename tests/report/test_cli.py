@@ -476,6 +476,42 @@ def test_against_the_paper_records_of_other_data_sets_say_nothing(
     assert "no record behind it" in capsys.readouterr().out.partition("# AUC")[0]
 
 
+def test_against_bars_dense_stands_beside_the_public_runs_alone(
+    tmp_path: Path, make_record: MakeRecord, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of five runs by Welch's t, of one run by how ours vary; a recipe's name picks its records."""
+    recipe = load_recipe("frappe13")
+    scores = {
+        # BARS's runs of DCN: 0.9834 ± 0.0003; its one run of PNN: 0.984122.
+        "DCN": [0.9830, 0.9835, 0.9833, 0.9838, 0.9829],
+        "PNN": [0.9780, 0.9782, 0.9781, 0.9783, 0.9779],
+    }
+    for job_spec in recipe.job_specs(only=["arm=dense", "backbone=DCN", "backbone=PNN"]):
+        put(
+            tmp_path,
+            make_record(
+                dataset="frappe",
+                variant=resolve("frappe", recipe.datasets["frappe"]).digest,
+                backbone=job_spec.backbone,
+                seed=job_spec.seed,
+                auc=scores[job_spec.backbone][recipe.seeds.index(job_spec.seed)],
+                backbone_settings=job_spec.backbone_settings.plain(),
+                training=job_spec.training,
+            ),
+        )
+    for name in (["frappe13"], []):
+        assert call(*name, "--runs-dir", tmp_path, "--against", "bars", "--format", "json") == 0
+        tables = json.loads(capsys.readouterr().out)["tables"]
+
+        assert [table["name"] for table in tables] == ["bars", "main"]
+        (auc,) = [b for b in tables[0]["blocks"] if b["key"] == "main.frappe.auc.dense"]
+        rows = {row["key"]: row["cells"] for row in auc["rows"]}
+        assert rows["DCN"]["verdict"]["text"] == "inside seed noise"
+        assert rows["DCN"]["runs"]["text"] == "5, 5"
+        assert rows["PNN"]["verdict"]["text"] == "outside"
+        assert rows["PNN"]["runs"]["text"] == "5, 1"
+
+
 def test_against_the_paper_takes_each_table_from_its_own_recipe(
     tmp_path: Path, make_record: MakeRecord, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -132,7 +132,8 @@ def _meanings(expected: ExpectedNumbers, *, spreads: bool) -> Iterator[str]:
         yield (
             f"Inside: {within}. Inside seed noise: two sets of runs of one distribution differ by "
             f"more in {100 * ERROR_RATE:g} % of cases (Welch's t from both standard deviations; "
-            "runs of a side that has none are taken to vary as the other's)."
+            "runs of a side that has none are taken to vary as the other's). n: runs of ours, of "
+            "theirs."
         )
         if spreads:
             yield "Other SD: by an F test, which errs as often on runs that vary normally."
@@ -193,6 +194,7 @@ def _blocks(judged: Sequence[JudgedNumber], expected: ExpectedNumbers) -> Iterat
         by_column = place.table.compared_by == "column"
         key = (place.table.name, place.block.key, place.column.key if by_column else "")
         groups.setdefault(key, []).append(item)
+    spread = expected.noise == "seeds"
     for (table, block, column), items in groups.items():
         first = items[0].place
         where = f"{first.table.title}, {first.block.label}" if first.block.label else table
@@ -206,6 +208,7 @@ def _blocks(judged: Sequence[JudgedNumber], expected: ExpectedNumbers) -> Iterat
                 Column(key="cell", label="Cell", kind="words"),
                 Column(key="ours", label="Ours", kind="number"),
                 Column(key="theirs", label="Theirs", kind="number"),
+                *([Column(key="runs", label="n", kind="words")] if spread else []),
                 Column(key="difference", label="Difference", kind="number"),
                 Column(key="verdict", label="Verdict", kind="words"),
             ),
@@ -233,10 +236,17 @@ def _row(item: JudgedNumber, expected: ExpectedNumbers, *, alone: bool) -> Row:
             words(row if alone else f"{row}: {column}"),
             ours,
             shown(Level(value=printed.value, sd=printed.sd), written),
+            *([words(_runs(item))] if expected.noise == "seeds" else []),
             Cell(quantity=ahead, decimals=decimals),
             words(item.verdict, emphasised=item.verdict in MISMATCHES),
         ),
     )
+
+
+def _runs(item: JudgedNumber) -> str:
+    """How many runs are behind our number and behind theirs."""
+    ours, theirs = item.place.cell.quantity.n, item.printed.runs
+    return f"{'-' if ours is None else ours}, {'-' if theirs is None else theirs}"
 
 
 def _notes(

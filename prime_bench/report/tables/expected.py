@@ -17,6 +17,7 @@ from prime_bench.base.frozen import Frozen
 from prime_bench.report.quantities.formulas import (
     SeedNoise,
     combined_noise,
+    moments,
     noise_bound,
     noise_of,
     noise_of_mean,
@@ -80,8 +81,8 @@ class ExpectedNumbers(Frozen):
     """Addresses, with `*`, of numbers that are known to differ -> why; a note says it where one of
     them does. The verdict stays."""
     values: dict[str, Any]
-    """Nested tables that end in a number or in `[mean, SD]`; their keys joined by `.` address a
-    cell: table, block, row, column."""
+    """Nested tables that end in a number, in `[mean, SD]`, or in `{ runs = [...] }` with the number
+    of each run; their keys joined by `.` address a cell: table, block, row, column."""
 
     @pydantic.field_validator("tolerance", mode="wrap")
     @classmethod
@@ -165,7 +166,7 @@ def load_paper() -> ExpectedNumbers:
 
 
 def load_bars() -> ExpectedNumbers:
-    """Public scores of the Dense arm."""
+    """The runs of the Dense arm that BARS publishes."""
     return read_expected(bundled_folder("reports") / "paper" / "bars.toml")
 
 
@@ -336,19 +337,25 @@ def _check(expected: ExpectedNumbers) -> None:
                 raise UsageError(f"{key}: no number has the address `{pattern}`")
 
 
+RUNS = "runs"
+"""Key of a table that has a number for each run, in place of their mean and SD."""
+
+
 def _flattened(values: Mapping[str, Any], above: str) -> Iterator[tuple[str, Any]]:
     for key, value in values.items():
         address = f"{above}.{key}" if above else key
-        if isinstance(value, Mapping):
+        if isinstance(value, Mapping) and value.keys() != {RUNS}:
             yield from _flattened(value, address)
         else:
             yield address, value
 
 
 def _number(address: str, value: Any, *, runs: int | None) -> PrintedNumber:
+    if isinstance(value, Mapping):
+        return _mean_of_runs(f"{address}.{RUNS}", value[RUNS])
     parts = value if isinstance(value, list) and len(value) == 2 else [value]
     if not all(map(_is_number, parts)):
-        wanted = "a number or [mean, SD]"
+        wanted = "a number, [mean, SD] or { runs = [...] }"
         raise UsageError(f"values.{address}: expected {wanted}, got {_written(value)}")
     if len(parts) > 1 and parts[1] < 0:
         raise UsageError(f"values.{address}: a standard deviation is not below 0, got {parts[1]}")
@@ -358,6 +365,19 @@ def _number(address: str, value: Any, *, runs: int | None) -> PrintedNumber:
         sd=float(parts[1]) if len(parts) > 1 else None,
         sd_decimals=_decimals(parts[1]) if len(parts) > 1 else 0,
         runs=runs,
+    )
+
+
+def _mean_of_runs(address: str, values: Any) -> PrintedNumber:
+    if not isinstance(values, list) or not values or not all(map(_is_number, values)):
+        raise UsageError(f"values.{address}: expected [a number a run], got {_written(values)}")
+    found, decimals = moments([float(value) for value in values]), max(map(_decimals, values))
+    return PrintedNumber(
+        value=found.mean,
+        decimals=decimals,
+        sd=found.sd,
+        sd_decimals=decimals,
+        runs=found.n,
     )
 
 

@@ -70,3 +70,28 @@ def test_numbers_to_compare_with_name_tables_that_there_are() -> None:
         assert {address.partition(".")[0] for address in expected.printed()} <= set(
             shipped_tables()
         )
+
+
+BARS_RECIPES = {
+    "avazu": "main13",
+    "frappe": "frappe13",
+    "movielens": "movielens13",
+    "criteo-x1": "criteo_x1_13",
+}
+
+
+def test_bars_has_both_scores_of_every_run_on_each_of_its_data_sets() -> None:
+    """12 backbones each; on the three data sets after Avazu five of them have five runs."""
+    runs = {
+        tuple(address.split(".")[1:4]): number.runs
+        for address, number in load_bars().printed().items()
+    }
+    repeated = {"DCN", "DNN", "DeepFM", "WideDeep", "DCNv2"}
+
+    for dataset, name in BARS_RECIPES.items():
+        backbones = set(load_recipe(name).backbones) - {"GDCN"}
+        for metric in ("auc", "logloss"):
+            own = {b: n for (d, b, m), n in runs.items() if (d, m) == (dataset, metric)}
+            five = repeated if dataset != "avazu" else set()
+            assert own == {b: 5 if b in five else 1 for b in backbones}
+    assert len(runs) == len(BARS_RECIPES) * 12 * 2

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from scipy.stats import ttest_ind_from_stats
+from scipy.stats import ttest_ind, ttest_ind_from_stats
 
 from prime_bench.base.errors import UsageError
 from prime_bench.report.document import make_report
@@ -159,6 +159,50 @@ def test_seed_noise_is_that_of_both_sides(report: Report, sd: float, runs: int) 
         assert item.verdict == ("outside" if p < 0.05 else "inside seed noise")
         verdicts.append(item.verdict)
     assert len(set(verdicts)) == 2
+
+
+@pytest.mark.parametrize("sd", [0.002, 0.0004])
+def test_published_runs_are_judged_by_their_own_mean_and_sd(report: Report, sd: float) -> None:
+    """As `[mean, SD]` of as many runs is: outside where scipy's test of Welch has p < 0.05."""
+    verdicts = []
+    for shift in (0.0001, 0.001, 0.002, 0.003, 0.004, 0.006):
+        theirs = five(MEAN + shift, sd)[:4]
+        p = ttest_ind(five(MEAN, SD), theirs, equal_var=False).pvalue
+        numbers = expected(
+            {"main.avazu.DNN.auc.dense": {"runs": theirs}}, noise="seeds", tolerance=0
+        )
+        (item,) = judge(report, numbers, spreads=False).judged
+        assert item.verdict == ("outside" if p < 0.05 else "inside seed noise")
+        verdicts.append(item.verdict)
+    assert len(set(verdicts)) == 2
+
+
+def test_a_single_published_run_varies_as_ours(report: Report) -> None:
+    """It lies where a sixth run of ours would in 95 % of cases."""
+    bound = T_4 * SD * math.sqrt(1 + 1 / 5)
+    for shift, said in ((0.999, "inside seed noise"), (1.001, "outside")):
+        theirs = {"runs": [MEAN + shift * bound]}
+        assert verdict(report, theirs, noise="seeds", tolerance=0) == said
+
+
+def test_published_runs_have_the_digits_that_they_are_written_with(
+    report: Report, tmp_path: Path
+) -> None:
+    path = tmp_path / "runs.toml"
+    value = "{ runs = [0.76100, 0.76300, 0.75600] }"
+    head = 'schema = 1\ntitle = "n"\ntolerance = "printed"\nnoise = "seeds"\nruns = 1\n'
+    path.write_text(f'{head}[values.main.avazu.DNN]\n"auc.dense" = {value}\n', encoding="utf-8")
+
+    (number,) = read_expected(path).printed().values()
+
+    assert number.value == pytest.approx(0.76, abs=1e-12)
+    assert number.sd == pytest.approx(math.sqrt((1e-6 + 9e-6 + 16e-6) / 2), rel=1e-9)
+    assert (number.runs, number.decimals, number.sd_decimals) == (3, 5, 5)
+    table, _ = expected_table(report, read_expected(path), name="check", gate=False)
+    (row,) = table.blocks[0].rows
+    shown = dict(zip((c.key for c in table.blocks[0].columns), row.cells, strict=True))
+    assert printed(shown["runs"]).text == "5, 3"
+    assert printed(shown["theirs"]).text == "0.76000±0.00361"
 
 
 def test_without_an_sd_theirs_vary_as_ours(report: Report) -> None:
@@ -382,6 +426,13 @@ HEAD = 'schema = 1\ntitle = ""\n'
         (HEAD + "tolerance = 0\n[values]", "values: no number to compare is there"),
         (HEAD + "tolerance = 0\n[values]\na = nan", "values.a: expected a number"),
         (HEAD + "tolerance = 0\n[values]\na = [1, inf]", "values.a: expected a number"),
+        (HEAD + "tolerance = 0\n[values]\na = { runs = [] }", "values.a.runs: expected [a number"),
+        (
+            HEAD + "tolerance = 0\n[values]\na.runs = 1",
+            "values.a.runs: expected [a number a run], got",
+        ),
+        (HEAD + 'tolerance = 0\n[values]\na.runs = [1, "2"]', "values.a.runs: expected [a number"),
+        (HEAD + "tolerance = 0\n[values]\na.runs = [1, nan]", "values.a.runs: expected [a number"),
         (HEAD + "tolerance = inf\n[values]\na = 1", ": tolerance: expected a number from 0 on, "),
         (HEAD + "tolerance = nan\n[values]\na = 1", ": tolerance: expected a number from 0 on, "),
         (HEAD + "tolerance = -1\n[values]\na = 1", 'from 0 on, or "printed", got -1'),
