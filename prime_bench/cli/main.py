@@ -63,6 +63,11 @@ class _LazyGroup(click.Group):
             # Python would print another error when it flushes stdout at exit.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             ctx.exit(0)
+        except SystemExit as left:
+            # Not click, which has an exception of its own. It would end with the code of success.
+            raise UsageError(
+                f"a plug-in or another imported module called sys.exit({left.code!r})", hint=ADVICE
+            ) from left
 
 
 @click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})

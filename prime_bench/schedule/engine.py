@@ -1,5 +1,6 @@
 """The interface of an engine, and the queue from which it takes jobs."""
 
+import contextlib
 import functools
 import threading
 import time
@@ -8,12 +9,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
+from prime_bench.base.errors import DataError
 from prime_bench.recipe.events import WorkerEvent
 from prime_bench.recipe.job import JobRequest
 from prime_bench.schedule.devices import Device
 from prime_bench.schedule.slots import Slots
 from prime_bench.settings.memory import MemoryNeed
-from prime_bench.store.record import DeviceKind
+from prime_bench.store.record import DeviceKind, Record
 from prime_bench.store.runs import Runs
 
 End = Literal["done", "skipped", "failed", "interrupted", "not run"]
@@ -85,8 +87,8 @@ class Work:
     request: JobRequest
     needs: tuple[str, ...] = ()
     """Ids of the jobs that must be done before it can start."""
-    replaces: bool = False
-    """Whether the job has a record, which is moved away when the job starts."""
+    replaces: Record | None = None
+    """The job's record when the run was planned, which is moved away when the job starts."""
 
     @functools.cached_property
     def job_id(self) -> str:
@@ -151,8 +153,10 @@ class Queue:
                 if (work := self._next()) is not None:
                     self._waiting.remove(work)
                     self._start_on(device, work)
-                    if work.replaces:
-                        self._runs.put_aside(work.job_id)
+                    if work.replaces is not None:
+                        # A record that is broken by now is not the planned one either.
+                        with contextlib.suppress(DataError):
+                            self._runs.put_aside(work.job_id, record=work.replaces)
                     return work.request
                 if not wait or not self.open:
                     return None

@@ -109,8 +109,11 @@ class RunSummary:
 
     @property
     def ok(self) -> bool:
-        """Whether no job failed, was left out for one that failed, or has an unreadable record."""
-        return not (self.failed or self.not_run or self.plan.broken)
+        """Whether each job has a record that can be read, or was left to another process; jobs
+        whose data are not prepared do not count.
+        """
+        left = self.interrupted or self.not_started
+        return not (self.failed or self.not_run or self.plan.broken or left)
 
     def __str__(self) -> str:
         broken = len(self.plan.broken)
@@ -166,7 +169,7 @@ def run_plan(
         runs.check_claims()
     ended: dict[End, list[Outcome]] = defaultdict(list)
     slots = engine.slots_for(list(needs_of(plan).values()), n_jobs=len(plan.to_run))
-    works = _works(plan, runs=runs, threads=slots.threads, keep_predictions=keep_predictions)
+    works = list(_works(plan, runs=runs, threads=slots.threads, keep_predictions=keep_predictions))
     queue = Queue(works, runs=runs, limits=limits)
 
     def take(outcome: Outcome) -> None:
@@ -175,13 +178,19 @@ def run_plan(
 
     for outcome in engine.run(queue, slots=slots, on_event=on_event):
         take(outcome)
-    n_left = 0
-    if queue.stopped:
-        n_left = len(queue.left)
-    else:
-        for work in queue.left:
-            why = f"needs the job {work.needs[0]}, which has no record"
+    stopped, left = queue.stopped, queue.left
+    if not stopped:
+        left = [work for work in left if work.needs]
+        for work in left:
+            why = f"needs the job {', '.join(work.needs)}, which has no record"
             take(Outcome(request=work.request, state="not run", why=why))
+    # The sum must be that of the plan, whatever an engine has lost.
+    accounted = {o.request.job.id for outcomes in ended.values() for o in outcomes}
+    accounted |= {work.job_id for work in left}
+    for work in works:
+        if work.job_id not in accounted:
+            why = "the engine ended without an answer for it"
+            take(Outcome(request=work.request, state="failed", why=why))
     sound = (planned for planned in plan.jobs if planned.state != "broken")
     runs.sweep(planned.job_id for planned in sound if planned.job_id)
     return RunSummary(
@@ -191,7 +200,7 @@ def run_plan(
         not_run=tuple(ended["not run"]),
         skipped=len(ended["skipped"]),
         interrupted=len(ended["interrupted"]),
-        not_started=n_left,
+        not_started=len(left) if stopped else 0,
         stopped=False,
     )
 
@@ -210,7 +219,7 @@ def _works(plan: Plan, *, runs: Runs, threads: int, keep_predictions: bool) -> I
                 recipe=plan.recipe.name,
                 origins=dict(origins(plan.recipe, planned.job_spec)),
             )
-            yield Work(request=request, needs=planned.needs, replaces=planned.record is not None)
+            yield Work(request=request, needs=planned.needs, replaces=planned.record)
 
 
 @contextlib.contextmanager

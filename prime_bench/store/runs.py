@@ -250,10 +250,14 @@ class Runs:
             if mine and not self.done(job_id) and not file.exists():
                 write_whole(file, json.dumps({"error": error}) + "\n")
 
-    def put_aside(self, job_id: str) -> None:
-        """Move the folder of a done job to `.replaced/`, so that the job can run again."""
+    def put_aside(self, job_id: str, *, record: Record | None = None) -> None:
+        """Move the folder of a done job to `.replaced/`, so that the job can run again.
+
+        With `record`, only if that is still the job's record: another process may have done the job
+        again since it was read.
+        """
         with self.claim(job_id) as mine:
-            if mine and self.done(job_id):
+            if mine and self.done(job_id) and (record is None or self.find(job_id) == record):
                 taken = (self.folder / _REPLACED / f"{job_id}-{i}" for i in itertools.count(1))
                 place = next(path for path in taken if not path.exists())
                 with writing(place):

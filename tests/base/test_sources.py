@@ -114,3 +114,11 @@ def test_the_search_path_names_the_current_folder_only_where_this_process_does(
     assert search_path() == os.pathsep.join([str(tmp_path / "a"), "/b"])
     monkeypatch.setattr(sys, "path", ["", "/b"])
     assert search_path() == os.pathsep.join([str(tmp_path), "/b"])
+
+
+@pytest.mark.parametrize("code", ["0", "1", "'bye'"])
+def test_a_module_that_exits_cannot_be_imported(package, monkeypatch, code):
+    monkeypatch.delitem(sys.modules, "leaving_mod", raising=False)
+    (package / "leaving_mod.py").write_text(f"import sys\nsys.exit({code})\n")
+    with pytest.raises(UsageError, match="`leaving_mod:G` cannot be imported: SystemExit"):
+        load_class("leaving_mod:G")

@@ -226,10 +226,10 @@ def test_fail_fast_starts_no_other_job(engine, capsys):
 def test_no_time_starts_no_job(engine, capsys):
     engine()
 
-    assert exit_code(["run", *SMALL, "--max-hours", "0"]) == 0
-    assert (
-        capsys.readouterr().out == "quick: 0 jobs done, 0 had a record, 0 failed, 3 not started\n"
-    )
+    assert exit_code(["run", *SMALL, "--max-hours", "0"]) == 1, "the recipe is not done"
+    out, err = capsys.readouterr()
+    assert out == "quick: 0 jobs done, 0 had a record, 0 failed, 3 not started\n"
+    assert err == "the same command continues this run\n"
 
 
 @pytest.mark.usefixtures("prepared")

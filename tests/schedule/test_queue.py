@@ -188,17 +188,36 @@ def test_what_is_put_back_is_the_next_one(request_of, queue_of):
     assert [queue.take(), queue.take(), queue.take()] == [one, two, None]
 
 
-def test_a_record_that_is_done_again_is_put_aside_when_its_job_starts(request_of, runs, record):
+def test_a_record_that_is_done_again_is_put_aside_when_its_job_starts(request_of, runs, finish):
     request = request_of(1)
-    record(request)
+    finish(request.job)
     needs_it = Work(request=request_of(2), needs=(request.job.id,))
-    queue = Queue([Work(request=request, replaces=True), needs_it], runs=runs)
-    assert runs.done(request.job.id)
+    replaces = runs.find(request.job.id)
+    queue = Queue([Work(request=request, replaces=replaces), needs_it], runs=runs)
 
     assert queue.take() == request
     assert not runs.done(request.job.id)
     assert (runs.folder / ".replaced" / f"{request.job.id}-1" / "record.json").is_file()
     assert queue.take(wait=False) is None, "the old record is not what the other job needs"
+
+
+@pytest.mark.parametrize("now", ["done again", "broken"])
+def test_a_record_that_is_not_the_planned_one_stays(request_of, runs, finish, now):
+    """Another process has done the job again since this one planned to."""
+    request = request_of(1)
+    finish(request.job, device_kind="cuda")
+    planned = runs.find(request.job.id)
+    file = runs.path(request.job.id) / "record.json"
+    if now == "broken":
+        file.write_text("{")
+    else:
+        finish(request.job, device_kind="cpu")
+    found = file.read_bytes()
+    queue = Queue([Work(request=request, replaces=planned)], runs=runs)
+
+    assert queue.take() == request, "the engine skips a job that has a record"
+    assert file.read_bytes() == found
+    assert runs.replaced() == []
 
 
 def _lack_memory(queue, request):

@@ -1,5 +1,7 @@
 """What is handed to an engine, and how its outcomes are counted."""
 
+from dataclasses import replace
+
 import pytest
 
 from prime_bench.base.errors import DataError, EnvironmentFault
@@ -62,6 +64,33 @@ def test_every_outcome_is_counted(run, prepare):
 
     assert (tally.done, tally.skipped) == (2, 1)
     assert [outcome.why for outcome in tally.failed] == ["out of luck"]
+
+
+def test_a_job_that_the_engine_loses_has_failed(recipe, data_dir, runs, prepare):
+    """Neither done nor failed nor skipped: no run may end so in silence."""
+    prepare("synthetic", KEYS)
+
+    class Losing(_Engine):
+        def run(self, queue, *, slots, on_event):  # noqa: ARG002
+            yield from queue.settle(Outcome(request=queue.take(), state="done"))
+            queue.take()
+
+    plan, outcomes = make_plan(recipe, data_dir=data_dir, runs=runs), []
+    tally = run_plan(plan, Losing(), runs=runs, on_event=print, on_outcome=outcomes.append)
+
+    assert not tally.ok
+    assert {o.why for o in tally.failed} == {"the engine ended without an answer for it"}
+    assert len(outcomes) == len(tally.failed) + 1 == len(plan.to_run)
+
+
+@pytest.mark.parametrize("left", ["interrupted", "not_started", "failed", "not_run"])
+def test_a_run_that_leaves_a_job_is_not_ok(left, run, prepare):
+    prepare("synthetic", KEYS)
+    done = run(_Engine(None, None, None, None))
+
+    assert done.ok
+    number = left in ("interrupted", "not_started")
+    assert not replace(done, **{left: 1 if number else (Outcome(request=None),)}).ok
 
 
 def test_a_request_holds_the_job_its_labels_and_folders(run, recipe, prepare, data_dir, runs):
