@@ -73,9 +73,8 @@ class Reader:
         return rows in [file.rows for file in self._card.files.values()]
 
     def _input(self, source: SourceFile, stream: Stream, *, rows: int) -> InputFile:
-        expected = None
-        if source.split is not None and self._card.files:
-            expected = self._card.files[SPLIT_NAMES[source.split]].md5
+        on_card: dict[str, str] = {split: file.md5 for split, file in self._card.files.items()}
+        expected = None if source.split is None else on_card.get(SPLIT_NAMES[source.split])
         published: PublishedForm | None = None
         as_stored = with_crlf = None
         if expected == stream.md5:
