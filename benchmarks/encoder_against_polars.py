@@ -53,7 +53,7 @@ from prime_bench.data.card import DatasetCard, load_card
 from prime_bench.data.encode.encoder import encode
 from prime_bench.data.manifest import SPLIT_NAMES, resolve
 from prime_bench.data.prepare import prepare
-from prime_bench.data.raw.lines import read_lines
+from prime_bench.data.raw.text import read_lines
 from prime_bench.data.stages import Chunk
 
 BATCH_ROWS = 100_000

@@ -20,7 +20,7 @@ from prime_bench import findings
 from prime_bench.catalog import BACKBONES, PLUGINS
 from prime_bench.cli.main import cli
 from prime_bench.data.card import SETTINGS as DATA_SETTINGS
-from prime_bench.data.card import CardArchive, CardColumn, CardFile, DatasetCard
+from prime_bench.data.card import CardArchive, CardColumn, CardFile, CardFormat, DatasetCard
 from prime_bench.data.manifest import Manifest
 from prime_bench.recipe.file import RecipeKeys, TrainingKeys
 from prime_bench.recipe.job import Job
@@ -130,6 +130,7 @@ def card_keys() -> str:
             _keys("Top level", DatasetCard),
             _keys("An entry of `columns`", CardColumn),
             _keys("`[[archives]]`", CardArchive),
+            _keys("`[format]`", CardFormat),
             _keys("`[files.SPLIT]`", CardFile),
         ]
     )
@@ -169,7 +170,15 @@ def models() -> list[type[pydantic.BaseModel]]:
     groups = [
         [RecipeKeys, TrainingKeys, ReportKeys, *PROBES.values(), *DATA_SETTINGS.values()],
         [entry.settings for entry in (*BACKBONES.values(), *PLUGINS.values())],
-        [DatasetCard, CardColumn, CardArchive, CardFile, Manifest, *RECORD_MODELS.values()],
+        [
+            DatasetCard,
+            CardColumn,
+            CardArchive,
+            CardFormat,
+            CardFile,
+            Manifest,
+            *RECORD_MODELS.values(),
+        ],
         _finding_models(),
     ]
     return list(dict.fromkeys(model for group in groups for model in group))

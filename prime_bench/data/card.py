@@ -65,6 +65,19 @@ class CardColumn(Frozen):
         return self.bins or settings.bins
 
 
+class CardFormat(Frozen):
+    """How text files of a data set are written, where that is not as in a plain csv."""
+
+    separator: Literal[",", "\t", ";", "|", " "] | None = None
+    """Between the fields of a line. None: the one that splits the header into the card's
+    columns."""
+    quote: Literal['"', "'", ""] = '"'
+    """Mark around fields that hold a separator or a line feed; inside, it is written twice. Empty:
+    marks are ordinary characters."""
+    missing: list[str] = []
+    """Texts that stand for a missing value, such as `NULL`, besides the empty one."""
+
+
 class CardFile(Frozen):
     """Published facts about the file of one split, by which it is verified."""
 
@@ -116,7 +129,10 @@ class DatasetCard(Frozen):
     notes: list[str] = []
     """Sentences that every report on this data has to print."""
     columns: list[CardColumn] = []
-    """Columns in the order of the file; empty for a synthetic log, where the settings decide."""
+    """Columns in the order of a plain csv; a file may have more, and others first. Empty for a
+    synthetic log, where the settings decide."""
+    format: CardFormat = CardFormat()
+    """How text files are written."""
     files: dict[Literal["train", "valid", "test"], CardFile] = {}
     """Split -> its published facts; empty if none are published."""
     train_values_min_count: int = 1

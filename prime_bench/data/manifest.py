@@ -214,9 +214,13 @@ class TableSpec:
             [column.name, column.role, column.semantic, *_rule(column)]
             for column in self.card.columns
         ]
-        return digest(
-            {"encoding": ENCODING, "name": self.name, "settings": settings, "columns": columns}
-        )
+        facts = {"encoding": ENCODING, "name": self.name, "settings": settings, "columns": columns}
+        # The separator cannot change what the fields are called or hold.
+        form = self.card.format.plain()
+        del form["separator"]
+        if self.card.format != type(self.card.format)(separator=self.card.format.separator):
+            facts["format"] = form
+        return digest(facts)
 
     def folder(self, data_dir: Path) -> Path:
         """The folder of the prepared table below `data_dir`."""

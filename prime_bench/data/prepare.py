@@ -129,7 +129,14 @@ class _Preparer:
         """Prepare the table from raw files."""
         spec = self.spec
         with replacing(self.folder) as hidden, self._split(sources, hidden / "folds") as files:
-            reader = Reader(spec.card, spec.settings, files, on_progress=self.on_progress)
+            reader = Reader(
+                spec.card,
+                spec.settings,
+                files,
+                exact=bool(spec.card.files) and not self.allow_unverified,
+                on_progress=self.on_progress,
+                log=self.log,
+            )
             manifest = _read(spec, reader, hidden, self.allow_unverified, self.on_progress)
             manifest.write(hidden)
         return manifest

@@ -1,23 +1,26 @@
 """Split raw bytes into blocks of lines, checked for their number of fields and for plain UTF-8.
 
+This is the fast way, for files without quoted fields and with the columns of the card in its order.
+
 Shapes: n lines of W fields.
 """
 
 import functools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
+import polars as pl
 
 from prime_bench.base.errors import DataError
 from prime_bench.data.prefetch import prefetch
 from prime_bench.data.raw.packed import pack
 
 BLOCK_BYTES = 1 << 21  # so small that the arrays made from a block fit into the cache
-_LONGEST_LINE = 1 << 26
+LONGEST_LINE = 1 << 26
 _LINE_FEED = ord("\n")
-_SEPARATORS = {",": "comma", "\t": "tab", ";": "semicolon", "|": "bar", " ": "space"}
-_SUBMISSIONS = (["id", "click"], ["id", "predicted"])
+SEPARATORS = {",": "comma", "\t": "tab", ";": "semicolon", "|": "bar", " ": "space"}
 _COMPRESSED = {
     b"\x1f\x8b": ("gzip", "gunzip"),
     b"BZh": ("bzip2", "bunzip2"),
@@ -28,10 +31,37 @@ _COMPRESSED = {
     b"Rar!": ("rar", "unrar x"),
 }
 """First bytes of compressed files, their kind, and the program that unpacks them."""
-_READ = ("gzip", "bzip2", "xz", "zip")
+_READ = ("gzip", "bzip2", "xz", "zip", "zstd")
 _BOM = b"\xef\xbb\xbf"
 _CARRIAGE_RETURN = ord("\r")
 _UNIX = "end lines in a line feed, or in a carriage return and a line feed"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Layout:
+    """How the lines of a text file are built, and where they have the columns of a card."""
+
+    separator: str
+    """One of `SEPARATORS`."""
+    quote: str
+    """The quotation mark around fields; empty if marks are ordinary characters."""
+    missing: tuple[str, ...]
+    """Texts that stand for a missing value, besides the empty one."""
+    width: int
+    """Number of fields of a line."""
+    positions: tuple[int, ...]
+    """Position in the line of each column of the card, in the card's order."""
+    extra: tuple[str, ...] = ()
+    """Names of the columns that the card does not have."""
+
+    def is_plain(self, content: bytes) -> bool:
+        """Whether a block of lines has, but for the separator, the form of a plain csv."""
+        return (
+            self.positions == tuple(range(self.width))
+            and not self.missing
+            and not (self.quote and self.quote.encode() in content)
+            and (self.separator == "," or b"," not in content)
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,7 +73,18 @@ class Lines:
     first_line: int
     """Number of the first line in its file, from 1."""
     ends: np.ndarray
-    """(n, W) int64: position of the separator or line feed after each field."""
+    """(n, W) int64: position of the comma or line feed after each field. Fields may have them too
+    where there is a frame."""
+    numbers: np.ndarray | None = None
+    """(n,) number of each row in its file, from 1; None if they are those of adjacent lines."""
+    unit: Literal["line", "row"] = "line"
+    """What `numbers` count: lines of a text, or rows of a Parquet or Arrow file."""
+    frame: pl.DataFrame | None = None
+    """The fields as columns of texts named `0`, `1`, ..., where they were parsed already."""
+
+    def number(self, row: int) -> int:
+        """The number of a row in its file, from 1."""
+        return self.first_line + row if self.numbers is None else int(self.numbers[row])
 
     @property
     def text(self) -> np.ndarray:
@@ -98,44 +139,21 @@ def with_line_feeds(read: Callable[[int], bytes], n_bytes: int) -> tuple[bytes, 
     return piece, piece.replace(b"\r\n", b"\n")
 
 
-def read_lines(
-    read: Callable[[int], bytes],
-    *,
-    where: str,
-    header: Sequence[str],
-    block_bytes: int = BLOCK_BYTES,
-) -> Iterator[Lines]:
-    """Check the header and yield blocks of the checked lines after it.
-
-    `read(n)` returns up to n bytes, none at the end, and line feeds in place of CRLF; `where` is
-    the file's name in messages. Raises DataError, with file and line, for the first invalid line.
-    """
-    next_line = 0
-    for content in blocks(read, where=where, block_bytes=block_bytes):
-        if next_line == 0:
-            first, _, content = content.partition(b"\n")
-            check_header(first, where=where, expected=header)
-            next_line = 2
-        if content:
-            lines = checked(content, where=where, first_line=next_line, width=len(header))
-            next_line += len(lines.ends)
-            yield lines
-    if next_line == 0:
-        raise DataError(f"{where}: the file is empty")
-    if next_line == 2:
-        raise DataError(f"{where}: has a header and no rows")
-
-
 def blocks(
     read: Callable[[int], bytes], *, where: str, block_bytes: int = BLOCK_BYTES
 ) -> Iterator[bytes]:
     """Yield blocks of whole lines, read in advance in a thread.
 
-    A missing line feed at the end of the file is added. Raises DataError if a line is too long.
+    A byte order mark is left out, and a missing line feed at the end of the file is added. Raises
+    DataError if a line is too long.
     """
     rest = b""
+    at_start = True
     with prefetch(iter(functools.partial(read, block_bytes), b"")) as pieces:
         for piece in pieces:
+            if at_start:
+                # A mark that a very small first piece cuts in two is not found, and refused.
+                piece, at_start = piece.removeprefix(_BOM), False
             cut = piece.rfind(b"\n") + 1
             if cut:
                 yield b"".join((rest, memoryview(piece)[:cut]))
@@ -148,40 +166,58 @@ def blocks(
 
 
 def _check_line_ends(unfinished: bytes, *, where: str) -> None:
-    if len(unfinished) > _LONGEST_LINE:
+    if len(unfinished) > LONGEST_LINE:
         fault = "lines end in a carriage return alone" if b"\r" in unfinished else "no csv file"
         hint = _UNIX if b"\r" in unfinished else ""
         raise DataError(f"{where}: no line end in {len(unfinished):,} bytes: {fault}", hint=hint)
 
 
 def checked(
-    content: bytes, *, where: str, first_line: int, width: int, separator: str = ","
+    content: bytes,
+    *,
+    where: str,
+    first_line: int,
+    width: int,
+    separator: str = ",",
+    quote: str = '"',
 ) -> Lines:
     """Check that each line of a block has `width` fields of plain UTF-8 text.
 
-    Quotation marks, carriage returns (a Stream has replaced CRLF) and NUL bytes are not allowed.
-    Raises DataError, with file and line, for the first invalid line.
+    Quotation marks (`quote`, if any), carriage returns (a Stream has replaced CRLF) and NUL bytes
+    are not allowed. Raises DataError, with file and line, for the first invalid line.
     """
     text = np.frombuffer(content, dtype=np.uint8)
     # Separators (comma, tab or space), line feeds and forbidden bytes have ASCII codes up to the
     # comma's, and in most files few other bytes do: one pass over the bytes finds them.
-    ends = np.flatnonzero(text <= ord(","))
-    kinds = text.take(ends)
-    wanted = (kinds == ord(separator)) | (kinds == _LINE_FEED)
-    clean = True
-    if not wanted.all():
-        clean = not any(byte in content for byte in (b"\r", b"\0", b'"'))
-        ends, kinds = ends[wanted], kinds[wanted]
+    forbidden = (b"\r", b"\0", *([quote.encode()] if quote else []))
+    if ord(separator) <= ord(","):
+        ends = np.flatnonzero(text <= ord(","))
+        kinds = text.take(ends)
+        wanted = (kinds == ord(separator)) | (kinds == _LINE_FEED)
+        clean = True
+        if not wanted.all():
+            clean = not any(byte in content for byte in forbidden)
+            ends, kinds = ends[wanted], kinds[wanted]
+    else:
+        ends = np.flatnonzero((text == ord(separator)) | (text == _LINE_FEED))
+        kinds = text.take(ends)
+        clean = not any(byte in content for byte in forbidden)
     line = np.array([ord(separator)] * (width - 1) + [_LINE_FEED], dtype=np.uint8)
     fits = len(ends) % width == 0 and bool((kinds.reshape(-1, width) == line).all())
-    if not fits or not clean or not _is_utf8(content):
+    if not fits or not clean or not is_utf8(content):
         raise _first_fault(
-            content, where=where, first_line=first_line, width=width, separator=separator
+            content,
+            where=where,
+            first_line=first_line,
+            width=width,
+            separator=separator,
+            quote=quote,
         )
     return Lines(content=content, first_line=first_line, ends=ends.reshape(-1, width))
 
 
-def _is_utf8(content: bytes) -> bool:
+def is_utf8(content: bytes) -> bool:
+    """Whether bytes are UTF-8."""
     if content.isascii():
         return True
     try:
@@ -192,30 +228,41 @@ def _is_utf8(content: bytes) -> bool:
 
 
 def _first_fault(
-    content: bytes, *, where: str, first_line: int, width: int, separator: str
+    content: bytes, *, where: str, first_line: int, width: int, separator: str, quote: str
 ) -> DataError:
     for number, line in enumerate(content.split(b"\n")[:-1], start=first_line):
-        fault = _character_fault(line)
+        fault = character_fault(line, quote=quote)
         if fault is not None:
             return DataError(f"{where}: line {number}: {fault[0]}", hint=fault[1])
         if not line:
             return DataError(f"{where}: line {number} is blank", hint="remove blank lines")
         found = line.count(separator.encode()) + 1
         if found != width:
-            counts = f"expected {width} {_SEPARATORS[separator]}-separated fields"
             return DataError(
-                f"{where}: {counts}, line {number} has {found}{_likeness(line.decode(), found)}"
+                f"{where}: {counts(width, separator)}, line {number} has"
+                f" {found}{likeness(line.decode(), found)}"
             )
     raise AssertionError("no line of the invalid block is invalid")
 
 
-def _character_fault(line: bytes) -> tuple[str, str] | None:
-    """A message and a hint if a line has forbidden bytes, else None."""
+def counts(width: int, separator: str) -> str:
+    """What a message says of the expected number of fields."""
+    return f"expected {width} {SEPARATORS[separator]}-separated fields"
+
+
+def likeness(line: str, found: int) -> str:
+    """For a line of one field, the separator that it seems to have; else empty."""
+    names = [name for separator, name in SEPARATORS.items() if separator in line]
+    return f"; it looks {names[0]}-separated" if found == 1 and names else ""
+
+
+def character_fault(line: bytes, *, quote: str) -> tuple[str, str] | None:
+    """A message and a hint if a line has forbidden bytes, `quote` (if any) included; else None."""
     if b"\0" in line:
-        return "has a NUL byte; this is not a text file", ""
+        return "has a NUL byte; this is not a text file in UTF-8", "convert the file to UTF-8"
     if b"\r" in line:
         return "has a carriage return that no line feed follows", _UNIX
-    if b'"' in line:
+    if quote and quote.encode() in line:
         return "has a quotation mark; quoted fields are not part of this format", ""
     try:
         line.decode()
@@ -231,58 +278,16 @@ def check_first_line(line: bytes, *, where: str) -> None:
     """
     for start, (kind, program) in _COMPRESSED.items():
         if line.startswith(start):
-            named = "name it .gz, .bz2, .xz or .zip if it is not, or " if kind in _READ else ""
+            named = (
+                "name it .gz, .bz2, .xz, .zst or .zip if it is not, or " if kind in _READ else ""
+            )
             raise DataError(
                 f"{where}: is compressed ({kind})",
                 hint=f"{named}unpack it first, for example with `{program}`",
             )
-    if line.startswith(_BOM):
+    if line.startswith((b"PAR1", b"ARROW1")):
         raise DataError(
-            f"{where}: line 1 starts with a byte order mark", hint="save it as UTF-8 without one"
+            f"{where}: is a Parquet or Arrow file inside another", hint="unpack it, and name it"
         )
     if b"\r" in line[:-1]:
         raise DataError(f"{where}: line 1: lines end in a carriage return alone", hint=_UNIX)
-
-
-def check_header(line: bytes, *, where: str, expected: Sequence[str]) -> None:
-    """Raise DataError unless `line`, without its line feed, is the expected header."""
-    check_first_line(line, where=where)
-    fault = _character_fault(line)
-    if fault is not None:
-        raise DataError(f"{where}: line 1 {fault[0]}", hint=fault[1])
-    found = line.decode().split(",")
-    if found != list(expected):
-        message, hint = _header_fault(line.decode(), found, list(expected))
-        raise DataError(f"{where}: {message}", hint=hint)
-
-
-def _likeness(line: str, found: int) -> str:
-    """For a line of one field, the separator that it seems to have; else empty."""
-    names = [name for separator, name in _SEPARATORS.items() if separator in line]
-    return f"; it looks {names[0]}-separated" if found == 1 and names else ""
-
-
-def _header_fault(line: str, found: list[str], expected: list[str]) -> tuple[str, str]:
-    counts = f"expected {len(expected)} comma-separated fields, line 1 has {len(found)}"
-    if [name.lower() for name in found] in _SUBMISSIONS:
-        return (
-            f"{counts}; this is Kaggle's sample submission",
-            "the log is the file train.gz or train.csv (Avazu), train.txt (Criteo)",
-        )
-    if not line:
-        return "line 1 is blank, expected the header", ""
-    if looks := _likeness(line, len(found)):
-        return f"{counts}{looks}", ""
-    if found[1:] == expected and not found[0]:
-        return f"{counts}; the first column has no name", "remove the first column"
-    missing = [name for name in expected if name not in found]
-    extra = [name for name in found if name not in expected]
-    if len(missing) == len(expected):
-        return f"{counts}; no header, or that of another file", f"header: {','.join(expected)}"
-    twice = sorted({name for name in found if found.count(name) > 1})
-    parts = [
-        f"{what} {', '.join(f'`{name}`' for name in names[:5])}" + (", ..." if names[5:] else "")
-        for what, names in (("missing", missing), ("unexpected", extra), ("twice", twice))
-        if names
-    ]
-    return f"{counts}; {'; '.join(parts) or 'the columns are in another order'}", ""

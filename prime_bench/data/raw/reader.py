@@ -3,7 +3,8 @@
 Shapes: n rows of a block, C categorical and K numeric fields, W columns of the file.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+import contextlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 import polars as pl
@@ -11,11 +12,13 @@ import polars as pl
 from prime_bench.base.errors import DataError
 from prime_bench.data.card import DatasetCard
 from prime_bench.data.manifest import SPLIT_NAMES, InputFile, PublishedForm
-from prime_bench.data.raw.lines import BLOCK_BYTES, Lines, read_lines
+from prime_bench.data.raw.frames import ColumnFile, columnar_kind
+from prime_bench.data.raw.lines import BLOCK_BYTES, Lines
 from prime_bench.data.raw.packed import MOST_BYTES, integers, pack_text
-from prime_bench.data.raw.source import SourceFile, Stream, md5_as_stored, open_source
+from prime_bench.data.raw.source import SourceFile, Stream, digests_as_stored, open_source
+from prime_bench.data.raw.text import column_fault, read_lines
 from prime_bench.data.split import RowHash, split_by_hash
-from prime_bench.data.stages import Chunk, OnProgress, StageProgress, no_progress
+from prime_bench.data.stages import Chunk, OnProgress, StageProgress, no_log, no_progress
 from prime_bench.settings.data import DataSettings, LogSettings
 
 _HOURS = np.array([pack_text(f"{hour:02}") for hour in range(24)])
@@ -32,16 +35,22 @@ class Reader:
         settings: DataSettings,
         sources: Sequence[SourceFile],
         *,
+        exact: bool = False,
         block_bytes: int = BLOCK_BYTES,
         on_progress: OnProgress = no_progress,
+        log: Callable[[str], None] = no_log,
     ) -> None:
+        """`exact`: a file must have the columns of the card alone, in its order."""
         self.inputs: list[InputFile] = []
         self.positives: list[int] = []
         self._card = card
         self._settings = settings
         self._sources = sources
         self._block_bytes = block_bytes
+        self._exact = exact
         self._on_progress = on_progress
+        self._log = log
+        self._ignored: set[str] = set()
         self._parser = _Parser(card, settings)
 
     def chunks(self) -> Iterator[Chunk]:
@@ -50,13 +59,8 @@ class Reader:
         before, rows = 0, 0
         for source in self._sources:
             first_row, positives = rows, 0
-            with open_source(source) as stream:
-                for lines in read_lines(
-                    stream.read,
-                    where=source.name,
-                    header=self._card.header,
-                    block_bytes=self._block_bytes,
-                ):
+            with self._opened(source) as (stream, blocks):
+                for lines in blocks:
                     chunk = self._parser.chunk(lines, source)
                     yield chunk
                     rows += len(chunk.labels)
@@ -69,10 +73,48 @@ class Reader:
             self.positives.append(positives)
             before += source.stored_bytes
 
+    @contextlib.contextmanager
+    def _opened(self, source: SourceFile) -> Iterator[tuple[Stream | ColumnFile, Iterator[Lines]]]:
+        """Open a file, and choose how it is read: the facts that a Stream has, and its lines."""
+        columns = {column.name: column.role == "label" for column in self._card.columns}
+        if (kind := columnar_kind(source)) is not None:
+            file = ColumnFile(source, kind=kind)
+            names = file.names
+            if (self._exact and names != list(columns)) or not columns.keys() <= set(names):
+                n_columns = f"expected {len(columns)} columns, the {kind} file has {len(names)}"
+                raise column_fault(names, list(columns), expectation=f"{source.name}: {n_columns}")
+            self._ignore(source, [name for name in names if name not in columns])
+            yield file, file.lines(columns, missing=self._card.format.missing)
+            return
+        with open_source(source) as stream:
+            yield (
+                stream,
+                read_lines(
+                    stream.read,
+                    where=source.name,
+                    header=self._card.header,
+                    form=self._card.format,
+                    exact=self._exact,
+                    on_layout=lambda layout: self._ignore(source, layout.extra),
+                    block_bytes=self._block_bytes,
+                ),
+            )
+
+    def _ignore(self, source: SourceFile, names: Sequence[str]) -> None:
+        """Say once of each column that the card does not have."""
+        new = [name for name in names if name not in self._ignored]
+        self._ignored.update(new)
+        if new:
+            more = ", ..." if new[10:] else ""
+            self._log(
+                f"{source.name}: not on the card, left out:"
+                f" {', '.join(f'`{name}`' for name in new[:10])}{more}"
+            )
+
     def _has_published_rows(self, rows: int) -> bool:
         return rows in [file.rows for file in self._card.files.values()]
 
-    def _input(self, source: SourceFile, stream: Stream, *, rows: int) -> InputFile:
+    def _input(self, source: SourceFile, stream: Stream | ColumnFile, *, rows: int) -> InputFile:
         on_card: dict[str, str] = {split: file.md5 for split, file in self._card.files.items()}
         expected = None if source.split is None else on_card.get(SPLIT_NAMES[source.split])
         published: PublishedForm | None = None
@@ -81,11 +123,15 @@ class Reader:
             published = "line feeds" if stream.has_crlf else "as stored"
         elif expected is not None and stream.has_crlf:
             # Read again: an MD5 more in the first pass would make every CRLF file 8 % slower.
-            as_stored = md5_as_stored(source)
+            as_stored, _ = digests_as_stored(source)
             published = "as stored" if expected == as_stored else None
-        elif source.made_from is None and self._has_published_rows(rows):
+        elif (
+            source.made_from is None
+            and self._has_published_rows(rows)
+            and isinstance(stream, Stream)
+        ):
             # The csv was published with CRLF, and this is made from libsvm, or was converted.
-            found = md5_as_stored(source, with_crlf=True)
+            found, _ = digests_as_stored(source, with_crlf=True)
             if found in [file.md5 for file in self._card.files.values()]:
                 with_crlf = found
                 published = "CRLF" if expected == found else None
@@ -147,6 +193,14 @@ class _Parser:
         """Parse columns with polars: texts over 8 bytes, and numbers that are not whole."""
         if not positions:
             return {}
+        if lines.frame is not None:
+            texts = {position: lines.frame[str(position)] for position in positions}
+            for i in set(positions) & set(self._numeric):
+                texts[i] = texts[i].str.strip_chars_start(" ")  # as in a csv
+            return {
+                i: text.cast(self._types[i], strict=False).alias(self._columns[i].name)
+                for i, text in texts.items()
+            }
         frame = pl.read_csv(
             lines.content,
             has_header=False,
@@ -231,6 +285,10 @@ def _hours(lines: Lines, source: SourceFile, position: int) -> np.ndarray:
 
 def _refuse(lines: Lines, source: SourceFile, row: int, position: int, fault: str) -> None:
     raise DataError(
-        f"{source.place(lines.first_line + row)}: {fault},"
-        f" found `{lines.field(row, position)[:80]}`"
+        f"{_place(lines, source, row)}: {fault}, found `{lines.field(row, position)[:80]}`"
     )
+
+
+def _place(lines: Lines, source: SourceFile, row: int) -> str:
+    number = lines.number(row)
+    return f"{source.name}: row {number}" if lines.unit == "row" else source.place(number)

@@ -15,14 +15,33 @@ from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
 from prime_bench.base.archives import zip_members
-from prime_bench.base.errors import DataError
+from prime_bench.base.errors import DataError, EnvironmentFault
 from prime_bench.data.raw.lines import with_line_feeds
+
+
+def _zstd(stored: IO[bytes]) -> Any:
+    """Open a .zst file with Python (3.14 and later), or with pyarrow, which fuxictr brings."""
+    try:
+        from compression import zstd
+
+        return zstd.open(stored)
+    except ImportError:
+        pass
+    try:
+        import pyarrow
+    except ImportError as error:
+        raise EnvironmentFault(
+            "a .zst file needs Python 3.14 or pyarrow", hint="pip install pyarrow"
+        ) from error
+    return pyarrow.CompressedInputStream(stored, "zstd")
+
 
 _OPENERS: dict[str, Callable[[IO[bytes]], Any]] = {
     ".gz": gzip.open,
     ".tgz": gzip.open,
     ".bz2": bz2.open,
     ".xz": lzma.open,
+    ".zst": _zstd,
 }
 PACKED = tuple(_OPENERS)
 """Endings, in small letters, of the names of compressed files that are read."""
@@ -179,19 +198,20 @@ def reading(path: Path) -> Iterator[None]:
         raise DataError(f"{path}: cannot be read: {reason.lower()}") from error
 
 
-def md5_as_stored(source: SourceFile, *, with_crlf: bool = False) -> str:
-    """MD5 of the uncompressed csv as it is, or `with_crlf` in place of each line feed."""
-    md5 = hashlib.md5(usedforsecurity=False)
+def digests_as_stored(source: SourceFile, *, with_crlf: bool = False) -> tuple[str, str]:
+    """MD5 and SHA-256 of the uncompressed content as it is, or `with_crlf` in place of each line
+    feed.
+    """
+    md5, sha256 = hashlib.md5(usedforsecurity=False), hashlib.sha256()
     with contextlib.ExitStack() as stack, reading(Path(source.name)):
         _, content = source.open(stack)
         while piece := content.read(1 << 22):
-            md5.update(piece.replace(b"\n", b"\r\n") if with_crlf else piece)
-    return md5.hexdigest()
+            text = piece.replace(b"\n", b"\r\n") if with_crlf else piece
+            md5.update(text)
+            sha256.update(text)
+    return md5.hexdigest(), sha256.hexdigest()
 
 
 def digest_source(source: SourceFile) -> str:
-    """SHA-256 of the uncompressed csv."""
-    with open_source(source) as stream:
-        while stream.read(1 << 22):
-            pass
-        return stream.sha256
+    """SHA-256 of the uncompressed content."""
+    return digests_as_stored(source)[1]

@@ -189,7 +189,7 @@ FAULTS = {
         lambda lines: [line + "\r\r" for line in lines],
         "line 1: has a carriage return that no line feed",
     ),
-    "byte order mark": (put(1, 0, "\ufeff1"), "line 1 starts with a byte order mark"),
+    "two byte order marks": (put(1, 0, "\ufeff\ufeff1"), "line 1: label: expected 0 or 1"),
     "empty": (lambda _: [], "train.txt: the file is empty"),
     "one class": (
         lambda lines: [f"1{line[1:]}" if i < 5 else f"0{line[1:]}" for i, line in enumerate(lines)],

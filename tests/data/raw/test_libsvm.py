@@ -101,7 +101,10 @@ FAULTS = {
         put(4, lambda line: line + "\r\r"),
         "line 4: has a carriage return that no line feed",
     ),
-    "byte order mark": (put(1, lambda line: "\ufeff" + line), "starts with a byte order mark"),
+    "two byte order marks": (
+        put(1, lambda line: "\ufeff\ufeff" + line),
+        "line 1: `label`: expected 0 or 1",
+    ),
     "empty": (lambda _: [], "valid.libsvm: the file is empty"),
 }
 
