@@ -149,6 +149,7 @@ class PreparedTableFacts:
             "verified": self.manifest.verified,
             "settings": self.manifest.settings,
             "notes": self.manifest.notes,
+            "warnings": self.manifest.warnings,
             "vocabulary_total": self.manifest.vocabulary_total,
             **asdict(self.statistics),
             "backbones": [asdict(backbone) for backbone in self.backbones],

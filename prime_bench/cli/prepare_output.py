@@ -30,6 +30,7 @@ def plain(made: "Preparation") -> dict[str, Any]:
         "vocabulary_total": manifest.vocabulary_total,
         "settings": manifest.settings,
         "notes": manifest.notes,
+        "warnings": manifest.warnings,
         "best": None if manifest.best is None else best_plain(manifest.best),
     }
 

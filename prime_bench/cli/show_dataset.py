@@ -56,6 +56,7 @@ def text(table: Mapping[str, Any]) -> str:
             " whose id no training row has.",
             table_text(backbones, header=_BACKBONE_HEADER, n_words=1),
             *(visible(f"note: {note}") for note in table["notes"]),
+            *(visible(f"warning: {text}") for text in table["warnings"]),
         ]
     )
 

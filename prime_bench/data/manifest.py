@@ -147,6 +147,9 @@ class Manifest(Frozen):
     numeric: dict[str, NumericFit] | None = None
     """For each numeric field how it was transformed; None in tables of versions that did not keep
     it."""
+    warnings: list[str] = []
+    """What the training rows show of columns of the user's own data: of no use, lost by a rule, or
+    telling the label."""
     card: DatasetCard | None = None
     """The content of the user's own card, so that its file is not needed later; None for a bundled
     one."""

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Literal
 
 from prime_bench.base.errors import DataError, EnvironmentFault
+from prime_bench.data.column_checks import column_warnings
 from prime_bench.data.encode.encoder import Encoded, encode
 from prime_bench.data.manifest import (
     SPLIT_NAMES,
@@ -139,6 +140,8 @@ class _Preparer:
             )
             manifest = _read(spec, reader, hidden, self.allow_unverified, self.on_progress)
             manifest.write(hidden)
+        for text in manifest.warnings:
+            self.log(f"warning: {text}")
         return manifest
 
     def _split(
@@ -220,7 +223,23 @@ def _read(
             "\n".join([f"{card.name}: the table does not match its card", *unlike]),
             hint="the files are the published ones, so this is a fault of prime-bench",
         )
-    return _manifest(spec, encoded, verified=verified, inputs=reader.inputs)
+    return _manifest(
+        spec,
+        encoded,
+        verified=verified,
+        inputs=reader.inputs,
+        warnings=_warnings(encoded, folder) if spec.file is not None else (),
+    )
+
+
+def _warnings(encoded: Encoded, folder: Path) -> list[str]:
+    return column_warnings(
+        folder,
+        schema=encoded.schema,
+        numeric=encoded.numeric,
+        missing=encoded.missing,
+        train_values=encoded.train_values,
+    )
 
 
 def _manifest(
@@ -229,6 +248,7 @@ def _manifest(
     *,
     verified: bool | Literal["own"],
     inputs: Sequence[InputFile] = (),
+    warnings: Sequence[str] = (),
     best: dict[str, BestPossible] | None = None,
 ) -> Manifest:
     notes = list(spec.card.notes)
@@ -258,6 +278,7 @@ def _manifest(
             },
             "missing": encoded.missing,
             "numeric": encoded.numeric,
+            "warnings": list(warnings),
             "best": best,
             "card": None if spec.file is None else spec.card,
         }
