@@ -7,17 +7,21 @@ interrupted, and downloads of gigabytes must be able to resume.
 """
 
 import contextlib
+import email.utils
 import hashlib
+import importlib.util
 import os
 import re
 import shutil
 import time
+import urllib.request
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO
 
-from prime_bench.base.errors import DataError, EnvironmentFault
+from prime_bench.base.errors import DataError, EnvironmentFault, UsageError
 from prime_bench.base.files import environment_fault, sha256_of, sync_folder
 from prime_bench.data.card import CardArchive
 from prime_bench.data.manifest import TableSpec
@@ -29,7 +33,17 @@ WAITS_S = (1, 2, 4, 8, 16)
 _DIGEST = re.compile("[0-9a-f]{64}")
 _NO_HEAD = (405, 501)
 _WHOLE, _NO_SUCH_RANGE = 200, 416
+_PARTIAL = 206
 _PART = ".part"
+_LONGEST_WAIT_S = 300
+"""A server that asks for a longer wait (Retry-After) is not waited for."""
+_SLOW_BYTES, _SLOW_S = 1 << 16, 60
+"""Less than so much in such a time is a connection that has broken."""
+_GAIN_BYTES, _GAIN_PERCENT = 1 << 20, 1
+"""What further attempts must have brought, one or the other, before waiting begins anew."""
+_PROXY_SCHEMES = ("http", "https", "socks5", "socks5h")
+_TIMEOUTS = ("HF_HUB_DOWNLOAD_TIMEOUT", "HF_HUB_ETAG_TIMEOUT")
+_CERTIFICATES = ("SSL_CERT_FILE", "SSL_CERT_DIR")
 
 
 @contextlib.contextmanager
@@ -143,6 +157,7 @@ class _Fetcher:
             if (self.folder / archive.file).is_file():
                 self.log(f"using the earlier download {self.folder / archive.file}")
                 return self.folder / archive.file
+        _check_variables()
         faults: list[str] = []
         wrong = False
         for archive in archives:
@@ -168,20 +183,29 @@ class _Fetcher:
         """Download one archive, with several attempts. Raises _Unavailable or _Wrong."""
         from httpx2 import HTTPError
 
-        waits_s = iter(WAITS_S)
+        waits_s, reached = iter(WAITS_S), self._bytes_there()
         while True:
-            before = self._bytes_there()
             try:
                 return self._fetch(archive)
             except (HTTPError, OSError) as error:
                 if not isinstance(error, HTTPError) and environment_fault(error) is not None:
                     raise
-                if self._bytes_there() > before:
-                    waits_s = iter(WAITS_S)
-                wait_s = next(waits_s, None)
+                # Of all attempts: one may have started over.
+                gain = self._bytes_there() - reached
+                if gain >= _GAIN_BYTES or 100 * gain >= _GAIN_PERCENT * archive.size:
+                    waits_s, reached = iter(WAITS_S), reached + gain
+                wait_s: float | None = next(waits_s, None)
                 if wait_s is None or not _is_transient(error):
                     raise _Unavailable(_reason(error)) from error
-                self.log(f"{address(archive)}: {_reason(error)}; next attempt in {wait_s} s")
+                asked_s = _retry_after_s(error)
+                if asked_s > _LONGEST_WAIT_S:
+                    asks = f"it asks for {asked_s:,.0f} s until the next attempt"
+                    raise _Unavailable(f"{_reason(error)}, and {asks}") from error
+                asks = ", as it asks for" if asked_s > wait_s else ""
+                wait_s = max(wait_s, asked_s)
+                self.log(
+                    f"{address(archive)}: {_reason(error)}; next attempt in {wait_s:g} s{asks}"
+                )
                 time.sleep(wait_s)
 
     def _bytes_there(self) -> int:
@@ -199,7 +223,7 @@ class _Fetcher:
         self.log(f"downloading {url} ({gigabytes(size)}{resumed})")
         with part.open("ab") as file:
             if there == 0 or there != remote.size:
-                self._receive(url, file, total=size)
+                self._receive(url, file, total=size, announced=remote.size)
             os.fsync(file.fileno())
             done = file.tell()
         if remote.size is not None and done != remote.size:
@@ -213,8 +237,11 @@ class _Fetcher:
         sync_folder(self.folder)
         return self.folder / archive.file
 
-    def _receive(self, url: str, file: IO[bytes], *, total: int) -> None:
-        """Append the rest of the content; start over if the server cannot resume."""
+    def _receive(self, url: str, file: IO[bytes], *, total: int, announced: int | None) -> None:
+        """Append the rest of the content; start over if the server cannot resume.
+
+        Raises HTTPError, and _BrokenOff if the server sends another part or hardly anything.
+        """
         from huggingface_hub import constants, get_session
 
         there = file.tell()
@@ -225,14 +252,28 @@ class _Fetcher:
         timeout_s = constants.HF_HUB_DOWNLOAD_TIMEOUT
         with get_session().stream("GET", url, headers=headers, timeout=timeout_s) as answer:
             if answer.status_code == _NO_SUCH_RANGE or (there and answer.status_code == _WHOLE):
-                file.truncate(0)
+                file.seek(file.truncate(0))
             answer.raise_for_status()
+            if answer.status_code == _PARTIAL:
+                sent = answer.headers.get("Content-Range", "no Content-Range")
+                if not _continues(sent, there, announced):
+                    file.truncate(0)
+                    raise _BrokenOff(f"asked for the bytes from {there:,} on, got {sent}")
+            since_s, since_bytes = time.monotonic(), file.tell()
             for piece in answer.iter_raw():
-                file.write(piece)
+                left = len(piece) if announced is None else announced - file.tell()
+                file.write(piece[:left])
                 done = file.tell()
                 # The card's estimate can be too small.
                 now = StageProgress(stage="downloading", done=done, total=max(done, total), rows=0)
                 self.on_progress(now)
+                if len(piece) > left:
+                    self.log(f"{url}: sends more than the {announced:,} bytes that it announced")
+                    return
+                if time.monotonic() - since_s > _SLOW_S:
+                    if done - since_bytes < _SLOW_BYTES:
+                        raise _BrokenOff(f"{done - since_bytes:,} bytes in {_SLOW_S} s")
+                    since_s, since_bytes = time.monotonic(), done
 
     def _part_of(self, archive: CardArchive, remote: _Remote) -> Path:
         """The partial file. Its name depends on size and digest, so that contents never mix."""
@@ -266,6 +307,83 @@ def _look_at(url: str) -> _Remote:
     return _Remote(etag=metadata.etag or "", size=metadata.size)
 
 
+def _check_variables() -> None:
+    """Check the environment variables that the HTTP session reads. It would tell of a mistake in
+    its own terms, without a name, and some only after every attempt.
+
+    Raises UsageError for a value that cannot be right, EnvironmentFault for something missing.
+    """
+    for name in _TIMEOUTS:
+        value = os.environ.get(name, "").strip()
+        if value and not (value.isascii() and value.isdigit()):
+            raise UsageError(f"{name}: a whole number of seconds is wanted, got `{value}`")
+    endpoint = os.environ.get("HF_ENDPOINT")
+    if endpoint and not re.match("https?://[^/]", endpoint):
+        raise UsageError(
+            f"HF_ENDPOINT: `{endpoint}` is not the address of a host",
+            hint="write it with its scheme: https://huggingface.co",
+        )
+    for name in _CERTIFICATES:
+        if (path := os.environ.get(name)) and not Path(path).exists():
+            raise EnvironmentFault(f"{name}: {path} is not there", hint=f"correct or unset {name}")
+    for kind, proxy in urllib.request.getproxies().items():
+        scheme, colon, _ = proxy.partition("://")
+        name = next((n for n in os.environ if n.lower() == f"{kind}_proxy"), f"proxy for {kind}")
+        if kind not in ("http", "https", "all") or not colon:
+            continue
+        if scheme not in _PROXY_SCHEMES:
+            raise UsageError(
+                f"{name}: `{scheme}` is not a kind of proxy", hint=f"known: {_PROXY_SCHEMES}"
+            )
+        if scheme.startswith("socks") and importlib.util.find_spec("socksio") is None:
+            raise EnvironmentFault(
+                f"{name}: a SOCKS proxy needs the package socksio, which is not installed",
+                hint="run `pip install socksio`, or name an http:// proxy",
+            )
+    _open_session()
+
+
+def _open_session() -> None:
+    """Open the session, which is kept. Raises EnvironmentFault."""
+    from httpx2 import InvalidURL
+    from huggingface_hub import get_session
+
+    try:
+        get_session()
+    except (ImportError, InvalidURL, OSError, ValueError) as error:
+        proxies = [name for name in os.environ if name.lower().endswith("_proxy")]
+        read = [*proxies, *(name for name in _CERTIFICATES if name in os.environ)]
+        raise EnvironmentFault(
+            f"no HTTP session can be opened: {error}",
+            hint=f"correct or unset what it reads: {', '.join(read)}" if read else "",
+        ) from error
+
+
+def _continues(content_range: str, there: int, announced: int | None) -> bool:
+    """Whether a Content-Range (RFC 9110, 14.4) begins at `there`, in a file of the known size."""
+    found = re.fullmatch(r"bytes (\d+)-\d+/(\d+|\*)", content_range.strip())
+    if found is None or int(found[1]) != there:
+        return False
+    return announced is None or found[2] in ("*", str(announced))
+
+
+def _retry_after_s(error: Exception) -> float:
+    """Seconds for which the server asks, as a number or a date (RFC 9110, 10.2.3); 0 if it does
+    not.
+    """
+    headers = getattr(getattr(error, "response", None), "headers", {})
+    text = headers.get("Retry-After", "").strip()
+    if text.isascii() and text.isdigit():
+        return float(text)
+    try:
+        until = email.utils.parsedate_to_datetime(text)
+    except ValueError:
+        return 0
+    if until.tzinfo is None:
+        until = until.replace(tzinfo=UTC)
+    return max(0.0, (until - datetime.now(UTC)).total_seconds())
+
+
 def _status(error: BaseException) -> int | None:
     """The HTTP status of an error; None if there was no response."""
     status = getattr(getattr(error, "response", None), "status_code", None)
@@ -274,13 +392,14 @@ def _status(error: BaseException) -> int | None:
 
 def _is_transient(error: Exception) -> bool:
     """Whether another attempt may succeed: not if the file is missing or there is no network."""
-    from httpx2 import ConnectError, ConnectTimeout
+    from httpx2 import ConnectError, ConnectTimeout, TooManyRedirects, UnsupportedProtocol
     from huggingface_hub.errors import OfflineModeIsEnabled
 
     status = _status(error)
     if status is not None:
         return status in (408, _NO_SUCH_RANGE, 429) or status >= 500
-    return not isinstance(error, ConnectError | ConnectTimeout | OfflineModeIsEnabled)
+    never = (ConnectError, ConnectTimeout, OfflineModeIsEnabled)
+    return not isinstance(error, (*never, TooManyRedirects, UnsupportedProtocol))
 
 
 def _reason(error: Exception) -> str:

@@ -1,5 +1,7 @@
 """Downloads from a server on this machine that stands in for the hub and the mirrors."""
 
+import contextlib
+import email.utils
 import hashlib
 import http.server
 import io
@@ -8,7 +10,9 @@ import shutil
 import threading
 import zipfile
 from collections import defaultdict
+from datetime import UTC, datetime, timedelta
 
+import huggingface_hub
 import pytest
 
 from prime_bench.base.errors import DataError, EnvironmentFault, UsageError
@@ -31,6 +35,7 @@ class Server:
         self.files = {}
         self.etags = {}
         self.script = defaultdict(list)
+        self.headers = {}
         self.seen = []
         handler = type("Handler", (_Handler,), {"server_of_test": self})
         self.http = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
@@ -62,6 +67,8 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         content = server.files.get(self.path)
         if isinstance(act, int) or content is None:
             self.send_response(act or 404)
+            for name, value in server.headers.items():
+                self.send_header(name, value)
             self.send_header("Content-Length", "0")
             self.end_headers()
             return
@@ -69,15 +76,33 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         if wanted and act != "no ranges":
             start = int(wanted.removeprefix("bytes=").removesuffix("-"))
             self.send_response(206)
-            self.send_header("Content-Range", f"bytes {start}-{len(content) - 1}/{len(content)}")
+            part = f"bytes {start}-{len(content) - 1}/{len(content)}"
+            self.send_header(
+                "Content-Range", act if isinstance(act, str) and "bytes" in act else part
+            )
+        elif act == "unasked":
+            self.send_response(206)
+            self.send_header("Content-Range", f"bytes 7-{len(content) - 1}/{len(content)}")
         else:
             self.send_response(200)
         if self.path in server.etags:
             self.send_header("ETag", f'"{server.etags[self.path]}"')
             self.send_header("X-Repo-Commit", "0" * 40)
+        if act == "endless" and method == "GET":
+            self.send_header("Connection", "close")
+            self.end_headers()
+            with contextlib.suppress(OSError):
+                self.wfile.write(content)
+                while True:
+                    self.wfile.write(bytes(1 << 16))
+            self.close_connection = True
+            return
         self.send_header("Content-Length", str(len(content) - start))
         self.end_headers()
-        if method == "GET":
+        if method == "GET" and act == "a byte":
+            self.wfile.write(content[start : start + 1])
+            self.close_connection = True
+        elif method == "GET":
             end = (start + len(content)) // 2 if act == "cut" else len(content)
             self.wfile.write(content[start:end])
             if act == "cut":
@@ -218,6 +243,127 @@ def test_a_try_with_progress_is_not_counted(server, make):
     server.script["GET", HUB_PATH] = ["cut"] * 5
     assert make().verified
     assert len(server.requests("GET")) == 6
+
+
+def test_a_server_that_sends_a_byte_a_try_is_left(server, make):
+    server.script["GET", HUB_PATH] = ["a byte"] * 1000
+    with pytest.raises(EnvironmentFault, match="could not be downloaded"):
+        make()
+    # Of a file of 10,000 bytes by its card; 3 attempts without a gain end it.
+    assert len(server.requests("GET")) < 20
+
+
+def test_a_body_longer_than_announced_is_not_read(server, make):
+    server.script["GET", HUB_PATH] = ["endless"]
+    size, told = len(server.files[HUB_PATH]), []
+    assert make(on_progress=told.append).verified
+    assert max(p.done for p in told if p.stage == "downloading") == size
+    assert any(f"more than the {size:,} bytes that it announced" in m for m in make.messages)
+    assert len(server.requests("GET")) == 1
+
+
+@pytest.mark.parametrize(
+    "part", ["bytes 0-99/{n}", "bytes {half}-{last}/{more}", "bytes */{n}", "bytes {last}-0/*"]
+)
+def test_another_part_than_asked_for_is_not_appended(server, make, part):
+    size = len(server.files[HUB_PATH])
+    wrong = part.format(n=size, half=size // 2, last=size - 1, more=size + 1)
+    server.script["GET", HUB_PATH] = ["cut", wrong]
+    assert make().verified, "the digests hold"
+    assert server.requests("GET") == [None, f"bytes={size // 2}-", None]
+    assert any(f"from {size // 2:,} on, got {wrong}" in message for message in make.messages)
+
+
+def test_a_part_that_nobody_asked_for_is_not_taken(server, make):
+    server.script["GET", HUB_PATH] = ["unasked"]
+    assert make().verified
+    assert len(server.requests("GET")) == 2
+
+
+def test_starting_over_does_not_begin_waiting_anew(server, make):
+    """Half of the file, then another part: as often as one likes."""
+    server.script["GET", HUB_PATH] = ["cut", "bytes 0-1/2"] * 50
+    with pytest.raises(EnvironmentFault, match="could not be downloaded"):
+        make()
+    assert len(server.requests("GET")) < 10
+
+
+def test_a_trickle_is_a_broken_connection(server, make, monkeypatch):
+    """The parts of a second that each piece takes are longer than the time that it may take."""
+    monkeypatch.setattr("prime_bench.data.raw.download._SLOW_S", 0)
+    server.script["GET", HUB_PATH] = ["cut"]
+    assert make().verified
+    assert any(" bytes in 0 s; next attempt" in message for message in make.messages)
+
+
+@pytest.mark.parametrize(("status", "method"), [(429, "HEAD"), (503, "HEAD"), (429, "GET")])
+@pytest.mark.parametrize("form", ["seconds", "date", "date in the past", "nonsense"])
+def test_retry_after_is_obeyed(server, make, monkeypatch, status, method, form):
+    slept = []
+    monkeypatch.setattr("time.sleep", slept.append)
+    date = datetime.now(UTC) + timedelta(seconds=90 if form == "date" else -90)
+    header = {"seconds": "70", "nonsense": "soon"}.get(form, email.utils.format_datetime(date))
+    server.headers["Retry-After"] = header
+    server.script[method, HUB_PATH] = [status]
+    assert make().verified
+    (wait_s,) = slept
+    if form == "seconds":
+        assert wait_s == 70
+    else:
+        assert (80 < wait_s <= 90) if form == "date" else wait_s == 0
+    asked = [m for m in make.messages if "next attempt in" in m and ", as it asks for" in m]
+    assert len(asked) == (form in ("seconds", "date"))
+
+
+def test_a_server_that_asks_for_too_long_a_wait_is_left(server, make, monkeypatch):
+    monkeypatch.setattr("time.sleep", lambda _: pytest.fail("waited"))
+    server.headers["Retry-After"] = "86400"
+    server.script["HEAD", HUB_PATH] = [429]
+    with pytest.raises(EnvironmentFault, match=r"429 .*, and it asks for 86,400 s until"):
+        make()
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "code", "said"),
+    [
+        ("ALL_PROXY", "socks5://127.0.0.1:9", 4, "needs the package socksio"),
+        ("https_proxy", "socks5h://127.0.0.1:9", 4, "needs the package socksio"),
+        ("HTTPS_PROXY", "socks4://127.0.0.1:9", 2, "`socks4` is not a kind of proxy"),
+        ("HTTP_PROXY", "ftp://127.0.0.1:9", 2, "`ftp` is not a kind of proxy"),
+        ("HTTP_PROXY", "http://[::1", 4, "no HTTP session can be opened"),
+        ("HF_ENDPOINT", "hf-mirror.com", 2, "`hf-mirror.com` is not the address of a host"),
+        ("HF_ENDPOINT", "http://", 2, "is not the address of a host"),
+        ("SSL_CERT_FILE", "/nowhere/ca.pem", 4, "/nowhere/ca.pem is not there"),
+        ("SSL_CERT_FILE", __file__, 4, "no HTTP session can be opened"),
+        ("SSL_CERT_DIR", "/nowhere", 4, "/nowhere is not there"),
+        ("HF_HUB_DOWNLOAD_TIMEOUT", "10s", 2, "a whole number of seconds is wanted, got `10s`"),
+        ("HF_HUB_ETAG_TIMEOUT", "-1", 2, "a whole number of seconds is wanted, got `-1`"),
+    ],
+)
+def test_a_wrong_variable_is_named_before_anything_is_asked(
+    server, make, monkeypatch, name, value, code, said
+):
+    monkeypatch.setattr("time.sleep", lambda _: pytest.fail("tried again"))
+    monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
+    monkeypatch.setenv(name, value)
+    huggingface_hub.close_session()
+    try:
+        with pytest.raises((UsageError, EnvironmentFault)) as error:
+            make()
+    finally:
+        huggingface_hub.close_session()
+    assert error.value.exit_code == code
+    assert said in error.value.message
+    assert name in str(error.value)
+    assert server.seen == []
+
+
+def test_a_loop_of_redirects_is_not_tried_again(server, make, monkeypatch):
+    monkeypatch.setattr("time.sleep", lambda _: pytest.fail("tried again"))
+    server.headers["Location"] = HUB_PATH
+    server.script["HEAD", HUB_PATH] = [302] * 100
+    with pytest.raises(EnvironmentFault, match="redirect"):
+        make()
 
 
 def test_a_server_that_resumes_nothing(server, make):
