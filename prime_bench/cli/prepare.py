@@ -52,9 +52,9 @@ def _setting(flag: str, *, metavar: str, help: str, type: Any = None) -> Callabl
     "sources",
     multiple=True,
     metavar="PATH",
-    help="Raw data: a csv for avazu-raw; a folder or .zip with three for avazu and criteo, or what"
+    help="Raw data: one file for a log; a folder or .zip with three for published splits, or what"
     " they were made from (AFN's .libsvm files, Kaggle's train.txt or dac.tar.gz). With --recipe"
-    " NAME=PATH, and once for each data set. Without it avazu and criteo are downloaded.",
+    " NAME=PATH, and once for each data set. Without it published splits are downloaded.",
 )
 @_setting("--vocabulary", metavar="all|train", help="Rows whose values get an id.")
 @_setting("--numeric", metavar="RULE", help="raw, log_bucket, log1p, minmax, standard, quantile.")
@@ -102,7 +102,8 @@ def prepare(
 ) -> int:
     """Make the prepared table of a data set.
 
-    NAME is avazu, criteo, avazu-raw or synthetic. A table that is there already is not made again.
+    NAME is one that `ls datasets` lists, or the file of a card of your own. A table that is there
+    already is not made again.
     """
     settings = ctx.meta.get(_SETTINGS, {})
     if recipe is not None:

@@ -538,3 +538,67 @@ def test_criteo_x1_has_main13s_criteo_values_but_for_the_wider_dcnv2():
         if name in ("DCNv2", "GDCN"):
             expected |= {key: wide[key] for key in wide if expected.get(key)}
         assert own[name]["criteo-x1"].plain() == expected
+
+
+# net_dropout, batch_norm, embedding_l2 of each published trial, and what else it sets.
+BARS_TRIALS = {
+    "frappe13": {
+        "AutoInt": (0.1, True, 0.1, {"attention_dim": 128, "attention_layers": 5, "num_heads": 4}),
+        "DCN": (0.2, True, 0.05, {"num_cross_layers": 3}),
+        "DNN": (0.2, True, 0.05, {}),
+        "DeepFM": (0.2, True, 0.05, {}),
+        "FiBiNET": (0.3, True, 0.05, {"bilinear_type": "field_all", "reduction_ratio": 2}),
+        "NFM": (0.4, False, 1e-4, {}),
+        "PNN": (0.3, False, 0.05, {}),
+        "WideDeep": (0.6, True, 0.1, {}),
+        "DCNv2": (0.4, True, 0.05, {"num_cross_layers": 4, "model_structure": "parallel"}),
+        "AFM": (None, None, 1e-5, {"attention_dim": 128, "attention_dropout": [0.1, 0.1]}),
+        "FwFM": (None, None, 5e-6, {"linear_type": "FeLV", "network_l2": 5e-6}),
+        "MaskNet": (
+            *(0.1, None, 0.1),
+            {
+                "model_type": "ParallelMaskNet",
+                "parallel_num_blocks": 3,
+                "parallel_block_dim": 50,
+                "reduction_ratio": 2.0,
+                "emb_layernorm": False,
+                "net_layernorm": True,
+            },
+        ),
+    },
+    "movielens13": {
+        "AutoInt": (0.1, True, 0.01, {"attention_dim": 128, "attention_layers": 2, "num_heads": 4}),
+        "DCN": (0.2, True, 0.01, {"num_cross_layers": 4}),
+        "DNN": (0.4, True, 0.005, {}),
+        "DeepFM": (0.3, True, 0.01, {}),
+        "FiBiNET": (0.3, True, 0.05, {"bilinear_type": "field_all", "reduction_ratio": 0.3}),
+        "NFM": (0.2, False, 1e-4, {}),
+        "PNN": (0.1, False, 0.01, {}),
+        "WideDeep": (0.1, True, 0.01, {}),
+        "DCNv2": (0.2, True, 0.01, {"num_cross_layers": 5, "model_structure": "parallel"}),
+        "AFM": (None, None, 1e-5, {"attention_dim": 16, "attention_dropout": [0.4, 0.4]}),
+        "FwFM": (None, None, 5e-6, {"linear_type": "FeLV", "network_l2": 5e-6}),
+        "MaskNet": (
+            *(0.5, None, 0.005),
+            {
+                "model_type": "SerialMaskNet",
+                "reduction_ratio": 4.0,
+                "emb_layernorm": False,
+                "net_layernorm": True,
+            },
+        ),
+    },
+}
+
+
+@pytest.mark.parametrize("name", BARS_TRIALS)
+@pytest.mark.parametrize("backbone", sorted(set(BACKBONES) - {"GDCN"}))
+def test_bars_recipes_have_the_published_trial(name, backbone):
+    dropout, batch_norm, embedding_l2, others = BARS_TRIALS[name][backbone]
+    settings = load_recipe(name).backbones[backbone][BARS[name]].plain()
+    own = {"net_dropout": dropout, "batch_norm": batch_norm}
+    expected = {k: v for k, v in own.items() if v is not None} | {"network_l2": 0.0} | others
+
+    assert (expected | {"embedding_l2": embedding_l2}).items() <= settings.items()
+    widths = ("hidden_units", "dnn_hidden_units", "parallel_dnn_hidden_units")
+    assert all(settings[key] == H for key in widths if key in settings)
