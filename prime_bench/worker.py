@@ -12,7 +12,6 @@ continues from its last validation.
 """
 
 import contextlib
-import functools
 import gc
 import importlib
 import json
@@ -30,7 +29,7 @@ import torch
 from prime_bench.base.errors import DataError, EnvironmentFault, UsageError
 from prime_bench.base.identity import NUMERICS
 from prime_bench.base.machine import keep_freed_memory, return_freed_memory
-from prime_bench.data.table import PreparedTable
+from prime_bench.data.table import PreparedTable, checked_table
 from prime_bench.recipe.events import (
     KEY_VARIABLE,
     DoneEvent,
@@ -107,6 +106,7 @@ def run_job(
                 record = _do(request, folder, device, on_event=on_event, interrupted=interrupted)
             except SystemExit as left:
                 raise RuntimeError(f"the code of the job called sys.exit({left.code!r})") from left
+            record = runs.sealed(record)
             runs.put(record)
         except JobInterrupted:
             raise
@@ -150,6 +150,7 @@ def _do(
             device=device,
             on_progress=lambda found: on_event(ProgressEvent(job_id=job.id, progress=found)),
         )
+        table.check_unchanged()
         return _probe_record(request, table, findings, found_environment, start=start)
     training = TrainingJob(
         request=request,
@@ -161,7 +162,9 @@ def _do(
         on_event=on_event,
         interrupted=interrupted,
     )
-    return training.run()
+    record = training.run()
+    table.check_unchanged()
+    return record
 
 
 def _probe_record(
@@ -189,26 +192,16 @@ def _probe_record(
 
 
 def _table(path: str, *, fingerprint: str) -> PreparedTable:
-    """Open the table at `path`, once a process. Raises DataError if its fingerprint differs."""
-    table = _opened(path)
-    if table.manifest.fingerprint != fingerprint:
-        # The table may have been prepared again since this process opened it.
-        _opened.cache_clear()
-        table = _opened(path)
+    """The table at `path`. Raises DataError if its fingerprint differs, or if it is not as it was
+    prepared.
+    """
+    table = checked_table(path)
     if table.manifest.fingerprint != fingerprint:
         raise DataError(
             f"{path}: the table has the fingerprint {table.manifest.fingerprint}, "
             f"the job wants {fingerprint}",
             hint="the data were prepared again after the plan was made: run the recipe again",
         )
-    return table
-
-
-@functools.lru_cache(maxsize=8)
-def _opened(path: str) -> PreparedTable:
-    table = PreparedTable.open(Path(path))
-    # An id that was changed on the disk would train without an error, or fail far from its cause.
-    table.check_contents()
     return table
 
 

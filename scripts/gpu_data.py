@@ -13,12 +13,19 @@ import avazu_shape
 import numpy as np
 import torch
 
-from prime_bench.data.manifest import SPLIT_NAMES, Manifest, SplitCounts
+from prime_bench.base.files import sha256_of, write_whole
+from prime_bench.data.manifest import (
+    SPLIT_NAMES,
+    VOCABULARY_FOLDER,
+    Manifest,
+    SplitCounts,
+    fingerprint_of,
+)
 from prime_bench.data.schema import Field, Schema
-from prime_bench.data.table import Split
+from prime_bench.data.table import Split, files_of
 
 FINGERPRINT = "generated"
-"""What stands for the digest of a table that nobody keeps."""
+"""What stands for the digest of data that no file holds."""
 SMALL_IDS = 40_000
 """Ids of all fields together with `--small`, and wherever a check also trains on the CPU."""
 SMALL_ROWS = SplitCounts(train=3_011, valid=1_000, test=2_000)
@@ -106,11 +113,14 @@ def write_table(folder: Path, shape: Shape, *, device: torch.device) -> None:
         positives[name] = _write_split(folder, shape.schema, name, n_rows, seed=seed, device=device)
         seed += n_rows
     (folder / "schema.json").write_text(json.dumps(shape.schema.plain()), encoding="utf-8")
+    for field in shape.schema.categorical:
+        write_whole(folder / VOCABULARY_FOLDER / f"{field.name}.txt", "")
+    outputs = {name: sha256_of(folder / name) for name in sorted(files_of(shape.schema))}
     Manifest(
         dataset=f"{shape.dataset}-shaped",
         settings={},
         variant=FINGERPRINT,
-        fingerprint=FINGERPRINT,
+        fingerprint=fingerprint_of(outputs),
         verified=True,
         notes=["generated: figures say nothing about real click logs"],
         rows=shape.rows,
@@ -118,7 +128,7 @@ def write_table(folder: Path, shape: Shape, *, device: torch.device) -> None:
         n_fields=len(shape.schema.fields),
         vocabulary_total=sum(shape.schema.shape.vocabulary_sizes),
         inputs=[],
-        outputs={},
+        outputs=outputs,
         versions={},
     ).write(folder)
 

@@ -24,6 +24,7 @@ from gpu_data import FINGERPRINT, Shape, draw, shape_of
 from gpu_hours import Plan
 from gpu_results import Figures, PartResult, Results, Verdict
 
+from prime_bench.data.manifest import Manifest
 from prime_bench.probes.arms import Pool
 from prime_bench.recipe.file import load_recipe
 from prime_bench.recipe.job import Job, JobRequest
@@ -161,8 +162,9 @@ class Bench:
 
     def request(self, job: Job, *, table: Path, runs: Path) -> JobRequest:
         """What an engine would give to a worker."""
+        fingerprint = Manifest.read(table).fingerprint
         return JobRequest(
-            job=job,
+            job=job.model_copy(update={"fingerprint": fingerprint}),
             dataset=table.name,
             arm=job.plugin,
             table=str(table),

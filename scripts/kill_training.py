@@ -53,7 +53,7 @@ parallel_dnn_hidden_units = [64, 64]
 net_dropout = 0.2
 embedding_l2 = 1e-5
 """
-MOVES = ("wall_s", "started", "commit", "dirty", "at_once")
+MOVES = ("wall_s", "started", "commit", "dirty", "at_once", "digests")
 COMMAND = (sys.executable, "-m", "prime_bench")
 WORKER = (sys.executable, "-m", "prime_bench.worker")
 

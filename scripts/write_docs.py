@@ -142,6 +142,7 @@ RECORD_MODELS: dict[str, type[pydantic.BaseModel]] = {
     "`job`": Job,
     "`pairing`": record.Pairing,
     "`budget`": Budget,
+    "`digests`": record.Digests,
     "`result`": record.Result,
     "`result.valid`, `result.test`": findings.Score,
     "`environment`, environment.json": record.Environment,

@@ -57,20 +57,27 @@ ROWS = {"train": 321, "valid": 150, "test": 140}
 @pytest.fixture(scope="session")
 def write_manifest():
     """Write the manifest of a table, by default with the values of the tiny one."""
-    from prime_bench.data.manifest import Manifest, SplitCounts
+    from prime_bench.base.files import sha256_of
+    from prime_bench.data.manifest import Manifest, SplitCounts, fingerprint_of
 
     def write(folder, *, rows, positives, **facts):
+        files = sorted(path for path in folder.rglob("*") if path.is_file())
+        outputs = {
+            path.relative_to(folder).as_posix(): sha256_of(path)
+            for path in files
+            if path.name != "manifest.json"
+        }
         tiny = {
             "dataset": "tiny",
             "settings": {},
             "variant": "variant",
-            "fingerprint": "f" * 64,
+            "fingerprint": fingerprint_of(outputs),
             "verified": False,
             "notes": ["made by a test"],
             "n_fields": len(SIZES) + 1,
             "vocabulary_total": sum(SIZES),
             "inputs": [],
-            "outputs": {},
+            "outputs": outputs,
             "versions": {},
         }
         counts = {"rows": SplitCounts(**rows), "positives": SplitCounts(**positives)}
@@ -84,9 +91,9 @@ def write_table(write_manifest):
     """Write a prepared table, file by file as `prepare` leaves it."""
     from prime_bench.data.schema import Field, Schema
 
-    def write(folder, *, fingerprint="f" * 64, rows=ROWS, spoil=None):
-        random = np.random.default_rng(3)
-        folder.mkdir(exist_ok=True)
+    def write(folder, *, seed=3, rows=ROWS, spoil=None):
+        random = np.random.default_rng(seed)
+        (folder / "vocabulary").mkdir(parents=True, exist_ok=True)
         positives = {}
         for name, n in rows.items():
             ids = np.stack([random.integers(1, size, n) for size in SIZES], axis=1).astype(np.int32)
@@ -103,7 +110,10 @@ def write_table(write_manifest):
         ]
         schema = Schema(fields=[*fields, Field(name="n0", kind="numeric")])
         (folder / "schema.json").write_text(json.dumps(schema.plain()))
-        write_manifest(folder, rows=rows, positives=positives, fingerprint=fingerprint)
+        for field, size in zip(schema.categorical, SIZES, strict=True):
+            values = "".join(f"{field.name}={i}\n" for i in range(1, size - 1))
+            (folder / "vocabulary" / f"{field.name}.txt").write_text(values)
+        write_manifest(folder, rows=rows, positives=positives)
         return folder
 
     return write
@@ -119,6 +129,7 @@ def table(tmp_path_factory, write_table):
 def make_request(table, tmp_path):
     """A request for a small training run on `table`."""
     from prime_bench.catalog import BACKBONES, PLUGINS
+    from prime_bench.data.manifest import MANIFEST_NAME, Manifest
     from prime_bench.recipe.job import Job, JobRequest
     from prime_bench.settings.training import TrainSpec
 
@@ -126,7 +137,7 @@ def make_request(table, tmp_path):
         plugin="prime",
         *,
         seed=2021,
-        fingerprint="f" * 64,
+        fingerprint=None,
         table=table,
         batch_norm=False,
         **training,
@@ -136,8 +147,10 @@ def make_request(table, tmp_path):
         small = {"bags": 2, "experts_per_bag": 3, "rank": 2}
         arm = small if plugin in ("prime", "permuted_routing") else {}
         spec = {"batch_size": 32, "learning_rate": 0.02, "max_epochs": 4, **training}
+        if fingerprint is None and (table / MANIFEST_NAME).is_file():
+            fingerprint = Manifest.read(table).fingerprint
         job = Job(
-            fingerprint=fingerprint,
+            fingerprint=fingerprint or "f" * 64,
             backbone="DNN",
             backbone_settings=BACKBONES["DNN"].settings.parse(backbone, where="").plain(),
             plugin=plugin,

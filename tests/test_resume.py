@@ -61,6 +61,15 @@ def folder_of(request):
     return Path(request.runs) / request.job.id
 
 
+SIDE_FILES = [
+    "checkpoint.safetensors",
+    "config.json",
+    "environment.json",
+    "history.jsonl",
+    "test.json",
+]
+
+
 def results_of(request):
     """All that a finished job left, without the times it took and when it began."""
     folder = folder_of(request)
@@ -69,7 +78,9 @@ def results_of(request):
     assert lines == record["history"]
     for line in record["history"]:
         del line["wall_s"]
-    del record["wall_s"], record["environment"]["started"]
+    # Digests are over the times as well.
+    assert sorted(record["digests"].pop("files")) == SIDE_FILES
+    del record["digests"], record["wall_s"], record["environment"]["started"]
     files = sorted(path.name for path in folder.iterdir())
     return record, (folder / "checkpoint.safetensors").read_bytes(), files
 

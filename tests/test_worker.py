@@ -178,7 +178,7 @@ class TestRunJob:
         assert [v.train_loss is None for v in record.history] == [False, True, False]
         assert record.result.degenerate == "the training loss was not finite in epochs 2"
 
-    def test_constant_output_is_flagged(self, make_request, tmp_path, write_table):
+    def test_constant_output_is_flagged(self, make_request, tmp_path, write_table, write_manifest):
         def blind(name, numerics, labels):  # noqa: ARG001
             numerics[:] = 0
 
@@ -186,6 +186,8 @@ class TestRunJob:
         for name in ("train", "valid", "test"):
             ids = np.load(flat / f"{name}.ids.npy")
             np.save(flat / f"{name}.ids.npy", np.ones_like(ids))
+        counts = {"train": 321, "valid": 150, "test": 140}
+        write_manifest(flat, rows=counts, positives=counts)
         record = run_job(make_request("dense", table=flat), lambda _: None)
         assert record.result.test.auc == 0.5
         assert record.result.degenerate.startswith("valid: every prediction is 0.")
@@ -206,12 +208,41 @@ class TestFailures:
         assert "Traceback" in failure["traceback"]
         assert failure["traceback"] in log
 
-    def test_a_table_prepared_again_is_read_again(self, make_request, tmp_path, write_table):
+    def test_a_table_prepared_again_is_read_again(self, make_request, tmp_path, write_table, table):
         path = write_table(tmp_path / "fresh-1")
         run_job(make_request(table=path, max_epochs=1), lambda _: None)
-        write_table(path, fingerprint="e" * 64)
-        request = make_request(table=path, fingerprint="e" * 64, max_epochs=1)
-        assert run_job(request, lambda _: None).job.fingerprint == "e" * 64
+        write_table(path, seed=4)
+        request = make_request(table=path, max_epochs=1)
+        first, second = (make_request(table=t) for t in (table, path))
+        assert first.job.fingerprint != second.job.fingerprint
+        assert run_job(request, lambda _: None).job.fingerprint == second.job.fingerprint
+
+    def test_a_table_that_changes_under_a_run_ends_it(self, make_request, tmp_path, write_table):
+        """The saved state is that of the epoch before, so that the next try goes on from there."""
+        path = write_table(tmp_path / "fresh-1")
+        file = path / "valid.labels.npy"
+        content = file.read_bytes()
+        os.utime(file, (1e9, 1e9))
+
+        def change(event):
+            if isinstance(event, EpochEvent) and event.validation.epoch == 2:
+                with file.open("r+b") as labels:
+                    labels.seek(-1, os.SEEK_END)
+                    labels.write(bytes([1 - content[-1]]))
+
+        request = make_request(table=path)
+        with pytest.raises(DataError, match=r"valid\.labels\.npy: was written to while a job read"):
+            run_job(request, change)
+        assert not (folder_of(request) / "record.json").exists()
+        # Of another process, which did not see the change, as well.
+        with pytest.raises(DataError, match="was changed since it was prepared"):
+            run_job(request, lambda _: None)
+        file.write_bytes(content)
+        events = []
+        record = run_job(request, events.append)
+        assert (events[0].event, events[0].epoch) == ("resumed", 1)
+        elsewhere = request.model_copy(update={"runs": str(tmp_path / "elsewhere")})
+        assert result_of(run_job(elsewhere, lambda _: None)) == result_of(record)
 
     def test_no_table(self, make_request, tmp_path):
         self.fail(make_request(table=tmp_path / "nothing"), DataError, "no prepared table")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,10 +20,10 @@ from prime_bench.api.recipes import (
 from prime_bench.base.errors import DataError, UsageError
 from prime_bench.store.predictions import Prediction, PredictionProgress
 from prime_bench.store.record import ProbeRecord, RunRecord
-from prime_bench.store.runs import Runs
+from prime_bench.store.runs import PREDICTIONS, Runs
 
 if TYPE_CHECKING:
-    from prime_bench.store.verification import Discrepancy
+    from prime_bench.store.verification import Discrepancy, JobFiles, TableFacts
 
 
 def _ids_of(what: str, runs: Runs, *, only: Only, changes: Changes, data_dir: StrPath) -> list[str]:
@@ -101,6 +102,8 @@ class Verification:
     records: list[RunRecord | ProbeRecord]
     findings: list[Discrepancy]
     """What does not hold; empty where all does."""
+    without_digests: int = 0
+    """Records of versions that wrote no digests into them."""
 
 
 def verify(
@@ -117,12 +120,17 @@ def verify(
 ) -> Verification:
     """Check records, the files beside them, their data, and which runs cannot be compared.
 
+    What follows from a record's own values, from the files beside it, from its settings and from
+    its table is derived again and compared, and so are the digests that it was written with.
+
     Args:
-        what: The id of a job or its first digits, four at least; or a recipe; None for all.
+        what: The id of a job or its first digits, four at least; a recipe; a bundle (`*.zip`); None
+            for all.
         only: Which jobs of the recipe.
         changes: Keys of the recipe to override, as they were given to `run`.
         device: Where `recompute` predicts.
-        recompute: Whether to predict with the kept weights and compare the metrics too.
+        recompute: Whether to predict with the kept weights too, and compare what follows: the
+            scores of both splits, why a run is degenerate, kept predictions.
         report_folder: A folder that `ReportView.write` has filled, to check against its records.
         data_dir: Folder of the prepared tables.
         runs_dir: Folder of the records.
@@ -130,45 +138,126 @@ def verify(
 
     Raises:
         UsageError: The recipe is faulty, or `only` or `changes` are given without one.
-        DataError: There is no record.
+        DataError: There is no record, or the bundle is none.
     """
     from prime_bench.data.stages import no_log
     from prime_bench.data.table import check_tables
     from prime_bench.report.manifest import report_faults
-    from prime_bench.store.verification import Discrepancy, check_pairs, check_records
+    from prime_bench.store import verification
 
     if what is None and (only or changes):
         raise UsageError(f"{RECIPE_ARGUMENTS}: name one")
+    say = log or no_log
     runs, data = Runs(Path(runs_dir)), Path(data_dir)
-    one_job = what is not None and runs.find_job(what) is not None
-    found, faults = runs.readable()
-    findings = [Discrepancy(topic="record", where=str(runs.folder), what=fault) for fault in faults]
-    others = len(found)
-    if what is not None:
-        wanted = set(_ids_of(what, runs, only=only, changes=changes, data_dir=data))
-        found = [record for record in found if record.job_id in wanted]
-    if not found and not findings:
-        raise _nothing_to_verify(what, runs, one_job=one_job, changes=changes, others=others)
-    findings += check_records(found, runs)
-    fingerprints = {record.job.fingerprint for record in found}
+    if packed := what is not None and Path(what).suffix == ".zip":
+        given = {"--only": only, "--set": changes, "--recompute": recompute}
+        if unfit := [name for name, value in given.items() if value]:
+            raise UsageError(
+                f"{what}: a bundle has no {unfit[0]}: all its records are checked, and it has no"
+                " weights"
+            )
+        sources = _packed_sources(Path(what))
+    else:
+        sources = _sources(what, runs, only=only, changes=changes, data_dir=data)
+    found = [record for record, _ in sources.files]
+    findings = [
+        verification.Discrepancy(topic="record", where=str(sources.path), what=fault)
+        for fault in sources.unreadable
+    ]
+    tables = _tables_of({record.job.fingerprint for record in found}, data_dir=data)
+    for record, files in sources.files:
+        findings += verification.check_record(record, files, tables[record.job.fingerprint])
+    findings += verification.check_data(found)
     findings += [
-        Discrepancy(topic="data", where=str(folder), what=fault)
-        for folder, fault in check_tables(fingerprints, data_dir=data, log=log or no_log)
+        verification.Discrepancy(topic="data", where=str(folder), what=fault)
+        for folder, fault in check_tables(tables, data_dir=data, log=say)
     ]
     trained = [record for record in found if isinstance(record, RunRecord)]
-    if not one_job:
-        findings += check_pairs(trained)
-    if recompute:
-        from prime_bench.training.recompute import check_metrics
+    if not sources.one_job:
+        findings += verification.check_pairs(trained)
+    kept = [run for run in trained if (runs.path(run.job_id) / PREDICTIONS).is_file()]
+    if not packed and (recompute or kept):
+        # Predictions are read with torch's help, which takes seconds to load.
+        from prime_bench.training.recompute import check_metrics, check_predictions
 
-        findings += check_metrics(trained, runs, data_dir=data, device=device)
+        findings += check_predictions(kept, runs)
+        if recompute:
+            findings += check_metrics(trained, runs, data_dir=data, device=device)
     if report_folder is not None:
         where = str(report_folder)
         findings += [
-            Discrepancy(topic="report", where=where, what=fault)
+            verification.Discrepancy(topic="report", where=where, what=fault)
             for fault in report_faults(Path(report_folder), runs)
         ]
-    return Verification(records=found, findings=findings)
+    bare = verification.without_digests(found)
+    if bare:
+        say(
+            f"{bare} of {len(found)} records are of a version that wrote no digests into them: "
+            "an edit of what nothing else tells is not found there"
+        )
+    return Verification(records=found, findings=findings, without_digests=bare)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Sources:
+    """The records to verify, with the files beside them."""
+
+    path: Path
+    """The folder or the bundle."""
+    files: list[tuple[RunRecord | ProbeRecord, JobFiles]]
+    unreadable: list[str]
+    one_job: bool = False
+    """Whether a job was named, and not a recipe or all."""
+
+
+def _sources(
+    what: str | None, runs: Runs, *, only: Only, changes: Changes, data_dir: Path
+) -> _Sources:
+    from prime_bench.store.verification import JobFolder
+
+    one_job = what is not None and runs.find_job(what) is not None
+    found, faults = runs.readable()
+    others = len(found)
+    if what is not None:
+        wanted = set(_ids_of(what, runs, only=only, changes=changes, data_dir=data_dir))
+        found = [record for record in found if record.job_id in wanted]
+    if not found and not faults:
+        raise _nothing_to_verify(what, runs, one_job=one_job, changes=changes, others=others)
+    files = [(record, JobFolder.of(record, runs)) for record in found]
+    return _Sources(path=runs.folder, files=[*files], unreadable=faults, one_job=one_job)
+
+
+def _packed_sources(path: Path) -> _Sources:
+    from prime_bench.report.bundle import read_bundle
+
+    bundle = read_bundle(path)
+    files = [(record, bundle.files_of(record.job_id)) for record in bundle.records]
+    return _Sources(path=path, files=[*files], unreadable=bundle.unreadable)
+
+
+def _tables_of(fingerprints: set[str], *, data_dir: Path) -> dict[str, list[TableFacts]]:
+    """What the manifests below `data_dir` say of the tables with these fingerprints."""
+    from prime_bench.data.manifest import SCHEMA_NAME, SPLIT_NAMES, Manifest, prepared_tables
+    from prime_bench.data.schema import Schema
+    from prime_bench.store.verification import TableFacts
+
+    found: dict[str, list[TableFacts]] = {fingerprint: [] for fingerprint in fingerprints}
+    for _, folder in prepared_tables(data_dir):
+        manifest = Manifest.read(folder)
+        if manifest.fingerprint in found:
+            # A schema that cannot be read is a finding of its own, by `check_tables`.
+            with contextlib.suppress(DataError):
+                facts = TableFacts(
+                    where=str(folder),
+                    variant=manifest.variant,
+                    verified=manifest.verified,
+                    notes=manifest.notes,
+                    card=manifest.own_card,
+                    rows={name: getattr(manifest.rows, name) for name in SPLIT_NAMES},
+                    shape=Schema.read(folder / SCHEMA_NAME).shape,
+                )
+                found[manifest.fingerprint].append(facts)
+    return found
 
 
 def _nothing_to_verify(

@@ -12,7 +12,7 @@ VERIFY_SCHEMA = 1
 
 @click.command()
 @click.argument(
-    "what", metavar="[JOB|RECIPE]", required=False, shell_complete=complete.jobs_and_recipes
+    "what", metavar="[JOB|RECIPE|BUNDLE]", required=False, shell_complete=complete.jobs_and_recipes
 )
 @options.only
 @options.changes
@@ -21,7 +21,7 @@ VERIFY_SCHEMA = 1
     "--recompute",
     "again",
     is_flag=True,
-    help="Also predict with the kept weights, and compare the metrics.",
+    help="Also predict with the kept weights, and compare what follows from them.",
 )
 @click.option(
     "--report",
@@ -47,10 +47,11 @@ def verify(
 ) -> None:
     """Check records, their files, their data and their pairs.
 
-    JOB is the id of a job, or its first digits, four at least; RECIPE stands for its jobs; without
-    either all records are checked. Every digest is computed again. The exit code is 1 where
-    something does not hold: a record or file that was changed, runs without a partner, data that
-    were not verified.
+    JOB is the id of a job, or its first digits, four at least; RECIPE stands for its jobs; BUNDLE
+    is a .zip of `pack`; without one all records are checked. Every digest is computed again, and
+    whatever follows from other values of a record, from the files beside it or from its table is
+    derived again. The exit code is 1 where something does not hold: a record or file that was
+    changed, runs without a partner, data that were not verified.
     """
     from prime_bench import api
     from prime_bench.cli.output import counted, print_json, print_line
@@ -69,7 +70,14 @@ def verify(
     n_records, findings = len(found.records), found.findings
     if as_json:
         lines = [finding.plain() for finding in findings]
-        print_json(VERIFY_SCHEMA, {"records": n_records, "findings": lines})
+        print_json(
+            VERIFY_SCHEMA,
+            {
+                "records": n_records,
+                "without_digests": found.without_digests,
+                "findings": lines,
+            },
+        )
     else:
         for finding in findings:
             print_line(f"{finding.topic}: {finding.where}: {finding.what}")

@@ -12,7 +12,14 @@ from typing import TypeVar
 from prime_bench.base.errors import UsageError
 from prime_bench.base.frozen import Frozen, JsonTable
 from prime_bench.base.identity import JOB_ID_DIGITS, NUMERICS, digest
-from prime_bench.catalog import BackboneEntry, PluginEntry, find_backbone, find_plugin
+from prime_bench.catalog import (
+    BACKBONES,
+    PLUGINS,
+    BackboneEntry,
+    PluginEntry,
+    find_backbone,
+    find_plugin,
+)
 from prime_bench.settings.interface import (
     ArmSettings,
     BackboneSettings,
@@ -77,6 +84,13 @@ class Job(Frozen):
     def id(self) -> str:
         """First 16 hex digits of SHA-256 over the job's canonical JSON."""
         return digest(self.plain())[:JOB_ID_DIGITS]
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether the backbone and the plug-in are of this package, so that to resolve the job
+        imports nobody's code.
+        """
+        return self.backbone in BACKBONES and self.plugin in PLUGINS
 
     def resolve(self) -> "ResolvedJob":
         """Find the job's classes in the catalogue and read its tables with them.

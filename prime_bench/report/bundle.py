@@ -38,6 +38,7 @@ from prime_bench.recipe.file import parse_recipe, recipe_content
 from prime_bench.report.quantities.records import RecipeJobs, as_asked, jobs_of
 from prime_bench.store.record import Record
 from prime_bench.store.runs import CONFIG, ENVIRONMENT, RECORD, Runs, is_job_id, parse_record
+from prime_bench.store.verification import PackedFiles
 
 CONTENTS, RECIPE, RUNS = "bundle.json", "recipe.toml", "runs"
 FILES = (RECORD, CONFIG, ENVIRONMENT)
@@ -92,6 +93,12 @@ class Bundle:
     """A message for each record that is no record."""
     digests: Mapping[str, str]
     """SHA-256 of each job's record.json, by job id."""
+    files: Mapping[str, Mapping[str, bytes]]
+    """The files beside each record by name, by job id."""
+
+    def files_of(self, job_id: str) -> PackedFiles:
+        """The files of a job."""
+        return PackedFiles(self.path / RUNS / job_id, self.files[job_id])
 
 
 def write_bundle(
@@ -203,19 +210,29 @@ def _read(members: _Members) -> Bundle:
         raise _not_a_bundle(path, f"it has no {RECIPE}")
     if stray := sorted(members.job_ids - contents.records.keys()):
         raise DataError(f"{path}: {CONTENTS} does not list the job {stray[0]}", hint=_HINT)
-    records, unreadable = [], []
+    records, unreadable, files = [], [], {}
     for job_id, expected in contents.records.items():
         name = f"{RUNS}/{job_id}/{RECORD}"
         content = members.read(name) if name in members else b""
         if hashlib.sha256(content).hexdigest() != expected:
             message = f"{path}: the record of {shown(job_id)} is not the one that was packed"
             raise DataError(message, hint=_HINT)
+        files[job_id] = {
+            file: members.read(f"{RUNS}/{job_id}/{file}")
+            for file in FILES
+            if file != RECORD and f"{RUNS}/{job_id}/{file}" in members
+        }
         try:
             records.append(parse_record(content, job_id=job_id, file=path / name))
         except DataError as error:
             unreadable.append(error.message)
     return Bundle(
-        path=path, jobs=jobs, records=records, unreadable=unreadable, digests=contents.records
+        path=path,
+        jobs=jobs,
+        records=records,
+        unreadable=unreadable,
+        digests=contents.records,
+        files=files,
     )
 
 

@@ -1,6 +1,7 @@
 """The training protocol: that of FuxiCTR 2.3.10, with the paper's values as defaults."""
 
-from typing import Literal
+import math
+from typing import Literal, TypedDict
 
 import pydantic
 
@@ -36,3 +37,79 @@ class TrainSpec(Frozen):
     compile: bool = False
     """Whether torch.compile compiles the step. This is faster and changes the last bits of results.
     On a CPU it needs a C++ compiler."""
+
+    def steps_of_epoch(self, n_rows: int) -> int:
+        """Optimiser steps of an epoch of `n_rows` training rows."""
+        return math.ceil(n_rows / self.batch_size) - joins_last_row(n_rows, self.batch_size)
+
+
+def joins_last_row(n_rows: int, batch_size: int) -> bool:
+    """Whether the last batch of `n_rows` training rows would have a single row, on which batch norm
+    cannot train, and which therefore joins the batch before it (fidelity 39).
+    """
+    return n_rows > batch_size and n_rows % batch_size == 1
+
+
+class StopState(TypedDict):
+    """State of a `StopRule` between two validations."""
+
+    best_auc: float | None
+    learning_rate: float
+    misses: int
+
+
+class StopRule:
+    """FuxiCTR's rule for the learning rate and the end of a run (fidelity 11).
+
+    The rule gets one validation AUC an epoch. An AUC of at least best + `min_delta` is an
+    improvement, any other is a miss. A miss multiplies the learning rate by
+    `learning_rate_factor`, down to `learning_rate_floor`; `patience` misses in a row end the run.
+    An improvement sets the count of misses to 0 and leaves the learning rate as it is.
+    """
+
+    def __init__(self, spec: TrainSpec) -> None:
+        self._spec = spec
+        self.best_auc: float | None = None
+        """The best AUC so far; None before the first improvement."""
+        self.learning_rate = spec.learning_rate
+        """The rate for the next epoch."""
+        self.misses = 0
+        """Misses in a row."""
+
+    def improves(self, auc: float | None) -> bool:
+        """Take the next AUC and return whether it is an improvement. None stands for an undefined
+        AUC and is a miss. Raises ValueError for NaN.
+        """
+        if auc is not None and math.isnan(auc):
+            raise ValueError("the validation AUC is NaN; pass None for an undefined AUC")
+        if auc is not None and (
+            self.best_auc is None or auc >= self.best_auc + self._spec.min_delta
+        ):
+            self.best_auc, self.misses = auc, 0
+            return True
+        self.misses += 1
+        # A floor above the starting rate must not raise the rate.
+        lowered = max(
+            self.learning_rate * self._spec.learning_rate_factor, self._spec.learning_rate_floor
+        )
+        self.learning_rate = min(self.learning_rate, lowered)
+        return False
+
+    @property
+    def stop(self) -> bool:
+        """Whether the run is over."""
+        return self.misses >= self._spec.patience
+
+    def state_dict(self) -> StopState:
+        """The state that the next validation is compared with."""
+        return {
+            "best_auc": self.best_auc,
+            "learning_rate": self.learning_rate,
+            "misses": self.misses,
+        }
+
+    def load_state_dict(self, state: StopState) -> None:
+        """Continue from `state`."""
+        self.best_auc = state["best_auc"]
+        self.learning_rate = state["learning_rate"]
+        self.misses = state["misses"]

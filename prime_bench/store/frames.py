@@ -1,19 +1,15 @@
 """Records as polars frames: a row a run, a row a validation, a row a prediction."""
 
 import json
-import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
-import numpy as np
 import polars as pl
 
-from prime_bench.base.errors import DataError
-from prime_bench.base.files import open_file
 from prime_bench.recipe.differences import dotted
+from prime_bench.store.predictions import read_predictions
 from prime_bench.store.record import RunRecord
-from prime_bench.store.runs import PREDICTIONS
 
 
 def runs_frame(runs: Sequence[RunRecord]) -> pl.DataFrame:
@@ -30,7 +26,7 @@ def runs_frame(runs: Sequence[RunRecord]) -> pl.DataFrame:
             "best_epoch": run.result.best_epoch,
             "stopped": run.result.stopped,
             "wall_s": run.wall_s,
-            "degenerate": run.result.degenerate,
+            "degenerate": run.degenerate,
             "parameters": run.budget.backbone_parameters + run.budget.plugin_parameters,
             "plugin_parameters": run.budget.plugin_parameters,
             "device": run.environment.device,
@@ -102,22 +98,13 @@ def predictions_frame(folder: Path) -> pl.DataFrame:
 
     Raises DataError where it is missing or cannot be read.
     """
-    path = folder / PREDICTIONS
-    frames = []
-    try:
-        # numpy leaves a file open that is no zip archive, unless it was opened here.
-        with open_file(path) as raw, np.load(raw, allow_pickle=False) as file:
-            for split in ("valid", "test"):
-                own = pl.DataFrame(
-                    {"label": file[f"{split}_labels"], "probability": file[split]},
-                    schema={"label": pl.UInt8, "probability": pl.Float32},
-                )
-                frames.append(own.select(pl.lit(split).alias("split"), "label", "probability"))
-    except (OSError, ValueError, TypeError, KeyError, EOFError, zipfile.BadZipFile) as error:
-        raise DataError(
-            f"{path}: cannot read the predictions: {error}",
-            hint=f"make them with `prime-bench predict {folder.name}`",
-        ) from error
+    frames = [
+        pl.DataFrame(
+            {"label": labels, "probability": probabilities},
+            schema={"label": pl.UInt8, "probability": pl.Float32},
+        ).select(pl.lit(split).alias("split"), "label", "probability")
+        for split, (labels, probabilities) in read_predictions(folder).items()
+    ]
     return pl.concat(frames)
 
 

@@ -1,9 +1,15 @@
-"""What comes of predicting again with the weights of finished jobs."""
+"""Predictions of finished jobs: the file that holds them, and what comes of predicting again."""
 
+import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+
+from prime_bench.base.errors import DataError
+from prime_bench.base.files import open_file
 from prime_bench.store.record import RunRecord
+from prime_bench.store.runs import PREDICTIONS
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,3 +42,32 @@ class Prediction:
     def written(self) -> bool:
         """Whether the predictions give the record's metrics, and the file is there."""
         return not self.differences
+
+
+def read_predictions(folder: Path) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """Read predictions.npz of a job's folder: of the splits `valid` and `test`, the labels (N,)
+    uint8 and the probabilities (N,) float32.
+
+    Raises DataError where it is missing or cannot be read.
+    """
+    path = folder / PREDICTIONS
+    try:
+        # numpy leaves a file open that is no zip archive, unless it was opened here.
+        with open_file(path) as raw, np.load(raw, allow_pickle=False) as file:
+            found = {split: (file[f"{split}_labels"], file[split]) for split in ("valid", "test")}
+    except (OSError, ValueError, TypeError, KeyError, EOFError, zipfile.BadZipFile) as error:
+        why = str(error)
+    else:
+        unlike = [
+            split
+            for split, (labels, values) in found.items()
+            if (labels.shape, labels.dtype, values.dtype) != (values.shape, np.uint8, np.float32)
+            or values.ndim != 1
+        ]
+        if not unlike:
+            return found
+        why = f"{unlike[0]} has no label and probability of each row"
+    raise DataError(
+        f"{path}: cannot read the predictions: {why}",
+        hint=f"make them with `prime-bench predict {folder.name}`",
+    )

@@ -1,10 +1,13 @@
 """The record of a finished job: the job, its environment, and its result or findings."""
 
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Literal
 
 import pydantic
 
 from prime_bench.base.frozen import Frozen, JsonTable
+from prime_bench.base.identity import digest
 from prime_bench.findings import (
     CostFindings,
     GradientFindings,
@@ -15,6 +18,7 @@ from prime_bench.findings import (
 )
 from prime_bench.recipe.job import Job
 from prime_bench.settings.interface import Budget
+from prime_bench.settings.training import joins_last_row
 
 RECORD_SCHEMA: Literal[1] = 1
 DeviceKind = Literal["cpu", "cuda"]
@@ -81,7 +85,28 @@ class Pairing(Frozen):
     """SHA-256 of epoch 1's permutation of the training rows."""
 
 
-class RunRecord(Frozen):
+class Digests(Frozen):
+    """Digests that were taken when the record was written. What was changed later has others."""
+
+    record: str
+    """SHA-256 over the canonical JSON (keys sorted, no spaces, ASCII) of the record without this
+    key."""
+    files: dict[str, str]
+    """SHA-256 of each file that was beside the record, by name; the log is not among them."""
+
+
+class _Record(Frozen):
+    """What both kinds of record have in common."""
+
+    def plain(self) -> JsonTable:
+        """The record as JSON values. Records without digests do not have the key."""
+        plain = super().plain()
+        if plain.get("digests", 0) is None:
+            del plain["digests"]
+        return plain
+
+
+class RunRecord(_Record):
     """record.json of a training run. Written last: a job is done if and only if it has a record."""
 
     record_schema: Literal[1] = RECORD_SCHEMA
@@ -120,6 +145,20 @@ class RunRecord(Frozen):
     """SHA-256 of the file with the best weights; None in old records."""
     data_card: JsonTable | None = None
     """The content of the user's own card; None for a bundled one."""
+    digests: Digests | None = None
+    """Digests of the record and of the files beside it; None in old records."""
+
+    @property
+    def degenerate(self) -> str | None:
+        """Why the run is no sound measurement, as its history and scores say; None if it is one.
+
+        `result.degenerate` gives the words where it agrees, since it counts rows, and is believed
+        alone where there is no history to derive it from.
+        """
+        found = "; ".join([*not_finite(self.history), *not_sound(self.result.scores)])
+        if self.history and not found:
+            return None
+        return self.result.degenerate or found or None
 
 
 Findings = Annotated[
@@ -128,7 +167,7 @@ Findings = Annotated[
 ]
 
 
-class ProbeRecord(Frozen):
+class ProbeRecord(_Record):
     """record.json of a probe; the keys mean the same as in `RunRecord`."""
 
     record_schema: Literal[1] = RECORD_SCHEMA
@@ -156,7 +195,64 @@ class ProbeRecord(Frozen):
     """Seconds of the whole job, including reading the data."""
     data_card: JsonTable | None = None
     """The content of the user's own card; None for a bundled one."""
+    digests: Digests | None = None
+    """Digests of the record and of the files beside it; None in old records."""
 
 
 Record = RunRecord | ProbeRecord
 """A record of either kind."""
+
+
+def sealed(record: Record, files: Mapping[str, str]) -> Record:
+    """Return the record with the digest of itself and these, the SHA-256 of files by name."""
+    # Read again, so that every default counts as a value that the file has.
+    written = type(record).model_validate_json(json.dumps(record.plain()))
+    bare = written.model_copy(update={"digests": Digests(record="", files=dict(files))})
+    own = Digests(record=_digest_of(bare), files=dict(files))
+    return bare.model_copy(update={"digests": own})
+
+
+def is_as_written(record: Record) -> bool | None:
+    """Whether the record has the digest that it was written with; None if it has none."""
+    return None if record.digests is None else _digest_of(record) == record.digests.record
+
+
+def _digest_of(record: Record) -> str:
+    # Keys that are not in the file do not count: a later version may have more of them.
+    plain = record.model_dump(mode="json", by_alias=True, exclude_unset=True)
+    del plain["digests"]["record"]
+    return digest(plain)
+
+
+def not_finite(history: Sequence[Validation]) -> list[str]:
+    """Sentences about the epochs in which something was not finite."""
+    lost = {v.epoch for v in history if v.valid_auc is None and v.valid_logloss is None}
+    predictions = [str(v.epoch) for v in history if v.epoch in lost]
+    losses = [str(v.epoch) for v in history if v.train_loss is None and v.epoch not in lost]
+    return [
+        f"{what} not finite {when} {', '.join(epochs)}"
+        for what, when, epochs in (
+            ("predictions were", "after epochs", predictions),
+            ("the training loss was", "in epochs", losses),
+        )
+        if epochs
+    ]
+
+
+def not_sound(scores: Mapping[str, Score]) -> Iterator[str]:
+    """Sentences about the splits whose scores, by name, are no sound measurement."""
+    for name, score in scores.items():
+        if score.auc is None and score.logloss is None:
+            yield f"{name}: predictions are not finite"
+        elif score.auc == CONSTANT_AUC:
+            yield f"{name}: the AUC is {CONSTANT_AUC}"
+
+
+CONSTANT_AUC = 0.5
+"""AUC of equal predictions."""
+
+
+def notes_on_batches(n_rows: int, *, batch_size: int) -> list[str]:
+    """The notes of a result on `n_rows` training rows."""
+    joined = joins_last_row(n_rows, batch_size)
+    return ["the last training row of an epoch joined the batch before it"] if joined else []

@@ -29,7 +29,13 @@ from prime_bench.base.locks import Busy, holder, locked
 from prime_bench.findings import Validation
 from prime_bench.recipe.events import EpochProgress
 from prime_bench.recipe.job import Job
-from prime_bench.store.record import RECORD_SCHEMA, ProbeRecord, Record, RunRecord
+from prime_bench.store.record import (
+    RECORD_SCHEMA,
+    ProbeRecord,
+    Record,
+    RunRecord,
+    sealed,
+)
 
 RECORD = "record.json"
 CONFIG = "config.json"
@@ -38,6 +44,7 @@ LOG = "log.txt"
 FAILURE = "failure.json"
 HISTORY = "history.jsonl"
 CHECKPOINT = "checkpoint.safetensors"
+TEST = "test.json"
 PREDICTIONS = "predictions.npz"
 PROGRESS = "progress.json"
 """How far the running epoch was a few seconds ago."""
@@ -45,6 +52,9 @@ STATE = "resume.state"
 """The state from which an interrupted job continues; deleted when the job is done."""
 _READ = (RECORD, CONFIG, FAILURE, HISTORY, PROGRESS, ENVIRONMENT)
 """Files of a job that commands read whole."""
+SEALED = (CONFIG, ENVIRONMENT, HISTORY, CHECKPOINT, TEST, PREDICTIONS)
+"""Files whose digests a record has, where they are there when it is written. The log is for the
+reader, and no number comes from it."""
 _CLAIMS = ".claims"
 _REPLACED = ".replaced"
 _END_BYTES = 64 << 10
@@ -151,6 +161,13 @@ class Runs:
                 f"{file}: cannot read the record: {error.strerror}", hint=_ADVICE
             ) from error
         return parse_record(text, job_id=job_id, file=file)
+
+    def sealed(self, record: Record) -> Record:
+        """Return the record with digests of itself and of the files that now are in its folder."""
+        folder = self.path(record.job_id)
+        found = {name: folder / name for name in SEALED if (folder / name).is_file()}
+        with writing(folder):
+            return sealed(record, {name: sha256_of(file) for name, file in found.items()})
 
     def put(self, record: Record) -> None:
         """Write the record to its job's folder. To be done last: a job with a record is done."""

@@ -17,6 +17,7 @@ from prime_bench.base.streams import derive
 from prime_bench.data.prefetch import prefetch
 from prime_bench.data.table import Split
 from prime_bench.settings.memory import JOBS_ON_DEVICE, rows_fit
+from prime_bench.settings.training import joins_last_row
 from prime_bench.training.device import device_bytes
 
 _COPY_ROWS = 1 << 20
@@ -140,11 +141,6 @@ def batch_bounds(n_rows: int, batch_size: int) -> list[tuple[int, int]]:
     if joins_last_row(n_rows, batch_size):
         starts.pop()
     return list(zip(starts, [*starts[1:], n_rows], strict=True))
-
-
-def joins_last_row(n_rows: int, batch_size: int) -> bool:
-    """Whether the last batch would have a single row, on which batch norm cannot train."""
-    return n_rows > batch_size and n_rows % batch_size == 1
 
 
 def _fits(arrays: tuple[np.ndarray, ...], device: torch.device) -> bool:

@@ -43,10 +43,10 @@ from prime_bench.store.runs import (
     PREDICTIONS,
     PROGRESS,
     STATE,
+    TEST,
 )
 from prime_bench.training.environment import unlike
 
-TEST = "test.json"
 _OURS = (
     CONFIG,
     ENVIRONMENT,

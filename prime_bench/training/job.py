@@ -25,11 +25,17 @@ from prime_bench.recipe.events import (
 from prime_bench.recipe.job import JobRequest, ResolvedJob
 from prime_bench.settings.interface import Budget
 from prime_bench.settings.memory import MemoryNeed
-from prime_bench.store.record import Environment, Pairing, Result, RunRecord
-from prime_bench.store.runs import CHECKPOINT, PREDICTIONS
-from prime_bench.training.batches import Rows, joins_last_row
+from prime_bench.store.record import (
+    Environment,
+    Pairing,
+    Result,
+    RunRecord,
+    not_finite,
+    notes_on_batches,
+)
+from prime_bench.store.runs import CHECKPOINT, PREDICTIONS, TEST
+from prime_bench.training.batches import Rows
 from prime_bench.training.checkpoint import (
-    TEST,
     JobFolder,
     StateFile,
     StateUnfit,
@@ -153,6 +159,8 @@ class TrainingJob:
         self._stop_if_asked()
 
         def keep(newest: TrainingState) -> None:
+            # No run continues from what a changed table has left.
+            self.table.check_unchanged()
             file.write(newest)
             self._stop_if_asked()
 
@@ -199,8 +207,7 @@ class TrainingJob:
             scores[name] = score(rows.labels, found[name])
         if self.request.keep_predictions:
             save_predictions(self.folder.path / PREDICTIONS, found, labels)
-        faults = [*_lost(trained.history), degeneracy(found, scores)]
-        joined = joins_last_row(self.table.manifest.rows.train, batch_size)
+        faults = [*not_finite(trained.history), degeneracy(found, scores)]
         return Result(
             best_epoch=trained.best_epoch,
             epochs=len(trained.history),
@@ -208,9 +215,7 @@ class TrainingJob:
             valid=scores["valid"],
             test=scores["test"],
             degenerate="; ".join(fault for fault in faults if fault) or None,
-            notes=["the last training row of an epoch joined the batch before it"]
-            if joined
-            else [],
+            notes=notes_on_batches(self.table.manifest.rows.train, batch_size=batch_size),
         )
 
     def _record(
@@ -256,17 +261,3 @@ def _history_of(state: TrainingState) -> list[JsonTable]:
         return [Validation.parse(line, where="history").plain() for line in state["history"]]
     except (KeyError, TypeError, ValueError, UsageError) as error:
         raise StateMisfit(f"its history cannot be read: {one_line(error)}") from error
-
-
-def _lost(history: list[Validation]) -> list[str]:
-    """Sentences about the epochs in which something was not finite."""
-    predictions = [str(v.epoch) for v in history if v.valid_auc is None]
-    losses = [str(v.epoch) for v in history if v.train_loss is None and v.valid_auc is not None]
-    return [
-        f"{what} not finite {when} {', '.join(epochs)}"
-        for what, when, epochs in (
-            ("predictions were", "after epochs", predictions),
-            ("the training loss was", "in epochs", losses),
-        )
-        if epochs
-    ]

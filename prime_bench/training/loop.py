@@ -22,7 +22,7 @@ from prime_bench.findings import Routing, Validation
 from prime_bench.plugins.attach import ArmModel
 from prime_bench.plugins.interface import StreamValue
 from prime_bench.recipe.events import EpochProgress
-from prime_bench.settings.training import TrainSpec
+from prime_bench.settings.training import StopRule, StopState, TrainSpec
 from prime_bench.training.batches import Batch, RowOrders, Rows, row_order_digest
 from prime_bench.training.evaluation import check_labels, predict, score
 from prime_bench.training.graph import Capture, GraphedStep
@@ -54,14 +54,6 @@ class TrainResult:
     """Seconds that earlier processes spent on the epochs that this one did not run."""
 
 
-class StopState(TypedDict):
-    """State of a `StopRule` between two validations."""
-
-    best_auc: float | None
-    learning_rate: float
-    misses: int
-
-
 class StreamState(TypedDict, total=False):
     """State of the random streams that a run draws from."""
 
@@ -90,63 +82,6 @@ class TrainingState(TypedDict):
 
 class StateMisfit(Exception):
     """A saved state belongs to another run. The model's weights are no longer usable."""
-
-
-class StopRule:
-    """FuxiCTR's rule for the learning rate and the end of a run (fidelity 11).
-
-    The rule gets one validation AUC an epoch. An AUC of at least best + `min_delta` is an
-    improvement, any other is a miss. A miss multiplies the learning rate by
-    `learning_rate_factor`, down to `learning_rate_floor`; `patience` misses in a row end the run.
-    An improvement sets the count of misses to 0 and leaves the learning rate as it is.
-    """
-
-    def __init__(self, spec: TrainSpec) -> None:
-        self._spec = spec
-        self.best_auc: float | None = None
-        """The best AUC so far; None before the first improvement."""
-        self.learning_rate = spec.learning_rate
-        """The rate for the next epoch."""
-        self.misses = 0
-        """Misses in a row."""
-
-    def improves(self, auc: float | None) -> bool:
-        """Take the next AUC and return whether it is an improvement. None stands for an undefined
-        AUC and is a miss. Raises ValueError for NaN.
-        """
-        if auc is not None and math.isnan(auc):
-            raise ValueError("the validation AUC is NaN; pass None for an undefined AUC")
-        if auc is not None and (
-            self.best_auc is None or auc >= self.best_auc + self._spec.min_delta
-        ):
-            self.best_auc, self.misses = auc, 0
-            return True
-        self.misses += 1
-        # A floor above the starting rate must not raise the rate.
-        lowered = max(
-            self.learning_rate * self._spec.learning_rate_factor, self._spec.learning_rate_floor
-        )
-        self.learning_rate = min(self.learning_rate, lowered)
-        return False
-
-    @property
-    def stop(self) -> bool:
-        """Whether the run is over."""
-        return self.misses >= self._spec.patience
-
-    def state_dict(self) -> StopState:
-        """The state that the next validation is compared with."""
-        return {
-            "best_auc": self.best_auc,
-            "learning_rate": self.learning_rate,
-            "misses": self.misses,
-        }
-
-    def load_state_dict(self, state: StopState) -> None:
-        """Continue from `state`."""
-        self.best_auc = state["best_auc"]
-        self.learning_rate = state["learning_rate"]
-        self.misses = state["misses"]
 
 
 def train(

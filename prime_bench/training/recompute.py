@@ -9,24 +9,28 @@ from torch import Tensor
 
 from prime_bench.assemble import Assembled, build_arm
 from prime_bench.base.errors import DataError, EnvironmentFault, UsageError
+from prime_bench.base.files import sha256_of
 from prime_bench.base.identity import NUMERICS
 from prime_bench.data.manifest import table_with
-from prime_bench.data.table import PreparedTable
-from prime_bench.store.predictions import Prediction, PredictionProgress
-from prime_bench.store.record import RunRecord
+from prime_bench.data.table import PreparedTable, checked_table
+from prime_bench.findings import Score
+from prime_bench.store.predictions import Prediction, PredictionProgress, read_predictions
+from prime_bench.store.record import RunRecord, not_finite
 from prime_bench.store.runs import CHECKPOINT, PREDICTIONS, Runs
-from prime_bench.store.verification import Discrepancy
+from prime_bench.store.verification import TOLERANCE, Discrepancy, agree
 from prime_bench.training.batches import Rows, row_order, row_order_digest
 from prime_bench.training.checkpoint import load_weights
 from prime_bench.training.device import fix_arithmetic, is_out_of_memory, resolve_device
 from prime_bench.training.environment import conditions, environment, unlike
-from prime_bench.training.evaluation import SCORED_SPLITS, predict, save_predictions, score
+from prime_bench.training.evaluation import (
+    SCORED_SPLITS,
+    degeneracy,
+    predict,
+    save_predictions,
+    score,
+)
 from prime_bench.training.graph import capture_on
-
-TOLERANCE = 1e-5
-"""Largest allowed difference between a metric and the recorded one, relative to the larger of it
-and 1, if device, threads or versions differ from those of the record. If none does, the metric must
-be the same number."""
+from prime_bench.training.metrics import UndefinedMetric
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,7 +43,7 @@ class Recomputed:
     """Every difference from the record, one a line."""
     conditions: list[str]
     """Device, threads and versions that differ from those of the run, in words. If there are none,
-    numbers must be the same; else they may differ by TOLERANCE, and initial weights are not
+    numbers must be the same; else they may differ by `TOLERANCE`, and initial weights are not
     compared."""
 
 
@@ -52,7 +56,8 @@ def recompute(
     on_rows: Callable[[int], None] = lambda _: None,
 ) -> Recomputed:
     """Load the weights in the job's `folder`, predict the valid and test split, and compare the
-    scores with the record. Sets torch's number of threads to that of the record.
+    scores, the budget and the reasons for which the run is degenerate with the record. Sets torch's
+    number of threads to that of the record.
 
     Args:
         on_rows: Called after each batch with its number of rows.
@@ -67,10 +72,9 @@ def recompute(
     changed = unlike(conditions(record.environment), conditions(environment(device)))
     assembled = build_arm(record.job.resolve(), table.schema)
     _load(assembled, folder / CHECKPOINT)
-    probabilities, differences = (
-        {},
-        list(_initial_differences(record, assembled, table, same=not changed)),
-    )
+    probabilities: dict[str, Tensor] = {}
+    scores: dict[str, Score] = {}
+    differences = list(_initial_differences(record, assembled, table, same=not changed))
     try:
         assembled.arm.to(device)
         for name in SCORED_SPLITS:
@@ -83,11 +87,12 @@ def recompute(
                 on_rows=on_rows,
             )
             now, then = score(rows.labels, probabilities[name]), record.result.scores[name]
+            scores[name] = now
             for metric, found, recorded in (
                 ("auc", now.auc, then.auc),
                 ("logloss", now.logloss, then.logloss),
             ):
-                if not _agree(found, recorded, tolerance=TOLERANCE if changed else 0.0):
+                if not agree(found, recorded, tolerance=TOLERANCE if changed else 0.0):
                     differences.append(f"{name} {metric}: {recorded} in the record, {found} now")
     except (MemoryError, RuntimeError) as error:
         if not is_out_of_memory(error):
@@ -96,6 +101,14 @@ def recompute(
             f"out of memory on {device} while predicting",
             hint="use another device (--device cpu)",
         ) from error
+    faults = [*not_finite(record.history), degeneracy(probabilities, scores)]
+    found_fault = "; ".join(fault for fault in faults if fault) or None
+    # A constant that differs in its last bits is printed otherwise.
+    same_words = found_fault == record.result.degenerate
+    if not same_words and not (changed and None not in (found_fault, record.result.degenerate)):
+        differences.append(
+            f"degenerate: {record.result.degenerate} in the record, {found_fault} now"
+        )
     return Recomputed(probabilities=probabilities, differences=differences, conditions=changed)
 
 
@@ -129,7 +142,7 @@ def write_predictions(
     chosen = resolve_device(device)
     for number, record in enumerate(records, start=1):
         folder = runs.path(record.job_id)
-        table = PreparedTable.open(table_with(record.job.fingerprint, data_dir=data_dir))
+        table = checked_table(table_with(record.job.fingerprint, data_dir=data_dir))
         labels = {name: table.split(name).labels for name in SCORED_SPLITS}
         start = PredictionProgress(
             record=record,
@@ -141,7 +154,7 @@ def write_predictions(
         on_rows = _counting(start, on_progress)
         weights = recompute(record, folder, table, device=chosen, on_rows=on_rows)
         path = folder / PREDICTIONS
-        if not weights.differences:
+        if not weights.differences and not _is_kept(record, path):
             save_predictions(path, weights.probabilities, labels)
         yield Prediction(
             record=record,
@@ -162,13 +175,48 @@ def check_metrics(
     for record in records:
         folder = runs.path(record.job_id)
         try:
-            table = PreparedTable.open(table_with(record.job.fingerprint, data_dir=data_dir))
+            table = checked_table(table_with(record.job.fingerprint, data_dir=data_dir))
             weights = recompute(record, folder, table, device=chosen)
         except (DataError, UsageError) as error:
             yield Discrepancy(topic="metrics", where=str(folder), what=error.message)
             continue
         for difference in weights.differences:
             yield Discrepancy(topic="metrics", where=str(folder), what=difference)
+
+
+def check_predictions(records: Iterable[RunRecord], runs: Runs) -> Iterator[Discrepancy]:
+    """Score the predictions.npz of each record, and yield how it differs from the record.
+
+    Other devices than that of the run may have written the file, so metrics may differ by
+    `TOLERANCE`.
+    """
+    for record in records:
+        folder = runs.path(record.job_id)
+        path = folder / PREDICTIONS
+        try:
+            found = {
+                name: score(labels, torch.from_numpy(probabilities))
+                for name, (labels, probabilities) in read_predictions(folder).items()
+            }
+        except (DataError, UndefinedMetric) as error:
+            what = error.message if isinstance(error, DataError) else str(error)
+            yield Discrepancy(topic="files", where=str(path), what=what)
+            continue
+        for name, now in found.items():
+            then = record.result.scores[name]
+            for metric, value, recorded in (
+                ("auc", now.auc, then.auc),
+                ("logloss", now.logloss, then.logloss),
+            ):
+                if not agree(value, recorded, tolerance=TOLERANCE):
+                    what = f"{name} {metric}: {recorded} in the record, {value} by this file"
+                    yield Discrepancy(topic="metrics", where=str(path), what=what)
+
+
+def _is_kept(record: RunRecord, path: Path) -> bool:
+    """Whether the file holds the predictions that the run itself kept, to the last bit."""
+    kept = None if record.digests is None else record.digests.files.get(PREDICTIONS)
+    return kept is not None and path.is_file() and sha256_of(path) == kept
 
 
 def _counting(
@@ -213,16 +261,14 @@ def _load(assembled: Assembled, path: Path) -> None:
 def _initial_differences(
     record: RunRecord, assembled: Assembled, table: PreparedTable, *, same: bool
 ) -> Iterator[str]:
-    """Differences in the row order and the initial weights."""
+    """Differences in the parameters, the row order and the initial weights."""
+    built = sum(p.numel() for p in assembled.arm.parameters() if p.requires_grad)
+    budget = record.budget
+    if built != budget.backbone_parameters + budget.plugin_parameters:
+        yield f"budget: {budget} in the record, {built} parameters built"
     order = row_order(len(table.split("train")), seed=record.job.seed, epoch=1)
     if row_order_digest(order) != record.pairing.row_order:
         yield "row order of epoch 1: not that of the record"
     # Normal random numbers of another platform may differ in their last bits.
     if same and assembled.initial_weights != record.pairing.initial_weights:
         yield "initial weights: not those of the record"
-
-
-def _agree(found: float | None, recorded: float | None, *, tolerance: float) -> bool:
-    if found is None or recorded is None:
-        return found is recorded
-    return abs(found - recorded) <= tolerance * max(1.0, abs(recorded))

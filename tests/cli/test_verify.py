@@ -1,10 +1,14 @@
 """`prime-bench verify`: a sound folder is quiet, and each kind of change is found."""
 
+import hashlib
 import json
+import zipfile
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from prime_bench.base.files import bundled_folder
 from prime_bench.cli.main import exit_code
 
 
@@ -46,14 +50,26 @@ def test_other_weights_are_found(jobs: dict[str, Path], capsys: pytest.CaptureFi
     assert capsys.readouterr().out.splitlines()[-1] == "1 record, 1 finding"
 
 
-def test_an_edited_metric_is_found_by_computing_it_again(
+def test_an_edited_metric_is_found_three_times(
     jobs: dict[str, Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
+    """By the record's digest and by test.json, and where both are gone by computing it again."""
     path = jobs["prime"] / "record.json"
     record = json.loads(path.read_text())
     record["result"]["test"]["auc"] += 1e-9
     path.write_text(json.dumps(record))
-    assert findings(capsys) == (0, [])
+    code, found = findings(capsys)
+    assert code == 1
+    assert [item["topic"] for item in found] == ["record", "files"]
+    assert "its digest is not that of its values" in found[0]["what"]
+    assert found[1]["where"] == str(jobs["prime"] / "test.json")
+    del record["digests"]
+    path.write_text(json.dumps(record))
+    (jobs["prime"] / "test.json").unlink()
+    assert exit_code(["verify"]) == 0
+    out, err = capsys.readouterr()
+    assert out == "2 records, 0 findings\n"
+    assert "1 of 2 records are of a version that wrote no digests into them" in err
     code, found = findings(capsys, jobs["prime"].name, "--recompute", "--device", "cpu")
     assert code == 1
     assert [item["topic"] for item in found] == ["metrics"]
@@ -155,3 +171,47 @@ def test_an_unfinished_job_is_reported(
     assert exit_code(["verify", jobs["prime"].name]) == 3
     message = f"it has not finished: prime-bench show job {jobs['prime'].name}"
     assert message in capsys.readouterr().err
+
+
+def test_a_bundle_is_checked_with_its_digests(
+    jobs: dict[str, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = (bundled_folder("recipes") / "quick.toml").read_text()
+    for whole, part in (
+        ("[2021, 190034, 27011]", "[2021]"),
+        (', "residual_parameters"]', "]"),
+        ("max_epochs = 100", "max_epochs = 1"),
+        ("[dataset.synthetic]", "[dataset.synthetic]\nrows = 1000"),
+    ):
+        assert whole in text
+        text = text.replace(whole, part)
+    Path("quick.toml").write_text(text.split("[backbone.DCNv2]")[0])
+    assert exit_code(["pack", "quick.toml", "-o", "quick.zip"]) == 0
+    capsys.readouterr()
+    assert findings(capsys, "quick.zip") == (0, [])
+    assert findings(capsys, "quick.zip", "--data-dir", "nowhere") == (0, [])
+
+    def packed_again(name: str, change: Callable[[str], str]) -> str:
+        """A bundle whose digests of records are right, so that only the record can tell."""
+        with zipfile.ZipFile("quick.zip") as archive:
+            members = {entry: archive.read(entry) for entry in archive.namelist()}
+        place = f"runs/{jobs['prime'].name}/{name}"
+        members[place] = change(members[place].decode()).encode()
+        contents = json.loads(members["bundle.json"])
+        record = members[f"runs/{jobs['prime'].name}/record.json"]
+        contents["records"][jobs["prime"].name] = hashlib.sha256(record).hexdigest()
+        members["bundle.json"] = json.dumps(contents).encode()
+        with zipfile.ZipFile("changed.zip", "w") as archive:
+            for entry, content in members.items():
+                archive.writestr(entry, content)
+        return "changed.zip"
+
+    edited = packed_again("record.json", lambda text: text.replace('"wall_s": ', '"wall_s": 9', 1))
+    what = findings(capsys, edited)[1][0]["what"]
+    assert what == "was changed after it was written: its digest is not that of its values"
+    spaced = packed_again("environment.json", lambda text: text + "\n")
+    code, found = findings(capsys, spaced)
+    assert code == 1
+    assert [item["what"] for item in found] == ["not the file with which the record was written"]
+    assert exit_code(["verify", "quick.zip", "--recompute"]) == 2
+    assert "a bundle has no --recompute" in capsys.readouterr().err

@@ -62,14 +62,14 @@ SMALL = {
 
 
 @pytest.fixture(scope="session")
-def make_job():
-    """A resolved training job over the table `t`."""
+def make_job(prepared):
+    """A resolved training job over the table `prepared`."""
 
     def make(backbone="DNN", plugin="dense", *, seed=2021, training=None, **settings):
         small = {"embedding_dim": 4, **SMALL[backbone], **settings}
         prime = {"bags": 2, "experts_per_bag": 3, "rank": 2} if plugin == "prime" else {}
         return Job(
-            fingerprint="t",
+            fingerprint=prepared.manifest.fingerprint,
             backbone=backbone,
             backbone_settings=BACKBONES[backbone].settings.parse(small, where="").plain(),
             plugin=plugin,
@@ -100,7 +100,7 @@ def make_arm(make_job, schema):
 
 
 @pytest.fixture(scope="session")
-def table(tmp_path_factory, schema, make_split, write_manifest):
+def prepared(tmp_path_factory, schema, make_split, write_manifest):
     """A prepared table, written file by file as `prepare` leaves it."""
     folder = tmp_path_factory.mktemp("data") / "tiny-12345678"
     (folder / "vocabulary").mkdir(parents=True)
@@ -114,10 +114,14 @@ def table(tmp_path_factory, schema, make_split, write_manifest):
         (folder / "vocabulary" / f"{field.name}.txt").write_text(values)
     (folder / "schema.json").write_text(json.dumps(schema.plain()))
     positives = {name: int(split.labels.sum()) for name, split in splits.items()}
-    write_manifest(
-        folder, rows=rows, positives=positives, fingerprint="t", vocabulary_total=sum(SIZES)
-    )
+    write_manifest(folder, rows=rows, positives=positives, vocabulary_total=sum(SIZES))
     return PreparedTable.open(folder)
+
+
+@pytest.fixture(scope="session")
+def table(prepared):
+    """The table that probes read, unless a module has its own."""
+    return prepared
 
 
 @pytest.fixture
@@ -126,7 +130,7 @@ def request_for(table, tmp_path):
 
     def request_for(job):
         return JobRequest(
-            job=job,
+            job=job.model_copy(update={"fingerprint": table.manifest.fingerprint}),
             dataset="tiny",
             arm="an arm",
             table=str(table.path),

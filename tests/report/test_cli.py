@@ -363,7 +363,7 @@ def test_check_exits_1_where_a_number_is_another(
 def test_a_collapsed_run_does_not_pass_a_check(
     tmp_path: Path, make_record: MakeRecord, capsys: pytest.CaptureFixture[str], flagged: bool
 ) -> None:
-    """Its own spread was noise enough to be inside of."""
+    """Its own spread was noise enough to be inside of. Whether the record says so is not asked."""
     for seed, auc, logloss in ((1, 0.7651, 0.37), (2, 0.7653, 0.38), (3, 0.5, 5.0)):
         degenerate = "AUC 0.5" if flagged and auc == 0.5 else None
         record = make_record(seed=seed, auc=auc, logloss=logloss, degenerate=degenerate)
@@ -377,7 +377,7 @@ def test_a_collapsed_run_does_not_pass_a_check(
 
     assert call("--runs-dir", tmp_path / "runs", "--check", path) == 1
     out, err = capsys.readouterr()
-    assert out.count("degenerate run" if flagged else "outside") >= 2
+    assert out.count("degenerate run") >= 2
     assert err.endswith(": 2 of 2 numbers compared: 0 agree, 2 differ\n")
 
 

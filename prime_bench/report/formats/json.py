@@ -86,7 +86,7 @@ def _pairs(block: GridBlock) -> Iterator[dict[str, JsonValue]]:
                 name: {
                     "test_auc": run.result.test.auc,
                     "test_logloss": run.result.test.logloss,
-                    "degenerate": run.result.degenerate,
+                    "degenerate": run.degenerate,
                     "job_id": run.job_id,
                 }
                 for name, run in pair.runs.items()

@@ -87,7 +87,7 @@ def _job_of(record: RunRecord | ProbeRecord, parts: dict[str, int]) -> PageJob:
         auc=result.test.auc,
         logloss=result.test.logloss,
         best=result.best_epoch,
-        flag=result.degenerate,
+        flag=record.degenerate,
         curve=tuple(
             (point.epoch, point.valid_auc, point.valid_logloss) for point in record.history
         ),

@@ -229,7 +229,7 @@ def without_degenerate(grouped: GroupedRuns) -> GroupedRuns:
     """The same groups without degenerate runs."""
     return {
         place: {
-            arm: {seed: record for seed, record in runs.items() if record.result.degenerate is None}
+            arm: {seed: record for seed, record in runs.items() if record.degenerate is None}
             for arm, runs in arms.items()
         }
         for place, arms in grouped.items()
@@ -325,9 +325,7 @@ def _arm_scores(
             seed for seed, run in runs.items() if score_of(run, metric, split) is None
         ),
         jobs=tuple(run.job_id for run in runs.values()),
-        degenerate={
-            seed: run.result.degenerate for seed, run in runs.items() if run.result.degenerate
-        },
+        degenerate={seed: run.degenerate for seed, run in runs.items() if run.degenerate},
     )
 
 
@@ -347,9 +345,7 @@ def _comparison(pairs: Sequence[Pair], metric: Metric, split: ProbedSplit) -> Co
         differences=tuple(float(difference) for difference in differences),
         jobs=tuple(run.job_id for pair in pairs for run in (pair.baseline, pair.arm)),
         degenerate_seeds=tuple(
-            pair.seed
-            for pair in pairs
-            if pair.baseline.result.degenerate or pair.arm.result.degenerate
+            pair.seed for pair in pairs if pair.baseline.degenerate or pair.arm.degenerate
         ),
     )
 

@@ -219,7 +219,7 @@ class ReportRecords:
             for arms in self.grouped.values()
             for by_seed in arms.values()
             for run in by_seed.values()
-            if run.result.degenerate
+            if run.degenerate
         }
         probes = {probe.job_id for probe in self.probes if probe.job.training_run.id in runs}
         return frozenset(runs | probes)

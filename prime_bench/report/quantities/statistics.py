@@ -69,7 +69,7 @@ def level(selected: Selection) -> Level:
         return Level(
             value=next((score_of(run, selected.metric, selected.split) for run in runs), None),
             noise=_noise(replace(selected, backbones=(row,)), _score(selected)),
-            degenerate=any(run.result.degenerate for run in runs),
+            degenerate=any(run.degenerate for run in runs),
             jobs=tuple(run.job_id for run in runs),
         )
     scores = selected.block.scores[row.label, arm.name, selected.metric]
@@ -320,7 +320,7 @@ def _average(selected: Selection, measure: Callable[[RunRecord], float | None]) 
     for row in selected.backbones:
         runs = selected.records.runs_of(row, selected.arm, seeds=seeds).values()
         values = {run.job_id: measure(run) for run in runs}
-        degenerate |= any(run.result.degenerate for run in runs)
+        degenerate |= any(run.degenerate for run in runs)
         by_backbone.append({job: value for job, value in values.items() if value is not None})
     found = [list(values.values()) for values in by_backbone if values]
     spread = len(seeds) > 1 and found and all(len(values) > 1 for values in found)

@@ -10,6 +10,7 @@ import pytest
 from scipy.stats import ttest_ind, ttest_ind_from_stats
 
 from prime_bench.base.errors import UsageError
+from prime_bench.findings import Score
 from prime_bench.report.document import make_report
 from prime_bench.report.formats.cells import note_text, printed
 from prime_bench.report.quantities.records import gather
@@ -128,7 +129,7 @@ def test_a_probe_of_a_degenerate_run_never_passes() -> None:
     probed = {probe.job.training_run.id for probe in probes if probe.job.kind == "routing"}
     collapsed = [
         run.model_copy(
-            update={"result": run.result.model_copy(update={"degenerate": "constant output"})}
+            update={"result": run.result.model_copy(update={"test": Score(auc=0.5, logloss=0.7)})}
         )
         if run.job_id in probed
         else run

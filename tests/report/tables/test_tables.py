@@ -109,7 +109,7 @@ def with_validation(record: RunRecord) -> RunRecord:
             "epoch": epoch,
             "step": epoch,
             "learning_rate": 0.001,
-            "train_loss": None,
+            "train_loss": 0.4,
             "valid_auc": 0.7,
             "valid_logloss": 0.4,
             "improved": epoch == 1,
