@@ -256,9 +256,10 @@ class Runs:
             return f"it has no {CONFIG}"
         except (OSError, ValueError, TypeError, RecursionError):
             found = None
-        if found is None:
+        own = None if found is None else _id_of(found.job)
+        if found is None or own is None:
             return f"its {CONFIG} cannot be read"
-        return found if found.job.id == job_id else f"its {CONFIG} is of the job {found.job.id}"
+        return found if own == job_id else f"its {CONFIG} is of the job {own}"
 
     def fail(self, job_id: str, error: str) -> None:
         """Write a failure.json for a worker that has died, unless it has written one itself."""
@@ -372,12 +373,21 @@ def parse_record(text: bytes, *, job_id: str, file: Path) -> Record:
     `file` is its name in messages. Raises DataError unless it is a record of the job `job_id`.
     """
     record = _sound(text) or _checked(text, file=file)
-    if record.job.id != job_id or record.job_id != job_id:
+    own = _id_of(record.job)
+    if own != job_id or record.job_id != job_id:
         raise DataError(
-            f"{file}: the record's job has the id {record.job.id}, its folder is {job_id}",
+            f"{file}: the record's job has the id {own}, its folder is {job_id}",
             hint=_ADVICE,
         )
     return record
+
+
+def _id_of(job: Job) -> str | None:
+    """The job's id; None where a setting is NaN or a text no Unicode, which JSON does not have."""
+    try:
+        return job.id
+    except ValueError:
+        return None
 
 
 def is_job_id(text: str) -> bool:
