@@ -273,6 +273,31 @@ class TestUnfit:
         file.write_bytes(content)
         self.assert_restarted(stopped, make_elsewhere, why="resume.state is damaged")
 
+    @pytest.mark.parametrize("kind", ["folder", "pipe", "device"])
+    def test_no_file(self, stopped, make_elsewhere, kind):
+        file = folder_of(stopped) / STATE
+        file.unlink()
+        if kind == "folder":
+            (file / "below").mkdir(parents=True)
+        elif kind == "pipe":
+            os.mkfifo(file)
+        else:
+            file.symlink_to("/dev/zero")
+        names = {"folder": "a folder", "pipe": "a named pipe", "device": "a device"}
+        why = f"resume.state cannot be read: {names[kind]}, not a file"
+        self.assert_restarted(stopped, make_elsewhere, why=why)
+
+    @pytest.mark.parametrize("history", [None, 3, [None], [{"epoch": 1}], "missing"])
+    def test_a_history_that_is_none(self, stopped, make_elsewhere, history):
+        file = folder_of(stopped) / STATE
+        conditions = self.conditions_in(file)
+        state = load_state(file, conditions=conditions)
+        state["history"] = history
+        if history == "missing":
+            del state["history"]
+        save_state(file, state, conditions=conditions)
+        self.assert_restarted(stopped, make_elsewhere, why="its history cannot be read")
+
     def test_another_number_of_threads(self, stopped, make_elsewhere):
         other = stopped.model_copy(update={"threads": 2})
         self.assert_restarted(other, make_elsewhere, why="number of threads was 1, is 2")

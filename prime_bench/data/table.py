@@ -143,7 +143,8 @@ class PreparedTable:
         """
         path = self.path / VOCABULARY_FOLDER / f"{field.name}.txt"
         try:
-            lines = path.read_bytes().decode("utf-8", "replace").split("\n")
+            with open_file(path) as file:
+                lines = file.read().decode("utf-8", "replace").split("\n")
         except OSError as error:
             raise DataError(
                 f"{path}: cannot be read: {error}", hint=_how_to_prepare(self.path)

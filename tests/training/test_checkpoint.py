@@ -1,6 +1,10 @@
 """The state that a run goes on from: whole, of its moment, and refused where it does not fit."""
 
 import contextlib
+import errno
+import hashlib
+import io
+import pickle
 import threading
 
 import pytest
@@ -9,7 +13,13 @@ import torch
 from prime_bench.assemble import build_arm
 from prime_bench.base.errors import EnvironmentFault
 from prime_bench.training import checkpoint
-from prime_bench.training.checkpoint import StateFile, StateUnfit, load_state, save_state
+from prime_bench.training.checkpoint import (
+    StateFile,
+    StateUnfit,
+    load_state,
+    one_line,
+    save_state,
+)
 from prime_bench.training.loop import Training, TrainingSplits
 from prime_bench.training.optimizer import Penalty
 
@@ -128,6 +138,56 @@ def test_states_with_other_keys_have_another_format(schema, make_split, make_job
     found |= {f"optimizer.tables.{key}" for key in optimizer.pop("tables")[0]}
     found |= {f"optimizer.{key}" for key in optimizer}
     assert (checkpoint._FORMAT, found) == (2, KEYS)
+
+
+def signed(content):
+    digest = hashlib.sha256(content).hexdigest().encode()
+    return b"prime-bench state " + digest + b"\n" + content
+
+
+def saved(value):
+    buffer = io.BytesIO()
+    torch.save(value, buffer)
+    return buffer.getvalue()
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        *(b"", b"\x80", b"text", b"PK\x05\x06" + bytes(18), pickle.dumps(None)),
+        *map(saved, (None, [], 3, {}, {"format": 2}, {"format": 2, "conditions": {}, "state": 1})),
+        saved({"format": 2, "conditions": None, "state": {}}),
+    ],
+)
+def test_a_digest_alone_makes_no_state(tmp_path, content):
+    (tmp_path / "state").write_bytes(signed(content))
+
+    with pytest.raises(StateUnfit, match=r"^state cannot be read: [^\n]+$"):
+        load_state(tmp_path / "state", conditions=HERE)
+
+
+def test_a_huge_file_that_is_not_ours_is_not_read(tmp_path):
+    with (tmp_path / "state").open("wb") as file:
+        file.truncate(1 << 40)
+
+    with pytest.raises(StateUnfit, match="state is damaged"):
+        load_state(tmp_path / "state", conditions=HERE)
+
+
+@pytest.mark.parametrize(
+    ("error", "line"),
+    [
+        (
+            OSError(errno.EMFILE, "Too many", "/x"),
+            "EnvironmentFault: /x: the process has too many files open",
+        ),
+        (OSError(errno.ENOSPC, "No space", "/x"), "EnvironmentFault: /x: the disk is full"),
+        (MemoryError(), "EnvironmentFault: the memory does not suffice"),
+        (ValueError("odd\nand more"), "ValueError: odd"),
+    ],
+)
+def test_a_job_fails_with_the_words_of_the_command_line(error, line):
+    assert one_line(error) == line
 
 
 def test_nothing_in_it_is_run(tmp_path):
