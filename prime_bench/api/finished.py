@@ -23,7 +23,7 @@ from prime_bench.store.record import ProbeRecord, RunRecord
 from prime_bench.store.runs import PREDICTIONS, Runs
 
 if TYPE_CHECKING:
-    from prime_bench.store.verification import Discrepancy, JobFiles, TableFacts
+    from prime_bench.store.verification import Discrepancy, JobFiles, ManifestFacts
 
 
 def _ids_of(what: str, runs: Runs, *, only: Only, changes: Changes, data_dir: StrPath) -> list[str]:
@@ -213,7 +213,7 @@ class _Sources:
 def _sources(
     what: str | None, runs: Runs, *, only: Only, changes: Changes, data_dir: Path
 ) -> _Sources:
-    from prime_bench.store.verification import JobFolder
+    from prime_bench.store.verification import FolderFiles
 
     one_job = what is not None and runs.find_job(what) is not None
     found, faults = runs.readable()
@@ -223,7 +223,7 @@ def _sources(
         found = [record for record in found if record.job_id in wanted]
     if not found and not faults:
         raise _nothing_to_verify(what, runs, one_job=one_job, changes=changes, others=others)
-    files = [(record, JobFolder.of(record, runs)) for record in found]
+    files = [(record, FolderFiles.of(record, runs)) for record in found]
     return _Sources(path=runs.folder, files=[*files], unreadable=faults, one_job=one_job)
 
 
@@ -235,19 +235,19 @@ def _packed_sources(path: Path) -> _Sources:
     return _Sources(path=path, files=[*files], unreadable=bundle.unreadable)
 
 
-def _tables_of(fingerprints: set[str], *, data_dir: Path) -> dict[str, list[TableFacts]]:
+def _tables_of(fingerprints: set[str], *, data_dir: Path) -> dict[str, list[ManifestFacts]]:
     """What the manifests below `data_dir` say of the tables with these fingerprints."""
     from prime_bench.data.manifest import SCHEMA_NAME, SPLIT_NAMES, Manifest, prepared_tables
     from prime_bench.data.schema import Schema
-    from prime_bench.store.verification import TableFacts
+    from prime_bench.store.verification import ManifestFacts
 
-    found: dict[str, list[TableFacts]] = {fingerprint: [] for fingerprint in fingerprints}
+    found: dict[str, list[ManifestFacts]] = {fingerprint: [] for fingerprint in fingerprints}
     for _, folder in prepared_tables(data_dir):
         manifest = Manifest.read(folder)
         if manifest.fingerprint in found:
             # A schema that cannot be read is a finding of its own, by `check_tables`.
             with contextlib.suppress(DataError):
-                facts = TableFacts(
+                facts = ManifestFacts(
                     where=str(folder),
                     variant=manifest.variant,
                     verified=manifest.verified,

@@ -78,13 +78,13 @@ class JobFiles(Protocol):
 
 
 @dataclass(frozen=True)
-class JobFolder:
+class FolderFiles:
     """The files in the folder of a job."""
 
     path: Path
 
     @classmethod
-    def of(cls, record: Record, runs: Runs) -> "JobFolder":
+    def of(cls, record: Record, runs: Runs) -> "FolderFiles":
         """The folder of the record's job."""
         return cls(runs.path(record.job_id))
 
@@ -139,7 +139,7 @@ class PackedFiles:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TableFacts:
+class ManifestFacts:
     """What the manifest of a prepared table says, as records repeat it."""
 
     where: str
@@ -154,7 +154,7 @@ class TableFacts:
 
 
 def check_record(
-    record: Record, files: JobFiles, tables: Sequence[TableFacts] = ()
+    record: Record, files: JobFiles, tables: Sequence[ManifestFacts] = ()
 ) -> Iterator[Discrepancy]:
     """Check a record and yield what does not hold.
 
@@ -274,7 +274,7 @@ def _lines(content: bytes) -> list[object] | None:
         return None
 
 
-def _faults_of_run(record: RunRecord, table: TableFacts | None) -> Iterator[str]:
+def _faults_of_run(record: RunRecord, table: ManifestFacts | None) -> Iterator[str]:
     """Sentences about values of a training run that do not follow from its other values."""
     result, history = record.result, record.history
     yield from _faults_of_history(record)
@@ -374,7 +374,7 @@ def _is_degeneracy(record: RunRecord, rows: Mapping[str, int] | None) -> bool:
     return re.fullmatch("; ".join(parts), record.result.degenerate or "") is not None
 
 
-def _faults_by_table(record: RunRecord, table: TableFacts) -> Iterator[str]:
+def _faults_by_table(record: RunRecord, table: ManifestFacts) -> Iterator[str]:
     """Sentences about values of a training run that do not follow from its table."""
     spec, train_rows = record.job.training, table.rows["train"]
     steps = spec.steps_of_epoch(train_rows)
