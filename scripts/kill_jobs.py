@@ -115,12 +115,20 @@ def _disturb(
 
 
 def _workers(parent: int) -> list[int]:
-    """Its child processes, which its slots' threads have started."""
+    """Its workers, which its slots' threads have started; each is in the group of its guard."""
     try:
         lists = [file.read_text() for file in Path(f"/proc/{parent}/task").glob("*/children")]
     except OSError:
         return []
-    return [int(pid) for pids in lists for pid in pids.split()]
+    children = [int(pid) for pids in lists for pid in pids.split()]
+    return [pid for pid in children if not _leads(pid)]
+
+
+def _leads(pid: int) -> bool:
+    try:
+        return os.getpgid(pid) == pid
+    except ProcessLookupError:
+        return True
 
 
 def _kill(pid: int) -> bool:

@@ -126,7 +126,8 @@ def _disturbed(
                 process.wait(timeout=dice.uniform(0, run_s))
             said.append(_hit(process, dice))
         code = process.wait(timeout=600)
-        said[-1:] = [f"{said[-1]} -> {code}"] if n_kills < 3 else []
+        if n_kills < 3:
+            said[-1] += f" -> {code}"
         if left := _left(mark):
             faults.append(f"LEFT {left}")
         now = _records(runs)

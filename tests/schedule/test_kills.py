@@ -73,7 +73,16 @@ def _workers(pid):
         lists = [file.read_text() for file in Path(f"/proc/{pid}/task").glob("*/children")]
     except OSError:
         return []
-    return [int(child) for children in lists for child in children.split()]
+    children = [int(child) for children in lists for child in children.split()]
+    return [child for child in children if not _leads(child)]
+
+
+def _leads(pid):
+    """Whether it is the guard, which leads the group of its worker."""
+    try:
+        return os.getpgid(pid) == pid
+    except ProcessLookupError:
+        return True
 
 
 def _disturb(parents, dice):

@@ -333,7 +333,8 @@ def _check_variables() -> None:
             continue
         if scheme not in _PROXY_SCHEMES:
             raise UsageError(
-                f"{name}: `{scheme}` is not a kind of proxy", hint=f"known: {_PROXY_SCHEMES}"
+                f"{name}: `{scheme}` is not a kind of proxy",
+                hint=f"known: {', '.join(_PROXY_SCHEMES)}",
             )
         if scheme.startswith("socks") and importlib.util.find_spec("socksio") is None:
             raise EnvironmentFault(
