@@ -61,9 +61,13 @@ def _setting(flag: str, *, metavar: str, help: str, type: Any = None) -> Callabl
 @_setting("--bins", metavar="N", type=int, help="quantile: bins of a numeric field.")
 @_setting("--min-count", metavar="N", type=int, help="Rows that a value needs to get an id.")
 @_setting("--zero-is-missing", metavar="yes|no", type=bool, help="log_bucket: zero has no id.")
-@_setting("--split", metavar="hash|time", help="avazu-raw: how rows are split.")
-@_setting("--split-fractions", metavar="A,B,C", help="avazu-raw: shares of the splits.")
-@_setting("--split-seed", metavar="S", type=int, help="avazu-raw: seed of --split hash.")
+@_setting(
+    "--split",
+    metavar="hash|time|fraction|column|group",
+    help="A log: how rows are split (docs/cards.md).",
+)
+@_setting("--split-fractions", metavar="A,B,C", help="A log: shares of the splits.")
+@_setting("--split-seed", metavar="S", type=int, help="A log: seed of --split hash and group.")
 @_setting("--shape", metavar="avazu|criteo", help="synthetic: fields like those of.")
 @_setting("--rows", metavar="N", type=int, help="synthetic: rows of all splits.")
 @_setting("--strength", metavar="X", type=float, help="synthetic: of the planted subgroups.")

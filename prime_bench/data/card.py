@@ -36,8 +36,13 @@ class CardColumn(Frozen):
 
     name: str
     """As in the header of the file."""
-    role: Literal["label", "categorical", "numeric", "hour", "dropped"]
-    """`hour` holds YYMMDDHH and becomes a categorical field, the hour of day, placed last."""
+    role: Literal["label", "categorical", "numeric", "hour", "time", "split", "group", "dropped"]
+    """`hour` holds YYMMDDHH and becomes a categorical field, the hour of day, placed last. `time`,
+    `split` and `group` say how a log is split, and are no fields without `also`."""
+    also: Literal["categorical", "numeric"] | None = None
+    """The field that a column with the role time, split or group becomes as well."""
+    splits: dict[Literal["train", "valid", "test"], list[str]] = {}
+    """For the role split: the texts of the rows of each split; by default its name."""
     semantic: str | None = None
     """What the column means; None if unknown."""
     numeric: NumericRule | None = None
@@ -49,7 +54,14 @@ class CardColumn(Frozen):
 
     @pydantic.model_validator(mode="after")
     def _has_keys_of_its_role(self) -> Self:
-        if self.role != "numeric" and (self.numeric or self.bins):
+        if self.also is not None and self.role not in ("time", "split", "group"):
+            raise ValueError("`also` is a key of columns with the role time, split or group")
+        if self.splits and self.role != "split":
+            raise ValueError("`splits` is a key of the column with the role split")
+        texts = [text for split in self.splits.values() for text in split]
+        if self.splits and (len(self.splits) < 3 or len(set(texts)) < len(texts)):
+            raise ValueError("`splits` has train, valid and test, and each text once")
+        if "numeric" not in (self.role, self.also) and (self.numeric or self.bins):
             key = "numeric" if self.numeric else "bins"
             raise ValueError(f'`{key}` is a key of columns with role = "numeric"')
         if self.bins is not None and self.numeric not in (None, "quantile"):
@@ -148,6 +160,12 @@ class DatasetCard(Frozen):
             raise ValueError("a card has exactly one label column")
         if len({column.name for column in self.columns}) < len(self.columns):
             raise ValueError("two columns have one name")
+        roles = [column.role for column in self.columns]
+        for role in ("hour", "time", "split", "group"):
+            if roles.count(role) > 1:
+                raise ValueError(f"two columns have the role {role}")
+            if self.kind != "log" and role != "hour" and role in roles:
+                raise ValueError(f'the role {role} needs kind = "log"')
         if not self.fields:
             raise ValueError("no column becomes a field: give one the role categorical or numeric")
         if 0 < len(self.files) < 3:
@@ -167,7 +185,11 @@ class DatasetCard(Frozen):
     @property
     def fields(self) -> list[CardColumn]:
         """The columns that become fields, in schema order: as in the file, but the hour last."""
-        kept = [column for column in self.columns if column.role in ("categorical", "numeric")]
+        columns = [
+            column.model_copy(update={"role": column.also, "also": None}) if column.also else column
+            for column in self.columns
+        ]
+        kept = [column for column in columns if column.role in ("categorical", "numeric")]
         return kept + [column for column in self.columns if column.role == "hour"]
 
 

@@ -25,7 +25,7 @@ from prime_bench.data.card import (
     load_card,
     read_card,
 )
-from prime_bench.settings.data import DataSettings, NumericRule, SyntheticSettings
+from prime_bench.settings.data import DataSettings, LogSettings, NumericRule, SyntheticSettings
 
 SPLIT_NAMES = ("train", "valid", "test")
 MANIFEST_NAME = "manifest.json"
@@ -214,7 +214,7 @@ class TableSpec:
             if key != "numeric":  # its digests are older than rules of columns
                 del settings[key]
         columns = [
-            [column.name, column.role, column.semantic, *_rule(column)]
+            [column.name, column.role, column.semantic, *_rule(column), *_split_role(column)]
             for column in self.card.columns
         ]
         facts = {"encoding": ENCODING, "name": self.name, "settings": settings, "columns": columns}
@@ -294,6 +294,8 @@ def resolve(
     for key, why in _without_effect(card, settings).items():
         if key in overrides:
             raise UsageError(f"{prefix}{key}: {why}")
+    if fault := _split_fault(card, settings):
+        raise UsageError(f"{prefix}split: {fault}, and {name} has none")
     return TableSpec(card=card, settings=settings, file=file)
 
 
@@ -334,7 +336,7 @@ def _parse(card: DatasetCard, overrides: Mapping[str, Any], *, where: str) -> Da
 
 def _without_effect(card: DatasetCard, settings: DataSettings) -> dict[str, str]:
     """Settings of numeric fields that change nothing in this data set, and why."""
-    numeric = [column for column in card.columns if column.role == "numeric"]
+    numeric = [column for column in card.fields if column.role == "numeric"]
     if isinstance(settings, SyntheticSettings) and settings.shape == "criteo":
         numeric = [CardColumn(name="any", role="numeric")]
     if not numeric:
@@ -353,6 +355,23 @@ def _without_effect(card: DatasetCard, settings: DataSettings) -> dict[str, str]
 def _rule(column: CardColumn) -> list[object]:
     """The rule of a column in a digest; empty where that is the data set's."""
     return [column.numeric, column.bins] if column.numeric or column.bins else []
+
+
+def _split_role(column: CardColumn) -> list[object]:
+    """What the digest needs to know of a column by which a log is split."""
+    facts = [{"also": column.also}] if column.also else []
+    return facts + ([{"splits": column.splits}] if column.splits else [])
+
+
+def _split_fault(card: DatasetCard, settings: DataSettings) -> str | None:
+    """What the card lacks for the split of the settings; None if nothing."""
+    if not isinstance(settings, LogSettings):
+        return None
+    needed = {"time": ("time", "hour"), "column": ("split",), "group": ("group",)}
+    roles = needed.get(settings.split, ())
+    if not roles or any(column.role in roles for column in card.columns):
+        return None
+    return f"{settings.split} needs a column with the role {' or '.join(roles)}"
 
 
 def _flag_value(value: object) -> str:

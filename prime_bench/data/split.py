@@ -1,4 +1,4 @@
-"""Assign rows to splits: by a hash of their bytes, by time, or by stratified folds."""
+"""Assign rows to splits: by a hash of bytes, by time or order, or by stratified folds."""
 
 from collections.abc import Mapping, Sequence
 
@@ -86,15 +86,66 @@ def split_by_time(rows_at: Mapping[int, int], fractions: Sequence[float]) -> dic
     times = sorted(rows_at)
     if len(times) < 3:
         raise DataError(
-            f"a split by time needs at least 3 distinct hours, the file has {len(times)}",
+            f"a split by time needs at least 3 distinct times, the file has {len(times)}",
             hint="use --split hash",
         )
     before = np.concatenate([[0], np.cumsum([rows_at[time] for time in times])])
     shares = np.cumsum(fractions)[:2] * before[-1]
-    # Each split keeps at least one hour.
+    # Each split keeps at least one time.
     first = 1 + int(np.argmin(np.abs(before[1 : len(times) - 1] - shares[0])))
     second = first + 1 + int(np.argmin(np.abs(before[first + 1 : len(times)] - shares[1])))
     return {time: int(i >= first) + int(i >= second) for i, time in enumerate(times)}
+
+
+class TimeCounts:
+    """Rows, and missing values of F fields, at each time, in bounded memory.
+
+    Times are integers, such as microseconds or numbers of rows. Where there are more distinct ones
+    than `MOST`, neighbours are joined: a time is `time >> shift`, with the smallest shift that is
+    sufficient, which does not depend on the order of the rows.
+    """
+
+    MOST = 1 << 16
+
+    def __init__(self, *, n_fields: int) -> None:
+        self.shift = 0
+        self.times: np.ndarray = np.empty(0, dtype=np.int64)
+        """(T,) sorted."""
+        self.rows: np.ndarray = np.empty(0, dtype=np.int64)
+        """(T,): rows at each time."""
+        self.missing: np.ndarray = np.empty((0, n_fields), dtype=np.int64)
+        """(T, F): rows without a value at each time."""
+
+    def add(self, times: np.ndarray, missing: np.ndarray) -> None:
+        """Count n rows: `times` (n,) int64, `missing` (F, n) bool."""
+        times = times >> self.shift
+        own, rows = np.unique(times, return_counts=True)
+        if len(own) == 1:
+            counts = np.count_nonzero(missing, axis=1)[None]
+        else:
+            order = np.argsort(times, kind="stable")
+            starts = np.cumsum(rows) - rows
+            counts = np.add.reduceat(missing[:, order], starts, axis=1, dtype=np.int64).T
+        places = np.asarray(self.times.searchsorted(own))
+        places[places == len(self.times)] = 0
+        if len(self.times) and (self.times[places] == own).all():
+            self.rows[places] += rows
+            self.missing[places] += counts
+            return
+        self._join(
+            np.concatenate([self.times, own]),
+            np.concatenate([self.rows, rows]),
+            np.concatenate([self.missing, counts]),
+        )
+        while len(self.times) > self.MOST:
+            self.shift += 1
+            self._join(self.times >> 1, self.rows, self.missing)
+
+    def _join(self, times: np.ndarray, rows: np.ndarray, missing: np.ndarray) -> None:
+        order = np.argsort(times, kind="stable")
+        self.times, starts = np.unique(times[order], return_index=True)
+        self.rows = np.add.reduceat(rows[order], starts)
+        self.missing = np.add.reduceat(missing[order], starts, axis=0)
 
 
 def stratified_folds(labels: np.ndarray, *, n_folds: int, seed: int) -> np.ndarray:

@@ -22,7 +22,8 @@ class Chunk:
     labels: np.ndarray
     """(n,) uint8, 0 or 1."""
     split: np.ndarray
-    """(n,) uint8, index into SPLIT_NAMES; or (n,) int64 hours, for a split by time."""
+    """(n,) uint8, index into SPLIT_NAMES; or (n,) int64 times or numbers of rows, for
+    a split by time or by order."""
     packed: dict[str, np.ndarray] = field(default_factory=dict)
     """Field name -> (n,) uint64: texts of at most 8 bytes as `data.raw.packed.pack` codes them."""
 

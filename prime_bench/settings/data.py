@@ -51,13 +51,17 @@ class DataSettings(Frozen):
 class LogSettings(DataSettings):
     """Keys of a data set that has no splits of its own: it is split while it is prepared."""
 
-    split: Literal["hash", "time"] = "hash"
+    split: Literal["hash", "time", "fraction", "column", "group"] = "hash"
     """How rows are assigned to splits. hash: by a seeded hash of the row's bytes, so that equal
-    rows are in one split. time: by whole hours, the earliest in train."""
+    rows are in one split. time: by the column with the role time or hour, the earliest in train;
+    rows of one time are in one split. fraction: in the order of the files, the first in train.
+    column: as the column with the role split says. group: by a seeded hash of the column with the
+    role group, so that rows of one value are in one split; a row without a value by its own."""
     split_fractions: Fractions = (0.8, 0.1, 0.1)
-    """Shares of the train, valid and test split, which add up to 1."""
+    """Shares of the train, valid and test split, which add up to 1; without effect
+    for split = "column"."""
     split_seed: int = pydantic.Field(2021, ge=0)
-    """Seed of the hash."""
+    """Seed of the hash of rows or groups."""
 
     @pydantic.field_validator("split_fractions")
     @classmethod

@@ -147,7 +147,7 @@ FAULTS = {
     ),
     "UTF-16": (lambda lines: ["\n".join(lines).encode("utf-16")], "line 1 has a NUL byte"),
     "NUL": (put_field(8, 6, "a\0b"), "line 8: has a NUL byte"),
-    "too few hours for time": (lambda lines: lines[:60], "at least 3 distinct hours"),
+    "too few hours for time": (lambda lines: lines[:60], "at least 3 distinct times"),
     "too few rows": (lambda lines: lines[:2], "the split leaves no row for"),
     "no click": (every_label(1, "0"), "rows of valid have label 0\nall "),
 }

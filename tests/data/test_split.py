@@ -119,7 +119,7 @@ def test_whole_hours_nearest_to_the_fractions():
 
 @pytest.mark.parametrize("n_hours", [0, 1, 2])
 def test_too_few_hours(n_hours):
-    with pytest.raises(DataError, match=rf"3 distinct hours, the file has {n_hours}") as error:
+    with pytest.raises(DataError, match=rf"3 distinct times, the file has {n_hours}") as error:
         split_by_time(dict.fromkeys(range(n_hours), 5), (0.8, 0.1, 0.1))
     assert "--split hash" in error.value.hint
 

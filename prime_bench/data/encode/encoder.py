@@ -11,7 +11,6 @@ Shapes: n rows of a block, C categorical fields, K numeric fields, V codes of a 
 import contextlib
 import itertools
 import json
-from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -34,7 +33,7 @@ from prime_bench.data.encode.spool import ArrayFile, Spool, SpoolBlock
 from prime_bench.data.manifest import SCHEMA_NAME, SPLIT_NAMES, NumericFit, SplitCounts
 from prime_bench.data.prefetch import prefetch
 from prime_bench.data.schema import Field, Schema
-from prime_bench.data.split import split_by_time
+from prime_bench.data.split import TimeCounts, split_by_time
 from prime_bench.data.stages import Chunk, OnProgress, StageProgress, no_progress
 from prime_bench.settings.data import DataSettings, LogSettings, NumericRule
 
@@ -159,25 +158,25 @@ class _Splits:
 
     def __init__(
         self,
-        rows_at: Counter[int],
-        missing_at: dict[int, np.ndarray],
+        counts: TimeCounts,
         settings: DataSettings,
-        *,
-        n_fields: int,
     ) -> None:
-        if isinstance(settings, LogSettings) and settings.split == "time":
+        if isinstance(settings, LogSettings) and settings.split in ("time", "fraction"):
+            rows_at = dict(zip(counts.times.tolist(), counts.rows.tolist(), strict=True))
             split_at = split_by_time(rows_at, settings.split_fractions)
         else:
             split_at = {split: split for split in range(len(SPLIT_NAMES))}
+        self._shift = counts.shift
         self._keys = np.array(sorted(split_at), dtype=np.int64)
         self._split = np.array([split_at[key] for key in sorted(split_at)], dtype=np.uint8)
-        self.missing = np.zeros((len(SPLIT_NAMES), n_fields), dtype=np.int64)
-        for key, counts in missing_at.items():
-            self.missing[split_at[key]] += counts
+        self.missing = np.zeros((len(SPLIT_NAMES), counts.missing.shape[1]), dtype=np.int64)
+        for key, missing in zip(counts.times.tolist(), counts.missing, strict=True):
+            self.missing[split_at[key]] += missing
 
     def of(self, block: SpoolBlock) -> np.ndarray:
         """(n,) uint8, index into SPLIT_NAMES."""
-        split: np.ndarray = self._split[np.searchsorted(self._keys, block.split())]
+        keys = block.split() >> self._shift
+        split: np.ndarray = self._split[np.searchsorted(self._keys, keys)]
         return split
 
 
@@ -191,9 +190,8 @@ def _spool_rows(
     settings: DataSettings,
 ) -> _Splits:
     """Write all rows to the spool; `positions` are those of its numeric fields in a chunk."""
-    rows_at: Counter[int] = Counter()
     n_fields = len(coders) + spool.n_numerics
-    missing_at: dict[int, np.ndarray] = defaultdict(lambda: np.zeros(n_fields, dtype=np.int64))
+    counts = TimeCounts(n_fields=n_fields)
     for chunk in chunks:
         n_rows = len(chunk.labels)
         codes = np.empty((len(coders), n_rows), dtype=np.int32)
@@ -207,13 +205,10 @@ def _spool_rows(
             numerics = rules.spooled(own)
             missing[len(coders) :] = np.isnan(own).T
         spool.append(codes=codes, numerics=numerics, labels=chunk.labels, split=chunk.split)
-        keys, counts = np.unique(chunk.split, return_counts=True)
-        for key, count in zip(keys.tolist(), counts.tolist(), strict=True):
-            rows_at[key] += count
-            chosen = missing if count == n_rows else missing[:, chunk.split == key]
-            missing_at[key] += np.count_nonzero(chosen, axis=1)
+        if n_rows:
+            counts.add(chunk.split, missing)
     spool.finish()
-    return _Splits(rows_at, missing_at, settings, n_fields=n_fields)
+    return _Splits(counts, settings)
 
 
 @dataclass(frozen=True, kw_only=True)

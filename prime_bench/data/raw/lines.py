@@ -116,6 +116,25 @@ class Lines:
         np.add(self.ends.ravel()[:-1], 1, out=starts[1:])
         return starts.reshape(self.ends.shape)
 
+    def column(self, column: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """The fields of a column as adjacent lines: text (bytes,) uint8, starts (n,), ends (n,)."""
+        lengths = self.lengths[:, column] + 1
+        starts = np.cumsum(lengths) - lengths
+        ends = starts + lengths - 1
+        shifts = self.starts(column) - starts
+        text = self.text.take(np.arange(lengths.sum()) + np.repeat(shifts, lengths))
+        text[ends] = _LINE_FEED
+        return text, starts, ends
+
+    def equal(self, column: int, value: str) -> np.ndarray:
+        """Whether each of the n fields of a column is `value`."""
+        wanted = np.frombuffer(value.encode(), dtype=np.uint8)
+        equal: np.ndarray = self.lengths[:, column] == len(wanted)
+        rows = np.flatnonzero(equal)
+        found = self.text[self.starts(column)[rows][:, None] + np.arange(len(wanted))]
+        equal[rows] = (found == wanted).all(axis=1)
+        return equal
+
     def field(self, row: int, column: int) -> str:
         """The text of one field."""
         start, end = self.starts(column)[row], self.ends[row, column]

@@ -23,6 +23,10 @@ from prime_bench.settings.data import DataSettings, LogSettings
 
 _HOURS = np.array([pack_text(f"{hour:02}") for hour in range(24)])
 _LABELS = {pack_text(text): label for text, label in (("0", 0), ("1", 1), ("0.0", 0), ("1.0", 1))}
+_ISO = (
+    r"^(\d{4}-\d{2}-\d{2})(?:[T ](\d{2}:\d{2})(?::(\d{2}(?:\.\d{1,9})?))?)?(Z|[+-]\d{2}:?\d{2})?$"
+)
+_TIMES = "such as 1700000000, 2024-01-31 or 2024-01-31T10:00:00Z"
 _FLOAT32_MAX = float(np.finfo(np.float32).max)
 
 
@@ -162,9 +166,12 @@ class _Parser:
         self._categorical = [positions[c.name] for c in card.fields if c.role != "numeric"]
         # One Categories per field, so that a text has the same code in all blocks of all files.
         self._types: list[pl.DataType] = [
-            pl.Float64() if column.role == "numeric" else pl.Categorical(pl.Categories.random())
-            for column in card.columns
+            pl.Float64() if i in self._numeric else pl.Categorical(pl.Categories.random())
+            for i in range(len(card.columns))
         ]
+        self._position = {column.role: i for i, column in enumerate(card.columns)}
+        self._times_are_numbers: bool | None = None
+        self._rows = 0
         self._log = settings if isinstance(settings, LogSettings) else None
         self._hash = RowHash(self._log.split_seed) if self._log is not None else None
 
@@ -257,14 +264,73 @@ class _Parser:
         if self._log is None or self._hash is None:
             return np.full(n_rows, source.split, dtype=np.uint8)
         if self._log.split == "time":
-            return next(iter(hours.values()))
+            return self._times(lines, source) if "time" in self._position else hours[self._hours[0]]
+        if self._log.split == "fraction":
+            self._rows += n_rows
+            return np.arange(self._rows - n_rows, self._rows)
+        if self._log.split == "column":
+            return self._named_splits(lines, source)
         hashes = self._hash(lines.text, lines.starts(0), lines.ends[:, -1])
+        if self._log.split == "group":
+            position = self._position["group"]
+            of_groups = self._hash(*lines.column(position))
+            hashes = np.where(lines.lengths[:, position] > 0, of_groups, hashes)
         return split_by_hash(hashes, self._log.split_fractions)
+
+    def _named_splits(self, lines: Lines, source: SourceFile) -> np.ndarray:
+        """(n,) uint8: the splits that the column with the role split names."""
+        position = self._position["split"]
+        texts: dict[str, list[str]] = {split: [split] for split in SPLIT_NAMES}
+        texts |= {str(split): own for split, own in self._columns[position].splits.items()}
+        found = np.full(len(lines.ends), len(SPLIT_NAMES), dtype=np.uint8)
+        for index, split in enumerate(SPLIT_NAMES):
+            for text in texts[split]:
+                found[lines.equal(position, text)] = index
+        if (found == len(SPLIT_NAMES)).any():
+            row = int(np.argmax(found == len(SPLIT_NAMES)))
+            known = ", ".join(f"`{text}`" for split in SPLIT_NAMES for text in texts[split])
+            self._refuse(lines, source, row, position, f"expected {known}")
+        return found
+
+    def _times(self, lines: Lines, source: SourceFile) -> np.ndarray:
+        """(n,) int64: whole numbers as they are, or ISO times in microseconds since 1970, UTC."""
+        position = self._position["time"]
+        text, starts, ends = lines.column(position)
+        content = text.tobytes()
+        pairs = zip(starts.tolist(), ends.tolist(), strict=True)
+        texts = pl.Series("time", [content[start:end].decode() for start, end in pairs])
+        numbers = texts.cast(pl.Int64, strict=False)
+        if self._times_are_numbers is None:
+            self._times_are_numbers = numbers[0] is not None
+        times = numbers if self._times_are_numbers else _iso_times(texts)
+        if times.null_count():
+            wanted = "a whole number" if self._times_are_numbers else "a time"
+            row = int(times.is_null().arg_max() or 0)
+            shown = "like that of the first row" if self._rows or row else _TIMES
+            self._refuse(lines, source, row, position, f"expected {wanted} {shown}")
+        self._rows += len(texts)
+        return times.to_numpy()
 
     def _refuse(
         self, lines: Lines, source: SourceFile, row: int, position: int, expected: str
     ) -> None:
         _refuse(lines, source, row, position, f"`{self._columns[position].name}`: {expected}")
+
+
+def _iso_times(texts: pl.Series) -> pl.Series:
+    """Microseconds since 1970 in UTC; null for what is no ISO time."""
+    parts = texts.to_frame("time").select(
+        pl.col("time").str.extract_groups(_ISO).struct.rename_fields(["day", "hm", "s", "zone"])
+    )
+    day, hm, seconds, zone = (
+        parts["time"].struct.field(name) for name in ("day", "hm", "s", "zone")
+    )
+    clock = hm.fill_null("00:00") + ":" + seconds.fill_null("00")
+    time = (day + " " + clock).str.to_datetime("%Y-%m-%d %H:%M:%S%.f", time_unit="us", strict=False)
+    offset = zone.str.replace("Z", "+00:00").str.replace(":", "").fill_null("+0000")
+    sign = offset.str.starts_with("-").cast(pl.Int64) * -2 + 1
+    minutes = offset.str.slice(1, 2).cast(pl.Int64) * 60 + offset.str.slice(3, 2).cast(pl.Int64)
+    return time.cast(pl.Int64) - sign * minutes * 60_000_000
 
 
 def _hours(lines: Lines, source: SourceFile, position: int) -> np.ndarray:
