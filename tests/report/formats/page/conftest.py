@@ -28,15 +28,16 @@ NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable"
 
 
 def with_history(record: RunRecord) -> RunRecord:
-    """Three validations, the first without an AUC."""
+    """Three validations, the first of a degenerate run without an AUC."""
+    lost = record.result.degenerate is not None
     history = [
         Validation(
             epoch=epoch,
             step=10 * epoch,
             learning_rate=1e-3,
             train_loss=0.4,
-            valid_auc=None if epoch == 1 else 0.75 + 0.001 * epoch,
-            valid_logloss=None if epoch == 1 else 0.4,
+            valid_auc=None if lost and epoch == 1 else 0.75 + 0.001 * epoch,
+            valid_logloss=None if lost and epoch == 1 else 0.4,
             improved=epoch == 2,
             wall_s=1.0 * epoch,
         )
