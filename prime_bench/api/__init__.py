@@ -61,6 +61,7 @@ from prime_bench.api.reports import pack, report
 from prime_bench.api.tables import (
     Preparation,
     RawFiles,
+    draft_card,
     export_fuxictr,
     prepare,
     prepare_recipe,
@@ -98,6 +99,7 @@ __all__ = [
     "costs",
     "diff",
     "doctor",
+    "draft_card",
     "estimate",
     "export_fuxictr",
     "histories",

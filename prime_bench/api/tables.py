@@ -14,6 +14,7 @@ from prime_bench.recipe.recipe import Recipe
 from prime_bench.schedule.plan import table_specs_of
 
 if TYPE_CHECKING:
+    from prime_bench.data.draft import CardDraft
     from prime_bench.data.manifest import BestPossible, Manifest, TableSpec
     from prime_bench.data.stages import StageProgress
 
@@ -160,6 +161,46 @@ def prepare_recipe(
     if errors and on_error is None:
         raise errors[0]
     return tables
+
+
+def draft_card(
+    source: StrPath,
+    output: StrPath | None = None,
+    *,
+    replace: bool = False,
+    on_progress: Callable[[StageProgress], None] | None = None,
+) -> tuple[CardDraft, Path]:
+    """Write a draft of a card for a log of your own; every role and rule on it is a guess.
+
+    Args:
+        source: A log, or a folder with train, valid and test files.
+        output: The card; None for one beside the log, with its name.
+        replace: Whether to replace a card that is there.
+        on_progress: Called now and then with how much of a file was read.
+
+    Returns:
+        The draft, and the file that was written. Without a label (`has_label`) it is no card yet.
+
+    Raises:
+        UsageError: There is a card already.
+        DataError: The log cannot be read.
+        EnvironmentFault: The card cannot be written.
+    """
+    from prime_bench.base.files import write_whole
+    from prime_bench.data import draft
+    from prime_bench.data.raw.source import unpacked_name
+    from prime_bench.data.stages import no_progress
+
+    log = Path(source)
+    beside = log if log.is_dir() else log.with_name(unpacked_name(log.name))
+    path = Path(output) if output is not None else beside.with_suffix(".toml")
+    if path.suffix != ".toml":
+        raise UsageError(f"{path}: a card's name ends in .toml")
+    if path.exists() and not replace:
+        raise UsageError(f"{path}: is there already", hint="--force replaces it, --output FILE")
+    made = draft.draft_card(log, on_progress=on_progress or no_progress)
+    write_whole(path, made.text)
+    return made, path
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,6 +17,7 @@ from prime_bench.base.files import environment_fault
 from prime_bench.cli.output import print_text
 
 COMMANDS = {
+    "card": "prime_bench.cli.card:card",
     "prepare": "prime_bench.cli.prepare:prepare",
     "plan": "prime_bench.cli.plan:plan",
     "run": "prime_bench.cli.run:run",
