@@ -2,7 +2,8 @@
 
 As a process (`python -m prime_bench.worker`) it reads a JobRequest as JSON from each line of stdin
 and writes the job's events, one a line, to stdout (`recipe.events`), each after the value of the
-environment variable PRIME_BENCH_EVENT_KEY if that is set.
+environment variable PRIME_BENCH_EVENT_KEY if that is set. A line may also
+hold a MachineCheck; its answer is one event.
 
 The process ends when stdin ends, and at once when nobody reads its events any more. On SIGTERM it
 stops after the validation of the running epoch, or at the end of a probe, and exits with code 0; a
@@ -27,11 +28,16 @@ from pathlib import Path
 import torch
 
 from prime_bench.base.errors import DataError, EnvironmentFault, UsageError
+from prime_bench.base.files import environment_fault
 from prime_bench.base.identity import NUMERICS
 from prime_bench.base.machine import keep_freed_memory, return_freed_memory
+from prime_bench.base.sources import load_class
+from prime_bench.catalog import BackboneEntry, PluginEntry, find_backbone, find_plugin
+from prime_bench.data.manifest import Manifest
 from prime_bench.data.table import PreparedTable, checked_table
 from prime_bench.recipe.events import (
     KEY_VARIABLE,
+    CheckedEvent,
     DoneEvent,
     FailedEvent,
     FaultEvent,
@@ -41,13 +47,14 @@ from prime_bench.recipe.events import (
     WorkerEvent,
     write_event,
 )
-from prime_bench.recipe.job import JobRequest
+from prime_bench.recipe.job import JobRequest, MachineCheck
 from prime_bench.settings.probes import Kind
 from prime_bench.store.record import Environment, Findings, ProbeRecord, Record
 from prime_bench.store.runs import CONFIG, ENVIRONMENT, Runs
 from prime_bench.training.checkpoint import JobFolder, one_line
 from prime_bench.training.device import (
     NoDevice,
+    device_name,
     fix_arithmetic,
     is_out_of_memory,
     resolve_device,
@@ -70,6 +77,10 @@ _DEFAULT_THREADS = torch.get_num_threads()
 
 class JobTaken(Exception):
     """Another process has the job, or has already done it."""
+
+
+class TableFault(DataError):
+    """The copy of a table on this machine is missing, damaged, or another one."""
 
 
 def run_job(
@@ -191,13 +202,58 @@ def _probe_record(
     )
 
 
+def check_machine(check: MachineCheck) -> CheckedEvent:
+    """Look for everything that the jobs of a `MachineCheck` need; nothing is written."""
+    faults: list[tuple[str, str]] = []
+    for folder, fingerprint in check.tables.items():
+        try:
+            found = Manifest.read(Path(folder)).fingerprint
+        except DataError as error:
+            faults.append((error.message, _COPY_TABLE))
+            continue
+        if found != fingerprint:
+            differ = f"{folder}: has the fingerprint {found}, the caller's has {fingerprint}"
+            faults.append((differ, _COPY_TABLE))
+    names: list[tuple[str, str | None, Callable[[str], BackboneEntry | PluginEntry]]] = [
+        *((name, code, find_backbone) for name, code in check.backbones.items()),
+        *((name, code, find_plugin) for name, code in check.plugins.items()),
+    ]
+    for name, code, find in names:
+        try:
+            entry = find(name)
+            if entry.target is not None:
+                load_class(entry.target)
+        except UsageError as error:
+            faults.append((error.message, f"{error.hint} on that machine"))
+            continue
+        if entry.code != code:
+            other = f"{name}: its source files are not those of the caller"
+            faults.append((other, "install the same version of its package there"))
+    device = ""
+    try:
+        device = device_name(resolve_device(check.device))
+    except (EnvironmentFault, RuntimeError) as error:
+        message = error.message if isinstance(error, EnvironmentFault) else one_line(error)
+        faults.append((message, getattr(error, "hint", "")))
+    return CheckedEvent(faults=faults, torch=torch.__version__, device=device)
+
+
+_COPY_TABLE = (
+    "copy the table's folder there, `rsync -a FOLDER HOST:DATA/`, or prepare it there; "
+    "PRIME_BENCH_DATA, set where that node's `ray start` runs, names its DATA"
+)
+
+
 def _table(path: str, *, fingerprint: str) -> PreparedTable:
-    """The table at `path`. Raises DataError if its fingerprint differs, or if it is not as it was
+    """The table at `path`. Raises TableFault if its fingerprint differs, or if it is not as it was
     prepared.
     """
-    table = checked_table(path)
+    try:
+        table = checked_table(path)
+    except DataError as error:
+        raise TableFault(error.message, hint=error.hint) from error
     if table.manifest.fingerprint != fingerprint:
-        raise DataError(
+        raise TableFault(
             f"{path}: the table has the fingerprint {table.manifest.fingerprint}, "
             f"the job wants {fingerprint}",
             hint="the data were prepared again after the plan was made: run the recipe again",
@@ -265,9 +321,13 @@ class _Stop:
 
 
 def _answer(line: str, events: _EventStream, *, interrupted: Callable[[], bool]) -> None:
-    """Do the job of one line and send its last event."""
+    """Do the job of one line and send its last event, or answer the check in it."""
     try:
-        request = JobRequest.parse(json.loads(line), where="request")
+        table = json.loads(line)
+        if isinstance(table, dict) and "tables" in table:
+            events.send(check_machine(MachineCheck.parse(table, where="check")))
+            return
+        request = JobRequest.parse(table, where="request")
     except Exception as error:  # noqa: BLE001  # A line may hold anything.
         events.send(FailedEvent(job_id=None, error=one_line(error)))
         return
@@ -286,7 +346,14 @@ def _answer(line: str, events: _EventStream, *, interrupted: Callable[[], bool])
     except Exception as error:  # noqa: BLE001  # The next job may succeed.
         _end_if_device_is_lost(error)
         out_of_memory = is_out_of_memory(error)
-        events.send(FailedEvent(job_id=job_id, error=one_line(error), out_of_memory=out_of_memory))
+        events.send(
+            FailedEvent(
+                job_id=job_id,
+                error=one_line(error),
+                out_of_memory=out_of_memory,
+                machine=not out_of_memory and _is_fault_of_machine(error),
+            )
+        )
     else:
         events.send(_done(record))
 
@@ -302,6 +369,13 @@ def _done(record: Record) -> DoneEvent:
         valid=result.valid,
         test=result.test,
         degenerate=result.degenerate,
+    )
+
+
+def _is_fault_of_machine(error: Exception) -> bool:
+    """Whether the job may succeed on another machine."""
+    return isinstance(error, (EnvironmentFault, TableFault)) or (
+        isinstance(error, OSError) and environment_fault(error) is not None
     )
 
 

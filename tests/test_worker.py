@@ -203,7 +203,7 @@ class TestFailures:
 
     def test_another_fingerprint(self, make_request):
         failure, log = self.fail(make_request(fingerprint="0" * 64), DataError, "fingerprint")
-        assert failure["error"].startswith("DataError: ")
+        assert failure["error"].startswith("TableFault: ")
         assert "\n" not in failure["error"]
         assert "Traceback" in failure["traceback"]
         assert failure["traceback"] in log

@@ -40,13 +40,7 @@ def sources_digest(module: str) -> str:
 
     For a module outside a package, over its own file. Raises UsageError if there are no files.
     """
-    top = module.partition(".")[0]
-    spec = importlib.util.find_spec(top)
-    folders = [Path(folder) for folder in (spec.submodule_search_locations or ())] if spec else []
-    files = [(path.relative_to(f), path) for f in folders for path in f.rglob("*.py")]
-    if spec is not None and not folders and spec.origin is not None:
-        files = [(Path(Path(spec.origin).name), Path(spec.origin))]
-    files = [(name, path) for name, path in files if path.is_file()]
+    files = _python_files(module)
     if not files:
         raise UsageError(f"{module}: no Python files, so its code cannot be identified")
     running = hashlib.sha256()
@@ -54,3 +48,32 @@ def sources_digest(module: str) -> str:
         running.update(f"{name.as_posix()} {path.stat().st_size}\n".encode())
         running.update(path.read_bytes())
     return running.hexdigest()
+
+
+def own_sources(module: str) -> dict[str, bytes]:
+    """Return the Python files of a module's package, by their paths below a folder of `sys.path`.
+
+    For a module outside a package, its own file. Empty for a package that pip has installed, which
+    another machine has to install too, since it may bring more than Python files.
+    """
+    top = module.partition(".")[0]
+    spec = importlib.util.find_spec(top)
+    inside = Path(top) if spec is not None and spec.submodule_search_locations else Path()
+    return {
+        (inside / name).as_posix(): path.read_bytes()
+        for name, path in _python_files(module)
+        if not _INSTALLED & set(path.parts)
+    }
+
+
+_INSTALLED = {"site-packages", "dist-packages"}
+
+
+def _python_files(module: str) -> list[tuple[Path, Path]]:
+    """Name in its package, and path, of each Python file of a module's package."""
+    spec = importlib.util.find_spec(module.partition(".")[0])
+    folders = [Path(folder) for folder in (spec.submodule_search_locations or ())] if spec else []
+    files = [(path.relative_to(f), path) for f in folders for path in f.rglob("*.py")]
+    if spec is not None and not folders and spec.origin is not None:
+        files = [(Path(Path(spec.origin).name), Path(spec.origin))]
+    return [(name, path) for name, path in files if path.is_file()]

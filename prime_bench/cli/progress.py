@@ -1,5 +1,8 @@
-"""Progress of `run` on stderr: a bar for all jobs, one for each at work; needs a terminal."""
+"""Progress of `run` on stderr: in a terminal a bar for all jobs and one for each at work, elsewhere
+a line a minute.
+"""
 
+import time
 from types import TracebackType
 from typing import Self
 
@@ -9,11 +12,20 @@ from rich.table import Column
 
 from prime_bench.base.characters import visible
 from prime_bench.cli.output import console
-from prime_bench.recipe.events import EpochEvent, ProgressEvent, RetryEvent, WorkerEvent
+from prime_bench.recipe.events import (
+    EpochEvent,
+    MachineEvent,
+    ProgressEvent,
+    RetryEvent,
+    StartedEvent,
+    WorkerEvent,
+)
 from prime_bench.schedule.engine import Outcome
 from prime_bench.schedule.plan import Plan
 
 _BAR_WIDTH = 10
+_LINE_EVERY_S = 60.0
+_MOST_NAMED = 4
 
 
 class RunProgress:
@@ -41,18 +53,24 @@ class RunProgress:
         self._n_jobs, self._n_ended = len(plan.to_run), 0
         self._all = self._bars.add_task("jobs", total=self._n_jobs, note=f"0/{self._n_jobs}")
         self._at_work: dict[str, TaskID] = {}
+        self._where: dict[str, str] = {}
+        self._line_s = time.monotonic()
         # Any other failure that is tried again needs no line.
         self._said: set[tuple[str | None, int | None]] = {(None, None)}
 
     def event(self, event: WorkerEvent) -> None:
-        """Update the bar of the event's job, and tell once that fewer jobs run on a device."""
-        if isinstance(event, ProgressEvent):
+        """Update the bar of the event's job, and tell what has happened to machines and devices."""
+        if isinstance(event, StartedEvent):
+            self._where[event.job_id] = visible(event.where)
+        elif isinstance(event, MachineEvent):
+            self._tell_of_machine(event)
+        elif isinstance(event, ProgressEvent):
             job_id, progress = event.job_id, event.progress
             if job_id not in self._at_work:
                 self._at_work[job_id] = self._bars.add_task("", total=None, note="")
             self._bars.update(
                 self._at_work[job_id],
-                description=f"epoch {progress.epoch}: {self._names.get(job_id, job_id)}",
+                description=f"epoch {progress.epoch}: {self._place_and_name(job_id)}",
                 completed=progress.rows,
                 total=progress.rows_total,
                 note=f"{progress.rows_per_s:,.0f} rows/s" if progress.rows_per_s else "",
@@ -69,6 +87,40 @@ class RunProgress:
                 f"jobs at once there ({visible(event.error)})",
                 soft_wrap=True,
             )
+        self._tell_how_far()
+
+    def _place_and_name(self, job_id: str) -> str:
+        where = self._where.get(job_id)
+        return f"{self._names.get(job_id, job_id)}{f' on {where}' if where else ''}"
+
+    def _tell_of_machine(self, event: MachineEvent) -> None:
+        """Leave a line for a machine that was lost, set aside, or is back, and what to do."""
+        state = {
+            "waited for": "the run waits for free room",
+            "set aside": "takes no jobs for now",
+            "back": "takes jobs again",
+            "lost": "is lost, and its jobs go on elsewhere",
+        }[event.state]
+        why = f": {visible(event.why)}" if event.why else ""
+        self._bars.console.print(f"{visible(event.where)}: {state}{why}", soft_wrap=True)
+        if event.hint:
+            self._bars.console.print(f"  hint: {visible(event.hint)}", soft_wrap=True)
+
+    def _tell_how_far(self) -> None:
+        """Without a terminal, leave a line a minute with the jobs that run and where."""
+        now = time.monotonic()
+        if not self._bars.disable or now - self._line_s < _LINE_EVERY_S:
+            return
+        self._line_s = now
+        running = [
+            str(task.description) for task in self._bars.tasks if task.id in self._at_work.values()
+        ]
+        more = f" and {len(running) - _MOST_NAMED} more" if len(running) > _MOST_NAMED else ""
+        shown = "; ".join(running[:_MOST_NAMED])
+        now_running = f"; running: {shown}{more}" if running else ""
+        self._bars.console.print(
+            f"{self._n_ended} of {self._n_jobs} jobs have ended{now_running}", soft_wrap=True
+        )
 
     def outcome(self, outcome: Outcome) -> None:
         """Count a finished job and leave a line for it above the bars."""
@@ -80,8 +132,9 @@ class RunProgress:
         if job_id in self._at_work:
             self._bars.remove_task(self._at_work.pop(job_id))
         if not self._bars.disable:
-            name = self._names.get(job_id, job_id)
-            self._bars.console.print(f"{outcome.state}: {name}")
+            self._bars.console.print(f"{outcome.state}: {self._place_and_name(job_id)}")
+        self._where.pop(job_id, None)
+        self._tell_how_far()
 
     def __enter__(self) -> Self:
         self._bars.start()

@@ -58,6 +58,18 @@ _STOPPING = b"\nstopping: running jobs finish their epoch; Ctrl-C again ends the
     show_default=True,
     help="Of the Ray cluster: HOST:PORT, or `auto` for the one that runs on this machine.",
 )
+@click.option(
+    "--nodes",
+    metavar="LABEL",
+    help="Nodes of the Ray cluster that take jobs: KEY=VALUE is a label of theirs, NAME a "
+    "resource, such as accelerator_type:H100.  [default: all]",
+)
+@click.option(
+    "--allow-mixed-devices",
+    "mixed_devices",
+    is_flag=True,
+    help="On a Ray cluster: let arms that are compared run on different models of a device.",
+)
 @options.dry_run
 @options.data_dir
 @options.runs_dir
@@ -79,6 +91,8 @@ def run(
     compiled: bool,
     engine: Literal["local", "ray"],
     address: str,
+    nodes: str | None,
+    mixed_devices: bool,
     dry_run: bool,
     data_dir: Path,
     runs_dir: Path,
@@ -100,6 +114,8 @@ def run(
         threads=threads,
         job_timeout_s=job_timeout_s,
         address=address,
+        nodes=nodes,
+        mixed_devices=mixed_devices,
     )
     made = api.plan(
         recipe,

@@ -96,13 +96,19 @@ def table_of(found: "Status", *, n_lines: int) -> "Table":
     # The one column that gives way on a narrow screen.
     table.add_column("", ratio=1, overflow="ellipsis", no_wrap=True)
     table.add_column("state", no_wrap=True)
+    # On one machine it would be the same in each row.
+    several = len({job.where for job in found.jobs if job.where}) > 1
+    if several:
+        table.add_column("where", ratio=1, overflow="ellipsis", no_wrap=True)
     for name in ("epoch", "rows/s", "AUC", "left"):
         table.add_column(name, justify="right", no_wrap=True)
     jobs = sorted(
         (job for job in found.jobs if job.state in _SHOWN), key=lambda j: _SHOWN.index(j.state)
     )
     for job in jobs[:n_lines]:
-        table.add_row(*_cells(job))
+        cells = _cells(job)
+        where = [visible(job.where or "-")] if several else []
+        table.add_row(*cells[:3], *where, *cells[3:])
     if len(jobs) > n_lines:
         table.add_row("...", f"and {len(jobs) - n_lines} more")
     return table

@@ -112,6 +112,10 @@ class FailedEvent(Frozen):
     """One line."""
     out_of_memory: bool = False
     """Whether memory did not suffice."""
+    machine: bool = False
+    """Whether the machine is at fault (its disk, permissions, or copy of the data), so that the job
+    may succeed on another.
+    """
 
 
 class InterruptedEvent(JobEvent):
@@ -129,8 +133,42 @@ class FaultEvent(JobEvent):
     exit_code: int
 
 
+class CheckedEvent(Frozen):
+    """The answer to a `MachineCheck`: what is wrong here for its jobs, and what would do them."""
+
+    event: Literal["checked"] = "checked"
+    faults: list[tuple[Message, Message]]
+    """What is wrong, and what to do. Empty if the machine can do the jobs."""
+    torch: str
+    """Version of torch, with its build."""
+    device: str
+    """Name of the device, as its vendor prints it; empty where it is missing."""
+
+
+class StartedEvent(JobEvent):
+    """The job was given to a worker. Sent by an engine, not by a worker."""
+
+    event: Literal["started"] = "started"
+    where: str
+    """The machine or device, in a few words."""
+
+
+class MachineEvent(Frozen):
+    """What has become of a machine of a cluster. Sent by an engine."""
+
+    event: Literal["machine"] = "machine"
+    where: str
+    """The machine, in a few words."""
+    state: Literal["waited for", "set aside", "back", "lost"]
+    """`waited for`: others use it. `set aside`: it takes no jobs for now."""
+    why: Message = ""
+    """What is wrong; one line."""
+    hint: Message = ""
+    """What to do; may be empty."""
+
+
 class RetryEvent(JobEvent):
-    """The job has failed and will be tried again. Sent by the local engine, not by a worker."""
+    """The job has failed and will be tried again. Sent by an engine, not by a worker."""
 
     event: Literal["retry"] = "retry"
     error: Message
@@ -151,6 +189,9 @@ WorkerEvent = Annotated[
     | FailedEvent
     | InterruptedEvent
     | FaultEvent
+    | CheckedEvent
+    | StartedEvent
+    | MachineEvent
     | RetryEvent,
     pydantic.Field(discriminator="event"),
 ]

@@ -189,6 +189,20 @@ class JobRequest(Frozen):
     """
 
 
+class MachineCheck(Frozen):
+    """What an engine asks a worker before its first job on a machine: all that jobs will need."""
+
+    tables: dict[str, str]
+    """Folder of a prepared table -> its fingerprint."""
+    backbones: dict[str, str | None]
+    """Name of a backbone -> digest of its sources, as in `Job.code`; None for the catalogue's own.
+    """
+    plugins: dict[str, str | None]
+    """The same for plug-ins."""
+    device: str
+    """As in `JobRequest`."""
+
+
 def check_device(name: str) -> None:
     """Raise UsageError for a name that no device can have. The device need not exist here."""
     if not _DEVICE.fullmatch(name):

@@ -20,6 +20,7 @@ from prime_bench.base.errors import EnvironmentFault
 from prime_bench.base.sources import search_path
 from prime_bench.recipe.events import (
     KEY_VARIABLE,
+    CheckedEvent,
     DoneEvent,
     FailedEvent,
     FaultEvent,
@@ -28,7 +29,7 @@ from prime_bench.recipe.events import (
     WorkerEvent,
     read_event,
 )
-from prime_bench.recipe.job import JobRequest
+from prime_bench.recipe.job import JobRequest, MachineCheck
 from prime_bench.schedule.engine import Outcome
 from prime_bench.settings.memory import says_out_of_memory
 
@@ -152,6 +153,33 @@ class Child:
             return outcome or Outcome(request=request, state="interrupted", why="stopped")
         return Outcome(request=request, state="failed", why=why, out_of_memory=out_of_memory)
 
+    def check(self, check: MachineCheck) -> CheckedEvent:
+        """Ask the worker whether this machine has all that the jobs of a `MachineCheck` need.
+
+        Raises:
+            EnvironmentFault: If the worker ends, or writes anything else.
+        """
+        if self._send(check):
+            for line in self._lines(deadline=None):
+                event = read_event(line, key=self._key)
+                if isinstance(event, CheckedEvent):
+                    return event
+                self._retire()
+                said = line.strip()[:_QUOTED_CHARACTERS]
+                raise EnvironmentFault(f"the worker did not answer a check: {said}")
+        raise EnvironmentFault(self._cause_of_end()[0])
+
+    def _send(self, asked: JobRequest | MachineCheck) -> bool:
+        """Write a line to the worker; returns False if it has ended."""
+        if self._process.stdin is None:
+            raise RuntimeError("the worker's pipes are missing")
+        try:
+            self._process.stdin.write((json.dumps(asked.plain()) + "\n").encode())
+            self._process.stdin.flush()
+        except BrokenPipeError:
+            return False
+        return True
+
     def _answer(
         self,
         request: JobRequest,
@@ -160,12 +188,7 @@ class Child:
         deadline: float | None,
     ) -> Outcome | None:
         """The outcome that the worker reports; None if it ends, or time does, without one."""
-        if self._process.stdin is None:
-            raise RuntimeError("the worker's pipes are missing")
-        try:
-            self._process.stdin.write((json.dumps(request.plain()) + "\n").encode())
-            self._process.stdin.flush()
-        except BrokenPipeError:
+        if not self._send(request):
             return None
         for line in self._lines(deadline=deadline):
             event = read_event(line, key=self._key)
@@ -325,5 +348,6 @@ def _outcome(request: JobRequest, event: WorkerEvent) -> Outcome | None:
                 state="failed",
                 why=event.error,
                 out_of_memory=event.out_of_memory,
+                machine=event.machine,
             )
     return None

@@ -1,73 +1,134 @@
-"""The cluster engine: runs jobs as tasks of Ray. The only module that imports ray.
+"""The cluster engine: runs jobs on the nodes of a Ray cluster. The only module that imports ray.
 
-A task starts a worker in a temporary folder of its node and returns the job's files, which are
-written to the caller's folder of runs. No disk is shared; each node has a copy of the tables.
+A slot is an actor on a certain node, which keeps the CPUs and the part of a GPU that it was started
+with, and its worker (`schedule.node`), until there are no more jobs for it. Ray decides when its
+node has room for it, so that several runs never take more than there is. No disk is shared: a job's
+files come back in pieces while it runs, and go along to another node when its own is lost.
 """
 
 import contextlib
-import json
+import functools
 import logging
 import os
+import re
 import socket
-import tempfile
+import threading
+import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from types import TracebackType
+from typing import Any, Literal, NamedTuple, Self
 
 import ray
+import ray._private.worker
 from ray.exceptions import RayError, RayTaskError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from prime_bench import __version__
-from prime_bench.base.errors import DataError, EnvironmentFault, UsageError
-from prime_bench.base.files import write_whole
-from prime_bench.base.identity import NUMERICS
-from prime_bench.data.manifest import Manifest
-from prime_bench.recipe.events import WorkerEvent
-from prime_bench.recipe.job import JobRequest
-from prime_bench.schedule.child import Child
+from prime_bench.base.errors import EnvironmentFault, UsageError, UserError
+from prime_bench.base.sources import own_sources
+from prime_bench.catalog import is_foreign
+from prime_bench.recipe.events import (
+    MachineEvent,
+    RetryEvent,
+    StartedEvent,
+    WorkerEvent,
+    read_event,
+)
+from prime_bench.recipe.job import JobRequest, MachineCheck
 from prime_bench.schedule.devices import Device, check_devices
-from prime_bench.schedule.engine import End, Outcome, Queue
+from prime_bench.schedule.engine import Outcome, Queue
+from prime_bench.schedule.mirror import Copy, Source
+from prime_bench.schedule.node import News, NodeSlot, identity
+from prime_bench.schedule.plan import group_of
 from prime_bench.schedule.slots import Slots, worker_variables
 from prime_bench.settings.memory import MemoryNeed
 from prime_bench.settings.probes import PROBES
-from prime_bench.store.record import DeviceKind
-from prime_bench.store.runs import RECORD, Runs
+from prime_bench.store.record import NODE_VARIABLE, DeviceKind, RunRecord
+from prime_bench.store.runs import LOG, PREDICTIONS, STATE, Runs
 
-DATA_VARIABLE = "PRIME_BENCH_DATA"
 _LOOK_EVERY_S = 0.5
-_MAX_LOSSES = 3
-_CHECK_TIMEOUT_S = 120
+_LIST_EVERY_S = 1.0
 _ANSWER_S = 10
+_PLACED_S = 5.0
+"""A slot that its node has not started after so long waits for room there, and another is asked."""
+_CHECK_S = 300.0
+_AGAIN_S = 60.0
+"""A node that was set aside is looked at again after so long."""
+_CLOSE_S = 10.0
+_MAX_LOSSES = 3
+_MAX_FAULTS = 3
+"""After so many faults of machines with one job, each on its own, it is the job that has failed."""
+# What Ray's own variable and default say; it ends this process when the time is over.
+_RECONNECT_VARIABLE, _RECONNECT_S = "RAY_gcs_rpc_server_reconnect_timeout_s", 60.0
+_MARGIN = 0.75
+_SPARE_BYTES = 64 << 20
+"""Free space for logs, predictions and a compiler's files."""
+_STATE_COPIES = 2 * 4 + 1
+"""Weights, best weights and moments, twice while a state is replaced; and the checkpoint."""
+_FLOAT_BYTES = 4
 
-Files = dict[str, bytes]
-"""Path below a folder of runs, `<job id>/<name>` -> content."""
+
+class _Kind(NamedTuple):
+    """What two runs of a pair must have in common, on whatever machines they run."""
+
+    device: str
+    torch: str
+
+    def __str__(self) -> str:
+        return f"{self.device} with torch {self.torch}"
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(eq=False, kw_only=True)
 class _Node:
-    """A node of the cluster."""
+    """A node of the cluster, as this run sees it."""
 
     node_id: str
+    host: str
     address: str
-    cpus: float
-    gpus: float
+    resources: dict[str, float]
+    labels: dict[str, str]
+    kind: _Kind | None = None
+    """None before its first check was passed."""
+    fault: str = ""
+    """Why it takes no jobs for now; empty if it does."""
+    hint: str = ""
+    broke: bool = False
+    """Whether the fault was found by a job, and not by a check."""
+    again_s: float = 0.0
+    """When it is looked at again, on `time.monotonic`'s clock."""
 
     @property
-    def name(self) -> str:
+    def where(self) -> str:
         """The node in a message."""
-        return f"{self.address} ({self.node_id[:8]})"
+        return f"{self.host}, {self.address} (node {self.node_id[:8]})"
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Running:
-    """A running task: its request, and the caller's claim on the job."""
+@dataclass(kw_only=True)
+class _Task:
+    """A job that a slot was given, and the caller's claim on it."""
 
     request: JobRequest
     runs: Runs
     claim: contextlib.ExitStack
+
+    @property
+    def job_id(self) -> str:
+        return self.request.job.id
+
+
+@dataclass(eq=False, kw_only=True)
+class _Slot:
+    """A slot from the side of the caller."""
+
+    node: _Node
+    actor: Any
+    state: Literal["placing", "checking", "idle", "sending", "busy"] = "placing"
+    since_s: float = field(default_factory=time.monotonic)
+    task: _Task | None = None
+    calls: Iterator[Any] = field(default_factory=lambda: iter(()))
+    """Calls that hand the job over, one after the other."""
 
 
 class RayEngine:
@@ -81,6 +142,8 @@ class RayEngine:
         slots: int = 1,
         threads: int = 1,
         job_timeout_s: float | None = None,
+        nodes: str | None = None,
+        mixed_devices: bool = False,
     ) -> None:
         """Connect to the cluster.
 
@@ -90,6 +153,10 @@ class RayEngine:
             slots: Jobs that share a GPU.
             threads: CPUs of its node that a job takes.
             job_timeout_s: Seconds after which a job is killed; it has then failed.
+            nodes: Which nodes take jobs: `KEY=VALUE` for a label that Ray knows of them, or the
+                name of one of their resources; None for all.
+            mixed_devices: Whether arms that are compared may run on different models of a
+                device, or under different versions of torch.
 
         Raises:
             UsageError: If `device` has an index: Ray chooses the GPU.
@@ -102,7 +169,14 @@ class RayEngine:
                 hint="use `cpu`, `cuda` or `auto`",
             )
         _connect(address)
-        has_gpu = any(node.gpus for node in _nodes())
+        self.address, self._chosen = address, nodes
+        found = self._nodes()
+        if nodes is not None and not found:
+            raise EnvironmentFault(
+                f"no node of the Ray cluster has `{nodes}`, a label as KEY=VALUE or a resource",
+                hint="give it to a node with `ray start --labels KEY=VALUE`",
+            )
+        has_gpu = any(node.resources.get("GPU") for node in found)
         if device == "cuda" and not has_gpu:
             raise EnvironmentFault(
                 f"device cuda is not there: no node of the Ray cluster {address} has a GPU",
@@ -111,18 +185,22 @@ class RayEngine:
         self.device_kind: DeviceKind = "cuda" if has_gpu and device != "cpu" else "cpu"
         # The nodes' devices may differ, so it has no name.
         self.device = Device(name="cpu" if self.device_kind == "cpu" else "cuda:0")
-        self._slots, self._threads = slots, threads
-        self._job_timeout_s = job_timeout_s
-        self._stopping = False
+        self.n_slots, self.threads = slots, threads
+        self.job_timeout_s = job_timeout_s
+        self.mixed_devices = mixed_devices
+        self.stopping = False
+        self.needs: Sequence[MemoryNeed] = ()
 
     def slots_for(
         self,
-        needs: Sequence[MemoryNeed],  # noqa: ARG002  # the nodes' memory is not known here
+        needs: Sequence[MemoryNeed],
         *,
-        n_jobs: int | None = None,  # noqa: ARG002
+        n_jobs: int | None = None,  # noqa: ARG002  # all nodes are there anyway
     ) -> Slots:
         """How many jobs the living nodes run at once, and with how many threads."""
-        return Slots(on_each=self._slots, total=self._capacity(), threads=self._threads)
+        self.needs = needs
+        total = sum(self.room_on(node) for node in self._nodes())
+        return Slots(on_each=self.n_slots, total=total, threads=self.threads)
 
     def run(
         self,
@@ -133,182 +211,575 @@ class RayEngine:
     ) -> Iterator[Outcome]:
         """Run the jobs of the queue, and yield the final outcome of each when its files are here.
 
-        Jobs of a node that is lost run again on another. This process claims the jobs.
+        Jobs of a node that is lost go on elsewhere from their last validation, and so do those of a
+        node with a fault of its own. This process claims the jobs.
 
         Raises:
-            DataError: If a node does not have the tables.
+            EnvironmentFault: If no node is left that can take jobs, or the cluster's head is lost.
         """
-        self._check_nodes(
-            {_absolute_table(w.request): w.request.job.fingerprint for w in queue.left}
-        )
-        here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
-        mailbox: Any = ray.remote(_Mailbox).options(num_cpus=0, scheduling_strategy=here).remote()
-        running: dict[Any, _Running] = {}
-        losses: Counter[str] = Counter()
-        try:
-            while True:
-                if self._stopping and not queue.stopped:
-                    queue.stop()
-                    mailbox.stop.remote()
-                while len(running) < self._capacity() and (request := queue.take(wait=False)):
-                    if (task := self._claimed(request)) is None:
-                        why = "another process has it"
-                        outcome = Outcome(request=request, state="skipped", why=why)
-                        yield from queue.settle(outcome)
-                    else:
-                        running[self._submit(task, mailbox)] = task
-                if not running:
-                    break
-                ready, _ = ray.wait(list(running), timeout=_LOOK_EVERY_S)
-                for event in ray.get(mailbox.take.remote()):
-                    on_event(event)
-                for reference in ready:
-                    yield from _settled(reference, running.pop(reference), queue, losses=losses)
-        finally:
-            for reference, task in running.items():
-                ray.cancel(reference, force=True)
-                task.claim.close()
-            ray.shutdown()
+        with _Watch(self._nodes) as watch, _Run(self, queue, watch, on_event=on_event) as run:
+            yield from run.outcomes()
 
     def stop(self) -> None:
         """Start no more jobs, and end the running ones at their next checkpoint."""
-        self._stopping = True
+        self.stopping = True
 
-    def _check_nodes(self, tables: Mapping[str, str]) -> None:
-        """Raise DataError unless each node that would get jobs has our version and the tables."""
-        checks = {}
-        for node in _nodes():
-            if self._slots_of(node):
-                on_it = NodeAffinitySchedulingStrategy(node.node_id, soft=False)
-                checks[node.name] = _faults.options(scheduling_strategy=on_it).remote(
-                    dict(tables), __version__, NUMERICS
-                )
-        if not checks:
-            raise EnvironmentFault(
-                f"no node of the Ray cluster can take a job: each wants {self._threads} CPUs"
-                + (f" and 1/{self._slots} of a GPU" if self.device_kind == "cuda" else "")
+    def room_on(self, node: _Node) -> int:
+        """Number of jobs that a node can run at once, if nobody else uses it."""
+        rooms = [node.resources.get("CPU", 0) // self.threads]
+        if self.device_kind == "cuda":
+            rooms.append(node.resources.get("GPU", 0) * self.n_slots)
+        if self.host_bytes:
+            rooms.append(node.resources.get("memory", 0) // self.host_bytes)
+        return int(min(rooms))
+
+    @property
+    def host_bytes(self) -> int:
+        """Memory of its node that a slot takes, in bytes; 0 where nothing is known."""
+        return max((need.host_bytes for need in self.needs), default=0)
+
+    @property
+    def disk_bytes(self) -> int:
+        """What has to be free in the temporary folder of a node, in bytes."""
+        parameters = max((need.parameters for need in self.needs), default=0)
+        return _STATE_COPIES * _FLOAT_BYTES * parameters + _SPARE_BYTES
+
+    def _nodes(self) -> list[_Node]:
+        """The living nodes of the cluster that may take jobs."""
+        found = [
+            _Node(
+                node_id=node["NodeID"],
+                host=node["NodeManagerHostname"],
+                address=node["NodeManagerAddress"],
+                resources=node["Resources"],
+                labels=node.get("Labels") or {},
             )
-        faults = []
-        for name, reference in checks.items():
-            try:
-                found = ray.get(reference, timeout=_CHECK_TIMEOUT_S)
-            except RayError as error:
-                found = [f"cannot be asked: {_last_line(error)}"]
-            faults += [f"node {name}: {fault}" for fault in found]
-        if faults:
-            raise DataError(
-                "\n".join(faults),
-                hint="copy the table's folder there, `rsync -a FOLDER HOST:DATA/`, or prepare it "
-                f"there; {DATA_VARIABLE}, set where that node's `ray start` runs, names its DATA. "
-                "A node that is to take no jobs is started with --num-cpus 0",
-            )
+            for node in ray.nodes()  # type: ignore[no-untyped-call]
+            if node["Alive"]
+        ]
+        return [node for node in found if self._is_chosen(node)]
 
-    def _capacity(self) -> int:
-        """Jobs that the living nodes can run at once. No more are sent, so none wait in Ray."""
-        return sum(self._slots_of(node) for node in _nodes())
-
-    def _slots_of(self, node: _Node) -> int:
-        """Number of jobs that a node can run at once."""
-        by_cpu = int(node.cpus // self._threads)
-        return by_cpu if self.device_kind == "cpu" else min(by_cpu, int(node.gpus * self._slots))
-
-    def _claimed(self, request: JobRequest) -> _Running | None:
-        """Claim the job of a request; None if another process has claimed it or has done it."""
-        runs, claim = Runs(Path(request.runs)), contextlib.ExitStack()
-        if claim.enter_context(runs.claim(request.job.id)) and not runs.done(request.job.id):
-            return _Running(request=request, runs=runs, claim=claim)
-        claim.close()
-        return None
-
-    def _submit(self, task: _Running, mailbox: Any) -> Any:
-        job = task.request.job
-        carried = [job.id]
-        if job.kind != "train" and PROBES[job.kind].reads_checkpoint:
-            carried.append(job.training_run.id)
-        device = "cpu" if self.device_kind == "cpu" else "cuda:0"
-        there = {"device": device, "table": _absolute_table(task.request)}
-        return _job.options(
-            num_cpus=self._threads,
-            num_gpus=0 if self.device_kind == "cpu" else 1 / self._slots,
-        ).remote(
-            json.dumps(task.request.model_copy(update=there).plain()),
-            _pack(task.runs, carried),
-            mailbox,
-            self._job_timeout_s,
-            self._slots,
-        )
+    def _is_chosen(self, node: _Node) -> bool:
+        if self._chosen is None:
+            return True
+        key, equals, value = self._chosen.partition("=")
+        return node.labels.get(key) == value if equals else bool(node.resources.get(key))
 
 
-class _Mailbox:
-    """An actor on the caller's node: takes events from the tasks, and tells them to stop."""
-
-    def __init__(self) -> None:
-        self._events: list[WorkerEvent] = []
-        self._stopping = False
-
-    def post(self, event: WorkerEvent) -> bool:
-        """Add an event; returns whether the task shall stop."""
-        self._events.append(event)
-        return self._stopping
-
-    def take(self) -> list[WorkerEvent]:
-        """Return the events that were added since the last call."""
-        events, self._events = self._events, []
-        return events
-
-    def stop(self) -> None:
-        """Make all tasks stop at their next event."""
-        self._stopping = True
-
-
-@ray.remote(num_cpus=0, max_retries=0)
-def _faults(tables: dict[str, str], version: str, numerics: int) -> list[str]:
-    """Messages about what is wrong on this node. `tables`: folder -> fingerprint."""
-    faults = []
-    if (version, numerics) != (__version__, NUMERICS):
-        faults.append(
-            f"has prime-bench {__version__} with numerics {NUMERICS}, "
-            f"the caller {version} with {numerics}"
-        )
-    for path, fingerprint in tables.items():
-        folder = _table_here(path)
-        try:
-            found = Manifest.read(folder).fingerprint
-        except DataError as error:
-            faults.append(error.message)
-            continue
-        if found != fingerprint:
-            faults.append(f"{folder}: has the fingerprint {found}, the caller's has {fingerprint}")
-    return faults
-
-
-@ray.remote(max_retries=0)
-def _job(
-    request_json: str, files: Files, mailbox: Any, timeout_s: float | None, on_each: int
-) -> tuple[End, str, Files]:
-    """Run one job in a temporary folder, and return how it ended, why, and its files.
-
-    `on_each`: jobs that share a GPU.
+class _Watch(threading.Thread):
+    """Lists the living nodes every second, in a thread of its own: without a head Ray does not
+    answer, and after a minute it ends the process.
     """
-    request = JobRequest.parse(json.loads(request_json), where="request")
-    # How many other tasks share a node's CPU is not known here.
-    variables = {} if request.device == "cpu" else worker_variables("cuda", on_each=on_each)
-    with (
-        tempfile.TemporaryDirectory(prefix="prime-bench-") as folder,
-        Child(variables=variables) as child,
-    ):
-        runs = Runs(Path(folder))
-        _unpack(files, runs)
 
-        def post(event: WorkerEvent) -> None:
-            if ray.get(mailbox.post.remote(event)):
-                child.terminate()
+    def __init__(self, list_nodes: Callable[[], list[_Node]]) -> None:
+        super().__init__(daemon=True)
+        self._list = list_nodes
+        self._end = threading.Event()
+        self.nodes = list_nodes()
+        self._seen_s = time.monotonic()
+        patience = float(os.environ.get(_RECONNECT_VARIABLE) or _RECONNECT_S)
+        self._patience_s = _MARGIN * patience
 
-        here = {"table": str(_table_here(request.table)), "runs": folder}
-        outcome = child.do(request.model_copy(update=here), on_event=post, timeout_s=timeout_s)
-        if outcome.state == "failed":
-            runs.fail(request.job.id, outcome.why)
-        return outcome.state, outcome.why, _pack(runs, [request.job.id])
+    @property
+    def lost(self) -> bool:
+        """Whether the cluster's head has not answered for so long that it has to be given up."""
+        return time.monotonic() - self._seen_s > self._patience_s
+
+    def run(self) -> None:
+        """List the nodes until the end. Called by `start`."""
+        while not self._end.wait(_LIST_EVERY_S):
+            # Any error is one of the connection, and shows in the time of the last answer.
+            with contextlib.suppress(Exception):
+                self.nodes = self._list()
+                self._seen_s = time.monotonic()
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Stop; the thread is not waited for, since Ray may not answer it."""
+        self._end.set()
+
+
+class _Run:
+    """One run: its slots, what each is doing, and what is known of the nodes."""
+
+    def __init__(
+        self,
+        engine: RayEngine,
+        queue: Queue,
+        watch: _Watch,
+        *,
+        on_event: Callable[[WorkerEvent], None],
+    ) -> None:
+        self._engine, self._queue, self._watch = engine, queue, watch
+        self._on_event = on_event
+        requests = [work.request for work in queue.left]
+        self._check = _check_of(requests, device=engine.device.name).plain()
+        self._sources = _sources_of(requests)
+        self._identity = identity()
+        self._pairs = _Pairs(requests, allow_mixed=engine.mixed_devices)
+        self._nodes: dict[str, _Node] = {}
+        self._slots: set[_Slot] = set()
+        self._answers: dict[Any, _Slot] = {}
+        """What each slot was asked last."""
+        self._closing: dict[Any, Any] = {}
+        """The answer of an actor that was asked to close -> the actor."""
+        self._losses: Counter[str] = Counter()
+        self._faults: Counter[str] = Counter()
+        self._here = ray.get_runtime_context().get_node_id()
+        self._n_done = 0
+        self._asked_to_stop = self._said_waiting = False
+
+    def outcomes(self) -> Iterator[Outcome]:
+        """Run the jobs."""
+        while True:
+            self._check_connection()
+            self._stop_if_asked()
+            self._see_nodes()
+            self._start_slots()
+            yield from self._hand_out()
+            if not any(slot.task for slot in self._slots):
+                if self._queue.stopped or not self._queue.open:
+                    return
+                yield from self._give_up_what_cannot_run()
+            yield from self._take_answers()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """End all slots, jobs that still run among them, and leave the cluster."""
+        for slot in list(self._slots):
+            self._drop(slot)
+        with contextlib.suppress(RayError):
+            ray.wait(list(self._closing), num_returns=len(self._closing) or 1, timeout=_CLOSE_S)
+        for actor in self._closing.values():
+            ray.kill(actor)
+        ray.shutdown()
+
+    # -- the cluster ---------------------------------------------------------------------------
+
+    def _check_connection(self) -> None:
+        """Raise EnvironmentFault if the head, or this machine's node, is no longer there."""
+        if not self._watch.lost:
+            return
+        n_left = len(self._queue.left) + sum(slot.task is not None for slot in self._slots)
+        raise EnvironmentFault(
+            f"the head of the Ray cluster {self._engine.address} no longer answers: the records of "
+            f"{self._n_done} jobs of this run are safe, {n_left} jobs are left",
+            hint="start it again, `ray start --head`, and the other nodes with it; the same "
+            "command then continues each job from its last validation",
+        )
+
+    def _stop_if_asked(self) -> None:
+        if self._engine.stopping and not self._asked_to_stop:
+            self._asked_to_stop = True
+            self._queue.stop()
+            for slot in self._slots:
+                if slot.state == "busy":
+                    slot.actor.stop.remote()
+
+    def _see_nodes(self) -> None:
+        """Take in which nodes have joined or gone."""
+        living = {node.node_id: node for node in self._watch.nodes}
+        for node_id in self._nodes.keys() - living.keys():
+            node = self._nodes.pop(node_id)
+            self._say(node, "lost", "it has left the cluster, or does not answer")
+        for node_id in living.keys() - self._nodes.keys():
+            self._nodes[node_id] = living[node_id]
+
+    def _start_slots(self) -> None:
+        """Start as many slots as there are jobs for, evenly on the nodes that can take them."""
+        now = time.monotonic()
+        n_slots = Counter(slot.node.node_id for slot in self._slots)
+        n_ready = sum(
+            slot.task is None and (slot.state != "placing" or now - slot.since_s < _PLACED_S)
+            for slot in self._slots
+        )
+        n_wanted = 0 if self._queue.stopped else len(self._queue.left) - n_ready
+        while n_wanted > 0:
+            with_room = [
+                node
+                for node in self._nodes.values()
+                if n_slots[node.node_id] < self._room_on(node, now=now)
+            ]
+            if not with_room:
+                break
+            node = min(with_room, key=lambda node: n_slots[node.node_id])
+            self._start_slot(node)
+            n_slots[node.node_id] += 1
+            n_wanted -= 1
+
+    def _room_on(self, node: _Node, *, now: float) -> int:
+        """How many slots a node may have: one to look at it again if it was set aside."""
+        room = self._engine.room_on(node)
+        return room if not node.fault else min(room, now >= node.again_s)
+
+    def _start_slot(self, node: _Node) -> None:
+        engine = self._engine
+        # How many other jobs share a node's CPU is not known here.
+        shared = {}
+        if engine.device_kind == "cuda":
+            shared = worker_variables("cuda", on_each=engine.n_slots)
+        # By a call and not as a decorator: Ray then names the class, and the node has its own.
+        slot_class: Any = ray.remote(NodeSlot)
+        actor = slot_class.options(
+            num_cpus=engine.threads,
+            num_gpus=0 if engine.device_kind == "cpu" else 1 / engine.n_slots,
+            memory=engine.host_bytes or None,
+            scheduling_strategy=NodeAffinitySchedulingStrategy(node.node_id, soft=False),
+            max_concurrency=4,
+        ).remote({**shared, NODE_VARIABLE: node.node_id})
+        slot = _Slot(node=node, actor=actor)
+        self._slots.add(slot)
+        self._answers[actor.hello.remote()] = slot
+
+    def _set_aside(self, node: _Node, fault: str, *, hint: str = "", broke: bool = False) -> None:
+        """Give a node no more jobs for a while, and say so once."""
+        if node.fault != fault:
+            self._say(node, "set aside", fault, hint=hint)
+        node.fault, node.hint, node.broke = fault, hint, broke
+        node.again_s = time.monotonic() + _AGAIN_S
+        for slot in list(self._slots):
+            if slot.node is node and slot.task is None:
+                self._drop(slot)
+
+    def _say(
+        self,
+        node: _Node,
+        state: Literal["waited for", "set aside", "back", "lost"],
+        why: str = "",
+        *,
+        hint: str = "",
+    ) -> None:
+        self._on_event(MachineEvent(where=node.where, state=state, why=why, hint=hint))
+
+    def _give_up_what_cannot_run(self) -> Iterator[Outcome]:
+        """Called while no job runs, and some could. Raise EnvironmentFault if no node can take a
+        job; yield the outcomes of those that no node may take.
+        """
+        now = time.monotonic()
+        idle = [slot for slot in self._slots if slot.state == "idle"]
+        if idle and len(idle) == len(self._slots):
+            while (request := self._queue.take(wait=False)) is not None:
+                why = (
+                    f"what it is compared with ran on {self._pairs.kind_of(request)}, and no node "
+                    "of that kind is left; --allow-mixed-devices runs it on another"
+                )
+                yield from self._queue.settle(Outcome(request=request, state="not run", why=why))
+        elif self._slots:
+            waiting = [slot for slot in self._slots if slot.state == "placing"]
+            long = [slot for slot in waiting if now - slot.since_s > _PLACED_S]
+            if long and len(long) == len(self._slots) and not self._said_waiting:
+                self._said_waiting = True
+                self._say(long[0].node, "waited for", "others use all that this run asks for")
+        elif broken := [node for node in self._nodes.values() if node.broke]:
+            # A fault that a job has met may have gone with it.
+            for node in broken:
+                node.broke, node.again_s = False, now
+        else:
+            raise self._no_node()
+
+    def _no_node(self) -> EnvironmentFault:
+        engine, address = self._engine, self._engine.address
+        asked = f"{engine.threads} CPUs"
+        if engine.device_kind == "cuda":
+            asked += f", 1/{engine.n_slots} of a GPU"
+        if engine.host_bytes:
+            asked += f", {engine.host_bytes / 1e9:.1f} GB of memory"
+        faults = [f"{node.where}: {node.fault}" for node in self._nodes.values() if node.fault]
+        small = len(self._nodes) - len(faults)
+        lines = [f"no node of the Ray cluster {address} can take a job", *faults]
+        if small or not faults:
+            lines.append(f"{small} nodes have less than a job wants: {asked}")
+        hints = dict.fromkeys(node.hint for node in self._nodes.values() if node.hint)
+        return EnvironmentFault("\n".join(lines), hint="; ".join(hints))
+
+    # -- slots ---------------------------------------------------------------------------------
+
+    def _hand_out(self) -> Iterator[Outcome]:
+        """Give jobs to the slots that have none, and close those for which there are none."""
+        for slot in [slot for slot in self._slots if slot.state == "idle"]:
+            while not slot.node.fault:
+                fits = functools.partial(self._pairs.fits, kind=slot.node.kind)
+                request = self._queue.take(wait=False, device=slot.node.where, fits=fits)
+                if request is None:
+                    break
+                if (task := _claimed(request)) is not None:
+                    self._give(slot, task)
+                    break
+                why = "another process has it"
+                yield from self._queue.settle(Outcome(request=request, state="skipped", why=why))
+        if self._queue.stopped or not self._queue.left:
+            for slot in list(self._slots):
+                if slot.task is None:
+                    self._drop(slot)
+
+    def _give(self, slot: _Slot, task: _Task) -> None:
+        self._pairs.bind(task.request, slot.node.kind)
+        slot.task, slot.state = task, "sending"
+        slot.calls = _calls(slot.actor, task, engine=self._engine)
+        self._answers[next(slot.calls)] = slot
+        self._on_event(StartedEvent(job_id=task.job_id, where=slot.node.where))
+
+    def _take_answers(self) -> Iterator[Outcome]:
+        """Wait for the next answers of slots, and go on from there."""
+        asked = [*self._answers, *self._closing]
+        if not asked:
+            time.sleep(_LOOK_EVERY_S)
+            return
+        ray.wait(asked, timeout=_LOOK_EVERY_S)
+        ready, _ = ray.wait(asked, num_returns=len(asked), timeout=0)
+        for reference in ready:
+            if (actor := self._closing.pop(reference, None)) is not None:
+                ray.kill(actor)
+            elif (slot := self._answers.pop(reference, None)) is not None:
+                yield from self._advance(slot, reference)
+        for reference, slot in list(self._answers.items()):
+            if slot.state == "checking" and time.monotonic() - slot.since_s > _CHECK_S:
+                del self._answers[reference]
+                self._set_aside(slot.node, f"it did not answer a check within {_CHECK_S:.0f} s")
+
+    def _advance(self, slot: _Slot, reference: Any) -> Iterator[Outcome]:
+        """Go on with a slot that has answered, or was lost."""
+        task = slot.task
+        try:
+            answer = ray.get(reference)
+        except (RayTaskError, UserError) as error:
+            if task is None:
+                self._set_aside(slot.node, f"it cannot be asked: {_reason(error)}")
+            else:
+                why = _reason(error)
+                fault = Outcome(request=task.request, state="failed", why=why, machine=True)
+                yield from self._ended(slot, task, fault)
+            return
+        except RayError as error:
+            yield from self._lost(slot, _reason(error))
+            return
+        if slot.state == "placing":
+            self._take_identity(slot, answer)
+        elif slot.state == "checking":
+            self._take_check(slot, answer)
+        elif slot.state == "sending" and task is not None:
+            yield from self._send_more(slot, task)
+        elif task is not None:
+            yield from self._take_news(slot, task, answer)
+
+    def _send_more(self, slot: _Slot, task: _Task) -> Iterator[Outcome]:
+        """Go on with handing a job over, and then follow it."""
+        call = next(slot.calls, None)
+        if call is not None and self._asked_to_stop:
+            stopped = Outcome(request=task.request, state="interrupted", why="not started")
+            yield from self._ended(slot, task, stopped)
+            return
+        if call is None:
+            slot.state, call = "busy", slot.actor.look.remote()
+            if self._asked_to_stop:
+                slot.actor.stop.remote()
+        self._answers[call] = slot
+
+    def _take_identity(self, slot: _Slot, answer: dict[str, Any]) -> None:
+        """Have the node look for what the jobs need, if it has the same version."""
+        found = {key: answer.get(key) for key in self._identity}
+        if found != self._identity:
+            own = self._identity
+            fault = (
+                f"it has prime-bench {found['version']} with numerics {found['numerics']}, this "
+                f"machine {own['version']} with {own['numerics']}"
+            )
+            if found["version"] == own["version"]:
+                fault = f"its prime-bench {own['version']} has other source files than this one"
+            self._set_aside(slot.node, fault, hint="install the same version of prime-bench there")
+            return
+        slot.state, slot.since_s = "checking", time.monotonic()
+        asked = slot.actor.check.remote(
+            self._check, self._sources, free_bytes=self._engine.disk_bytes
+        )
+        self._answers[asked] = slot
+
+    def _take_check(self, slot: _Slot, answer: dict[str, Any]) -> None:
+        node = slot.node
+        if answer["faults"]:
+            messages = dict.fromkeys(message for message, _ in answer["faults"])
+            hints = dict.fromkeys(hint for _, hint in answer["faults"] if hint)
+            self._set_aside(node, "; ".join(messages), hint="; ".join(hints))
+            return
+        if node.fault and time.monotonic() >= node.again_s:
+            node.fault, node.hint, node.broke = "", "", False
+            self._say(node, "back")
+        node.kind = _Kind(answer["device"], answer["torch"])
+        slot.state = "idle"
+
+    def _take_news(self, slot: _Slot, task: _Task, news: News) -> Iterator[Outcome]:
+        """Write what has come of a job's files, and pass its events on."""
+        copy = Copy(task.runs.path(task.job_id))
+        for line in news.events:
+            if (event := read_event(line)) is not None:
+                self._on_event(event)
+        for piece in news.pieces:
+            copy.add(piece)
+        for name in news.gone:
+            copy.remove(name)
+        if news.outcome is None:
+            self._answers[slot.actor.look.remote()] = slot
+            return
+        outcome = replace(news.outcome, request=task.request)
+        if outcome.state in ("failed", "interrupted") and task.runs.done(task.job_id):
+            # The worker has ended between the record and its last event.
+            outcome = Outcome(request=task.request)
+        elif outcome.state == "done" and not task.runs.done(task.job_id):
+            outcome = replace(outcome, state="failed", why="the worker left no record")
+        yield from self._ended(slot, task, outcome)
+
+    def _ended(self, slot: _Slot, task: _Task, outcome: Outcome) -> Iterator[Outcome]:
+        """Settle how a job has ended. A fault of its node is not counted as one of the job."""
+        task.claim.close()
+        slot.task, slot.state = None, "idle"
+        self._n_done += outcome.state == "done"
+        if outcome.machine and outcome.state == "failed":
+            self._faults[task.job_id] += 1
+            self._set_aside(slot.node, outcome.why, broke=True)
+            if self._faults[task.job_id] < _MAX_FAULTS:
+                self._queue.put_back(task.request)
+                return
+        final = self._queue.settle(outcome)
+        if not final:
+            retry = RetryEvent(job_id=task.job_id, error=outcome.why)
+            if outcome.out_of_memory:
+                at_once = self._queue.at_once(slot.node.where)
+                update = {"device": slot.node.where, "at_once": at_once}
+                retry = retry.model_copy(update=update)
+            self._on_event(retry)
+        yield from final
+
+    def _lost(self, slot: _Slot, why: str) -> Iterator[Outcome]:
+        """Go on after the process of a slot, or its node, is gone. Its job goes on elsewhere."""
+        self._slots.discard(slot)
+        if (task := slot.task) is None:
+            if slot.node.node_id in self._nodes:
+                self._set_aside(slot.node, f"it cannot run a worker: {why}")
+            return
+        task.claim.close()
+        self._losses[task.job_id] += 1
+        if self._losses[task.job_id] < _MAX_LOSSES:
+            self._queue.put_back(task.request)
+            return
+        whole = f"its node or the process there was lost {_MAX_LOSSES} times: {why}"
+        yield from self._queue.settle(Outcome(request=task.request, state="failed", why=whole))
+
+    def _drop(self, slot: _Slot) -> None:
+        """End a slot, and the job in it."""
+        self._slots.discard(slot)
+        for reference in [ref for ref, asked in self._answers.items() if asked is slot]:
+            del self._answers[reference]
+        if slot.task is not None:
+            slot.task.claim.close()
+        if slot.state == "placing":
+            ray.kill(slot.actor)
+        else:
+            self._closing[slot.actor.close.remote()] = slot.actor
+
+
+class _Pairs:
+    """On which kind of device the jobs that are compared with each other run: on one."""
+
+    def __init__(self, requests: Sequence[JobRequest], *, allow_mixed: bool) -> None:
+        self._allow_mixed = allow_mixed
+        self._groups: dict[str, str] = {}
+        self._kinds: dict[str, _Kind] = {}
+        for folder in dict.fromkeys(request.runs for request in requests):
+            records, _ = Runs(Path(folder)).readable()
+            for record in records:
+                if isinstance(record, RunRecord):
+                    found = record.environment
+                    kind = _Kind(found.device, found.versions.get("torch", ""))
+                    self._kinds.setdefault(group_of(record.job), kind)
+
+    def fits(self, request: JobRequest, *, kind: _Kind | None) -> bool:
+        """Whether the job may run on a device of that kind."""
+        return self._allow_mixed or self._kinds.get(self._group(request), kind) == kind
+
+    def bind(self, request: JobRequest, kind: _Kind | None) -> None:
+        """Note that the job runs on a device of that kind."""
+        if kind is not None:
+            self._kinds.setdefault(self._group(request), kind)
+
+    def kind_of(self, request: JobRequest) -> _Kind | None:
+        """The kind of device on which the job has to run; None for any."""
+        return self._kinds.get(self._group(request))
+
+    def _group(self, request: JobRequest) -> str:
+        job_id = request.job.id
+        if job_id not in self._groups:
+            self._groups[job_id] = group_of(request.job.training_run)
+        return self._groups[job_id]
+
+
+def _check_of(requests: Sequence[JobRequest], *, device: str) -> MachineCheck:
+    """All that these jobs need on a machine. Tables have absolute paths: nodes have other working
+    folders.
+    """
+    jobs = [request.job for request in requests]
+    return MachineCheck(
+        tables={_absolute_table(request): request.job.fingerprint for request in requests},
+        backbones={job.backbone: job.code.get(job.backbone) for job in jobs},
+        plugins={job.plugin: job.code.get(job.plugin) for job in jobs},
+        device=device,
+    )
+
+
+def _sources_of(requests: Sequence[JobRequest]) -> dict[str, bytes]:
+    """Path -> content of the user's own modules that the jobs name, for nodes without them."""
+    names = {name for request in requests for name in (request.job.backbone, request.job.plugin)}
+    modules = {name.partition(":")[0] for name in names if is_foreign(name)}
+    return {path: text for module in modules for path, text in own_sources(module).items()}
+
+
+def _claimed(request: JobRequest) -> _Task | None:
+    """Claim the job of a request; None if another process has claimed it or has done it."""
+    runs, claim = Runs(Path(request.runs)), contextlib.ExitStack()
+    if claim.enter_context(runs.claim(request.job.id)) and not runs.done(request.job.id):
+        return _Task(request=request, runs=runs, claim=claim)
+    claim.close()
+    return None
+
+
+def _calls(actor: Any, task: _Task, *, engine: RayEngine) -> Iterator[Any]:
+    """The calls that hand a job over: its files in pieces, then the request."""
+    job = task.request.job
+    sources = {task.job_id: Source(task.runs.path(task.job_id), only=(LOG, STATE))}
+    if job.kind != "train" and PROBES[job.kind].reads_checkpoint:
+        trained = task.runs.path(job.training_run.id)
+        names = {*Copy(trained).names()} - {STATE, PREDICTIONS}
+        sources[job.training_run.id] = Source(trained, only=names)
+    for job_id, source in sources.items():
+        all_sent = False
+        while not all_sent:
+            pieces, _, all_sent = source.news(whole=True)
+            if pieces:
+                yield actor.receive.remote(job_id, pieces)
+    there = {"device": engine.device.name, "table": _absolute_table(task.request)}
+    yield actor.begin.remote(
+        task.request.model_copy(update=there).plain(),
+        present=Copy(task.runs.path(task.job_id)).names(),
+        timeout_s=engine.job_timeout_s,
+    )
+
+
+def _absolute_table(request: JobRequest) -> str:
+    return str(Path(request.table).absolute())
 
 
 def _connect(address: str) -> None:
@@ -317,10 +788,12 @@ def _connect(address: str) -> None:
         ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
     except (OSError, OverflowError, RuntimeError, ValueError) as error:
         raise EnvironmentFault(
-            f"no Ray cluster at {address}: {_last_line(error)}",
+            f"no Ray cluster at {address}: {_reason(error)}",
             hint="start one, `ray start --head`, and join other machines to it, `ray start "
             "--address HOST:PORT`; where the cluster asks for a token, set RAY_AUTH_MODE=token",
         ) from error
+    # Ray prints on stdout which nodes it has lost, and has no option against it.
+    ray._private.worker.print_to_stdstream = lambda *_arguments, **_keys: None
 
 
 def _look_for(address: str) -> None:
@@ -333,75 +806,15 @@ def _look_for(address: str) -> None:
         socket.create_connection((host.strip("[]"), int(port)), timeout=_ANSWER_S).close()
 
 
-def _nodes() -> list[_Node]:
-    """The living nodes of the cluster."""
-    return [
-        _Node(
-            node_id=node["NodeID"],
-            address=node["NodeManagerAddress"],
-            cpus=node["Resources"].get("CPU", 0),
-            gpus=node["Resources"].get("GPU", 0),
-        )
-        for node in ray.nodes()  # type: ignore[no-untyped-call]
-        if node["Alive"]
-    ]
+_ERROR_LINE = re.compile(r"\s*[\w.]*(Error|Exception|Fault|Interrupt)\b.*: \S.*")
 
 
-def _absolute_table(request: JobRequest) -> str:
-    """The table's folder as an absolute path, since nodes have other working folders."""
-    return str(Path(request.table).absolute())
-
-
-def _table_here(path: str) -> Path:
-    """The folder in which this node has the table that the caller has at `path`."""
-    data = os.environ.get(DATA_VARIABLE)
-    return Path(data) / Path(path).name if data else Path(path)
-
-
-def _fetched(reference: Any, task: _Running) -> Outcome | None:
-    """The outcome of a task, whose files are written to disk; None if its node was lost."""
-    with task.claim:
-        try:
-            state, why, files = ray.get(reference)
-        except RayTaskError as error:
-            return Outcome(request=task.request, state="failed", why=_last_line(error))
-        except RayError:
-            return None
-        _unpack(files, task.runs)
-        if state == "done" and not task.runs.done(task.request.job.id):
-            return Outcome(request=task.request, state="failed", why="the worker left no record")
-        return Outcome(request=task.request, state=state, why=why)
-
-
-def _settled(
-    reference: Any, task: _Running, queue: Queue, *, losses: Counter[str]
-) -> list[Outcome]:
-    """The outcomes that are final when a task has ended. A job of a lost node runs again."""
-    outcome = _fetched(reference, task)
-    if outcome is not None:
-        return queue.settle(outcome)
-    losses[task.request.job.id] += 1
-    if losses[task.request.job.id] < _MAX_LOSSES:
-        queue.put_back(task.request)
-        return []
-    why = f"its node was lost {_MAX_LOSSES} times"
-    return queue.settle(Outcome(request=task.request, state="failed", why=why))
-
-
-def _pack(runs: Runs, job_ids: list[str]) -> Files:
-    return {
-        f"{job_id}/{path.name}": path.read_bytes()
-        for job_id in job_ids
-        for path in sorted(runs.path(job_id).glob("*"))
-        if path.is_file()
-    }
-
-
-def _unpack(files: Files, runs: Runs) -> None:
-    """Write the files, records last: a job with a record is done."""
-    for path in sorted(files, key=lambda path: path.endswith(f"/{RECORD}")):
-        write_whole(runs.folder / path, files[path])
-
-
-def _last_line(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[-1]
+def _reason(error: Exception) -> str:
+    """What has gone wrong, in a line: Ray puts tracebacks around it, and advice below it."""
+    if isinstance(error, UserError):
+        return error.message
+    if isinstance(error, RayTaskError) and error.cause is not None:
+        return f"{type(error.cause).__name__}: {error.cause}".strip().splitlines()[0]
+    lines = [line.strip() for line in str(error).strip().splitlines() if line.strip()]
+    errors = [line for line in lines if _ERROR_LINE.fullmatch(line)]
+    return [type(error).__name__, *lines[:1], *errors][-1]

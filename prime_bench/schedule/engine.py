@@ -34,6 +34,8 @@ class Outcome:
     """One line; empty for a job that is done."""
     out_of_memory: bool = False
     """Whether it failed, as far as can be told, since memory did not suffice."""
+    machine: bool = False
+    """Whether it failed for a fault of its machine, so that it may succeed on another."""
 
 
 class Engine(Protocol):
@@ -136,7 +138,13 @@ class Queue:
         self._stopped = False
         self._changed = threading.Condition(threading.RLock())
 
-    def take(self, *, wait: bool = True, device: str | None = None) -> JobRequest | None:
+    def take(
+        self,
+        *,
+        wait: bool = True,
+        device: str | None = None,
+        fits: Callable[[JobRequest], bool] = lambda _request: True,
+    ) -> JobRequest | None:
         """Return the next job that can start, or None if there will be no more for the caller.
 
         With `wait`, waits for a running job to end if the next one needs it. Without, returns None
@@ -145,12 +153,13 @@ class Queue:
         Args:
             wait: Whether to wait.
             device: The device on which the job will run; None if the caller counts its jobs itself.
+            fits: Whether the caller can do a job; others are left to other callers.
         """
         with self._changed:
             while not self.stopped:
                 if device is not None and self._is_full(device):
                     return None  # those that are at work there will take what is left
-                if (work := self._next()) is not None:
+                if (work := self._next(fits)) is not None:
                     self._waiting.remove(work)
                     self._start_on(device, work)
                     if work.replaces is not None:
@@ -241,10 +250,11 @@ class Queue:
         self._at_once[ended.device] = min(self._at_once.get(ended.device, fewer), fewer)
         return True
 
-    def _next(self) -> Work | None:
+    def _next(self, fits: Callable[[JobRequest], bool] = lambda _request: True) -> Work | None:
         """The first job that can start. A record that will be replaced does not count as done."""
         for work in self._waiting:
-            if all(need not in self._unsettled and self._runs.done(need) for need in work.needs):
+            can = all(need not in self._unsettled and self._runs.done(need) for need in work.needs)
+            if can and fits(work.request):
                 return work
         return None
 

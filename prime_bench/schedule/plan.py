@@ -41,8 +41,8 @@ def stale_halves(
     """
     groups: dict[str, list[RunRecord]] = defaultdict(list)
     for record in records:
-        groups[_group_of(record.job)].append(record)
-    will_run = {_group_of(job) for job in to_run}
+        groups[group_of(record.job)].append(record)
+    will_run = {group_of(job) for job in to_run}
     stale = {}
     for group, members in groups.items():
         kinds = {record.environment.device_kind for record in members}
@@ -67,7 +67,7 @@ def outdated(job: Job, runs: Runs) -> int | None:
     return None
 
 
-def _group_of(job: Job) -> str:
+def group_of(job: Job) -> str:
     """A key that all arms of one data set, backbone and seed have in common."""
     own = {name: code for name, code in job.code.items() if name == job.backbone}
     return job.model_copy(update={"plugin": "", "plugin_settings": {}, "code": own}).id

@@ -31,6 +31,8 @@ def open_engine(
     threads: int | None = None,
     job_timeout_s: float | None = None,
     address: str = "auto",
+    nodes: str | None = None,
+    mixed_devices: bool = False,
 ) -> Engine:
     """Find the devices, or connect to the cluster, on which jobs are to run.
 
@@ -44,6 +46,10 @@ def open_engine(
             thread each for `auto` on CPUs; with Ray 1.
         job_timeout_s: Seconds after which a job is killed; it counts as failed.
         address: Of the Ray cluster: HOST:PORT, or `auto` for the one on this machine.
+        nodes: Which nodes of the cluster take jobs: a label of Ray's, `KEY=VALUE`, or the name of a
+            resource; None for all.
+        mixed_devices: Whether arms that are compared may run on different models of a device, or
+            with different versions of torch, on a cluster that has several.
 
     Raises:
         UsageError: `device` is not a device's name.
@@ -66,6 +72,8 @@ def open_engine(
             slots=n_slots or 1,
             threads=threads or 1,
             job_timeout_s=job_timeout_s,
+            nodes=nodes,
+            mixed_devices=mixed_devices,
         )
     return local.LocalEngine(
         devices=devices.find_devices(device),

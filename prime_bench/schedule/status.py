@@ -3,13 +3,22 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from prime_bench.base.errors import UsageError
 from prime_bench.findings import Validation
 from prime_bench.recipe.events import EpochProgress
 from prime_bench.recipe.job import Job
 from prime_bench.schedule.estimate import SimilarityKey, similarity_key, usual_epochs
 from prime_bench.schedule.plan import Plan, State, job_state
-from prime_bench.store.record import RunRecord
-from prime_bench.store.runs import HISTORY, PROGRESS, Runs, read_history, read_progress
+from prime_bench.store.record import Environment, RunRecord
+from prime_bench.store.runs import (
+    ENVIRONMENT,
+    HISTORY,
+    PROGRESS,
+    Runs,
+    read_history,
+    read_object,
+    read_progress,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,6 +40,8 @@ class JobStatus:
     """The best so far."""
     left_s: float | None = None
     """Seconds to the end of training; None if the job is not running, or if it is not known."""
+    where: str | None = None
+    """Machine and device on which it runs, or ran last; None before it has started."""
     at_most: bool = False
     """Whether `left_s` is an upper bound, to `max_epochs`, because no similar job has ended yet."""
 
@@ -125,8 +136,17 @@ def _status(
         rows_per_s=None if progress is None else progress.rows_per_s,
         valid_auc=max(aucs, default=None),
         left_s=left_s,
+        where=_where(read_object(folder / ENVIRONMENT)),
         at_most=at_most,
     )
+
+
+def _where(environment: Mapping[str, object]) -> str | None:
+    """Where a job runs, from its environment.json; None if that is not there or not readable."""
+    try:
+        return Environment.parse(environment, where="").where
+    except UsageError:
+        return None
 
 
 def _epoch_s(history: Sequence[Validation], progress: EpochProgress | None) -> float | None:

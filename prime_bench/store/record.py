@@ -25,6 +25,10 @@ DeviceKind = Literal["cpu", "cuda"]
 """Runs on different kinds of device are not compared."""
 
 
+NODE_VARIABLE = "PRIME_BENCH_NODE"
+"""Environment variable of a worker: the id of its node in a cluster."""
+
+
 class Environment(Frozen):
     """Machine and versions on which a job ran."""
 
@@ -48,8 +52,19 @@ class Environment(Frozen):
     """Threads of one operation on the CPU."""
     at_once: int | None = None
     """Jobs that shared the device, which tells what its times mean; None if it is not known."""
+    host: str | None = None
+    """Name of the machine; None in old records."""
+    node: str | None = None
+    """Id of the machine in a Ray cluster; None outside one."""
     started: str
     """UTC, ISO 8601."""
+
+    @property
+    def where(self) -> str:
+        """Machine and device, in a few words."""
+        host = self.host or "this machine"
+        node = f" (node {self.node[:8]})" if self.node else ""
+        return f"{host}{node}, {self.device}"
 
 
 class Result(Frozen):

@@ -13,7 +13,7 @@ import torch
 
 import prime_bench
 from prime_bench.settings.memory import JOBS_ON_DEVICE
-from prime_bench.store.record import Environment
+from prime_bench.store.record import NODE_VARIABLE, Environment
 from prime_bench.training.device import device_name
 
 # What can change a number of a run or of the table that it reads.
@@ -35,6 +35,8 @@ def environment(device: torch.device) -> Environment:
         device_kind="cuda" if device.type == "cuda" else "cpu",
         threads=torch.get_num_threads(),
         at_once=int(os.environ[JOBS_ON_DEVICE]) if JOBS_ON_DEVICE in os.environ else None,
+        host=platform.node() or None,
+        node=os.environ.get(NODE_VARIABLE) or None,
         started=datetime.now(UTC).isoformat(timespec="seconds"),
     )
 

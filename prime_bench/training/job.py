@@ -103,6 +103,7 @@ class TrainingJob:
         )
         name = f"{self.request.dataset}, {job.job.backbone}, {self.request.arm}, seed {job.seed}"
         self.folder.log(f"{name}: {budget}")
+        self.folder.log(f"on {self.environment.where}")
         total_bytes = device_bytes(self.device)
         if need.trained_bytes > total_bytes:
             raise need.fault(str(self.device), total_bytes=total_bytes)

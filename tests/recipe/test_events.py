@@ -33,6 +33,9 @@ EVENTS = [
     events.FailedEvent(job_id=None, error="a line\nand \x85 another"),
     events.InterruptedEvent(job_id="j"),
     events.FaultEvent(job_id="j", error="no device", hint="use cpu", exit_code=4),
+    events.CheckedEvent(faults=[("no table", "copy it")], torch="2.13.0+cpu", device="a CPU"),
+    events.StartedEvent(job_id="j", where="host (node 1234abcd)"),
+    events.MachineEvent(where="host (node 1234abcd)", state="set aside", why="no table"),
     events.RetryEvent(job_id="j", error="out of memory"),
 ]
 

@@ -1,9 +1,11 @@
-"""Two Ray nodes on this machine, started and stopped here: the same results as the local engine's,
-and one of them killed half-way.
+"""Ray nodes on this machine, started and stopped here: the same results as the local engine's, also
+where a node is killed half-way, has a fault, or has another version.
 """
 
 import json
 import os
+import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -14,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+import prime_bench
 from prime_bench.cli.main import exit_code
 
 RECIPE = """
@@ -31,57 +34,87 @@ hidden_units = [8]
 net_dropout = 0.1
 """
 RAY = (str(Path(sys.executable).with_name("ray")), "start", "--block", "--disable-usage-stats")
-SMALL = ("--num-cpus", "1", "--num-gpus", "0", "--object-store-memory", "100000000")
-# A cluster of the test's own, whatever token this user's other clusters ask for.
-OPEN = {"RAY_AUTH_MODE": "disabled"}
+SMALL = ("--num-gpus", "0", "--object-store-memory", "80000000", "--node-ip-address", "127.0.0.1")
+# A cluster of the test's own, whatever token this user's other clusters ask for. Ray's workers have
+# a low priority by default, and would wait for the tests that run beside these.
+OPEN = {"RAY_AUTH_MODE": "disabled", "RAY_worker_niceness": "0"}
 RUN = (sys.executable, "-m", "prime_bench", "run", "recipe.toml", "--engine", "ray")
-PATIENCE_S = 120
+PATIENCE_S = 300
+LIST = """
+import json, sys, ray
+ray.init(address=sys.argv[1], log_to_driver=False, logging_level=40)
+print(json.dumps({n["Labels"]["name"]: n["NodeID"] for n in ray.nodes()
+                  if n["Alive"] and "name" in n["Labels"]}))
+"""
 
 
-@pytest.fixture(scope="module")
-def address():
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    return f"127.0.0.1:{port}"
+class LocalCluster:
+    """A head without CPUs, and nodes beside it that can be killed one by one."""
 
+    def __init__(self, folder):
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        self.address = f"127.0.0.1:{port}"
+        self.processes, self._arguments, self._variables = {}, {}, {}
+        own = ["--temp-dir", folder, "--include-dashboard", "false", "--num-cpus", "0"]
+        self._start("head", "--head", "--port", str(port), *own)
 
-def _start(*arguments, **variables):
-    """A node; everything that belongs to it is in its process group."""
-    return subprocess.Popen(
-        [*RAY, *SMALL, "--node-ip-address", "127.0.0.1", *arguments],
-        env={**os.environ, **OPEN, **variables},
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
+    def join(self, name, *, n_cpus=1, **variables):
+        """Start a node with a label of that name."""
+        labels = ["--labels", f"name={name}", "--num-cpus", str(n_cpus)]
+        self._start(name, "--address", self.address, *labels, **variables)
 
+    def ids(self, number):
+        """Name -> id of the living nodes, as soon as there are so many."""
+        found = {}
+        deadline = time.monotonic() + PATIENCE_S
+        while time.monotonic() < deadline:
+            done = subprocess.run(
+                [sys.executable, "-c", LIST, self.address],
+                env={**os.environ, **OPEN},
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+            # Ray may say more after it.
+            found = json.loads((done.stdout.splitlines() or ["{}"])[0])
+            if len(found) == number:
+                return found
+            for name, process in list(self.processes.items()):
+                if process.poll() is not None:  # two nodes have chosen the same port
+                    self._start(name, *self._arguments[name], **self._variables[name])
+        raise AssertionError(f"no {number} nodes but {found}")
 
-def _end(node):
-    if node.poll() is None:
-        os.killpg(node.pid, signal.SIGKILL)
-    node.wait()
+    def kill(self, name):
+        """End a node and all of its processes at once."""
+        process = self.processes.pop(name)
+        if process.poll() is None:
+            # Everything that belongs to a node is in its process group.
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
 
-
-@pytest.fixture(scope="module")
-def head(address):
-    # Ray's sockets want a short path.
-    with tempfile.TemporaryDirectory(prefix="ray-", ignore_cleanup_errors=True) as folder:
-        own = ["--temp-dir", folder, "--include-dashboard", "false"]
-        node = _start("--head", "--port", address.partition(":")[2], *own)
-        try:
-            yield node
-        finally:
-            _end(node)
+    def _start(self, name, *arguments, **variables):
+        self._arguments[name], self._variables[name] = arguments, variables
+        self.processes[name] = subprocess.Popen(
+            [*RAY, *SMALL, *arguments],
+            env={**os.environ, **OPEN, **variables},
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
 
 
 @pytest.fixture
-def second(address, head):
-    """A node beside the head, which a test may kill."""
-    assert head.poll() is None
-    node = _start("--address", address)
-    yield node
-    _end(node)
+def cluster():
+    # Ray's sockets want a short path.
+    with tempfile.TemporaryDirectory(prefix="ray-", ignore_cleanup_errors=True) as folder:
+        made = LocalCluster(folder)
+        try:
+            yield made
+        finally:
+            for name in list(made.processes):
+                made.kill(name)
 
 
 @pytest.fixture
@@ -94,36 +127,15 @@ def work(tmp_path, monkeypatch, capsys):
     return tmp_path
 
 
-def _run(work, address, *arguments):
+def _run(work, cluster, *arguments, **variables):
     return subprocess.Popen(
-        [*RUN, "--address", address, *arguments],
+        [*RUN, "--address", cluster.address, "--runs-dir", "cluster", *arguments],
         cwd=work,
-        env={**os.environ, **OPEN},
+        env={**os.environ, **OPEN, **variables},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
     )
-
-
-def _wait_for_nodes(address, number):
-    """Until the cluster has so many nodes that take jobs."""
-    code = (
-        "import sys, ray\n"
-        "ray.init(address=sys.argv[1], log_to_driver=False, logging_level=40)\n"
-        "print(sum(bool(n['Alive'] and n['Resources'].get('CPU')) for n in ray.nodes()))\n"
-    )
-    deadline = time.monotonic() + PATIENCE_S
-    while time.monotonic() < deadline:
-        done = subprocess.run(
-            [sys.executable, "-c", code, address],
-            env={**os.environ, **OPEN},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        if done.stdout.strip() == str(number):
-            return
-    raise AssertionError(f"no {number} nodes: {done.stderr}")
 
 
 def _results(folder):
@@ -137,46 +149,94 @@ def _results(folder):
     return found
 
 
-def test_two_nodes_give_the_local_engines_results_even_when_one_is_lost(work, address, second):
-    _wait_for_nodes(address, 2)
-    run = _run(work, address, "--runs-dir", "cluster")
-    while run.poll() is None and not list((work / "cluster").glob("*/record.json")):
-        time.sleep(0.1)
-    assert run.poll() is None, "all jobs were done before a node could be killed"
-    _end(second)
+def _local(work, *arguments):
+    local = ["run", "recipe.toml", "--device", "cpu", "--threads-per-job", "1"]
+    assert exit_code([*local, "--runs-dir", "local", *arguments]) == 0
+    return _results(work / "local")
+
+
+def _wait(condition, run):
+    """Until the condition holds, while the run goes on."""
+    deadline = time.monotonic() + PATIENCE_S
+    while not (found := condition()):
+        assert run.poll() is None, run.communicate()
+        assert time.monotonic() < deadline, "too late"
+        time.sleep(0.02)
+    return found
+
+
+def test_a_killed_nodes_job_goes_on_elsewhere_with_the_same_bits(work, cluster):
+    # Enough steps that an epoch takes longer than this test needs to notice it.
+    long = ["--only", "seed=1", "--only", "arm=prime", "--set", "training.max_epochs=10"]
+    long += ["--set", "training.patience=10", "--set", "training.batch_size=4"]
+    cluster.join("a")
+    cluster.join("b")
+    ids = {node_id: name for name, node_id in cluster.ids(2).items()}
+    run = _run(work, cluster, *long)
+    job = _wait(lambda: list((work / "cluster").glob("*/resume.state")), run)[0].parent
+    _wait(lambda: len((job / "history.jsonl").read_text().splitlines()) >= 6, run)
+    assert json.loads((job / "config.json").read_text())["arm"] == "prime"
+    ran_on = json.loads((job / "environment.json").read_text())["node"]
+    cluster.kill(ids[ran_on])
     out, err = run.communicate(timeout=PATIENCE_S)
 
     assert run.returncode == 0, err
-    # Ray may say on stdout which node it has lost.
-    assert out.endswith("recipe.toml: 6 jobs done, 0 had a record, 0 failed\n")
+    assert out == "recipe.toml: 1 jobs done, 0 had a record, 0 failed\n"
+    assert "is lost, and its jobs go on elsewhere" in err
+    assert json.loads((job / "record.json").read_text())["environment"]["node"] != ran_on
+    epochs = re.findall(r"from the state after epoch (\d+)", (job / "log.txt").read_text())
+    assert epochs
+    assert int(epochs[0]) >= 5
     assert list((work / "cluster" / ".claims").iterdir()) == []
-    local = ["run", "recipe.toml", "--device", "cpu", "--threads-per-job", "1"]
-    assert exit_code([*local, "--runs-dir", "local"]) == 0
-    assert len(_results(work / "local")) == 6
-    assert _results(work / "cluster") == _results(work / "local")
+    assert _results(work / "cluster") == _local(work, *long)
 
 
-def test_a_node_without_the_data_or_a_gpu_is_one_message(work, address, head):
-    assert head.poll() is None
-    elsewhere = work / "elsewhere"
-    node = _start("--address", address, PRIME_BENCH_DATA=str(elsewhere))
-    try:
-        _wait_for_nodes(address, 2)
-        run, on_gpus = _run(work, address), _run(work, address, "--device", "cuda")
-        out, err = run.communicate(timeout=PATIENCE_S)
-        _, no_gpu = on_gpus.communicate(timeout=PATIENCE_S)
-    finally:
-        _end(node)
+def _other_version(folder):
+    """A copy of the package that says it is another version."""
+    package = folder / "prime_bench"
+    shutil.copytree(Path(prime_bench.__file__).parent, package)
+    init = package / "__init__.py"
+    init.write_text(init.read_text().replace('"0.1.0"', '"0.2.0"'))
+    return str(folder)
 
-    assert run.returncode == 3
-    assert "jobs done" not in out
+
+def test_nodes_with_faults_take_no_jobs_and_each_is_told_of_once(work, cluster):
+    (work / "elsewhere").mkdir()
+    cluster.join("good")
+    cluster.join("other", PYTHONPATH=_other_version(work / "other"))
+    cluster.join("empty", PRIME_BENCH_DATA=str(work / "elsewhere"))
+    cluster.ids(3)
+    run = _run(work, cluster, "--retries", "1")
+    out, err = run.communicate(timeout=PATIENCE_S)
+
+    assert run.returncode == 0, err
+    assert out == "recipe.toml: 6 jobs done, 0 had a record, 0 failed\n"
+    said = [line for line in err.splitlines() if "takes no jobs for now" in line]
+    assert len(said) == 2, err
+    assert sum("it has prime-bench 0.2.0 with numerics" in line for line in said) == 1
     (table,) = (work / "data").iterdir()
-    said = [line for line in err.splitlines() if line.startswith("error: node ")]
-    assert len(said) == 1
-    assert f"{elsewhere / table.name}: no prepared table here" in said[0]
+    missing = f"{work / 'elsewhere' / table.name}: no prepared table here"
+    assert sum(missing in line for line in said) == 1
     assert "hint: copy the table's folder there, `rsync -a FOLDER HOST:DATA/`" in err
+    assert _results(work / "cluster") == _local(work)
+
+
+def test_where_no_node_can_take_a_job_the_run_ends_and_says_why_for_each(work, cluster):
+    cluster.join("empty", PRIME_BENCH_DATA=str(work / "elsewhere"))
+    cluster.ids(1)
+    run, on_gpus = _run(work, cluster), _run(work, cluster, "--device", "cuda")
+    chosen = _run(work, cluster, "--nodes", "name=nobody")
+    out, err = run.communicate(timeout=PATIENCE_S)
+    _, no_gpu = on_gpus.communicate(timeout=PATIENCE_S)
+    _, not_chosen = chosen.communicate(timeout=PATIENCE_S)
+
+    assert (run.returncode, out) == (4, "")
+    assert f"error: no node of the Ray cluster {cluster.address} can take a job" in err
+    assert "no prepared table here" in err
     assert on_gpus.returncode == 4
     assert "device cuda is not there: no node of the Ray cluster" in no_gpu
+    assert chosen.returncode == 4
+    assert "no node of the Ray cluster has `name=nobody`" in not_chosen
 
 
 def test_a_device_with_an_index_is_the_clusters_choice(work):

@@ -1,0 +1,198 @@
+"""A slot of a node, without a cluster: its checks, its files, and what killed slots leave."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import pytest
+
+from prime_bench.recipe.events import StartedEvent, read_event
+from prime_bench.schedule import node
+from prime_bench.schedule.mirror import Copy
+from prime_bench.schedule.node import NodeSlot, delete_leftovers, identity
+
+ANSWER = """
+import json, os, sys
+for line in sys.stdin:
+    asked = json.loads(line)
+    faults = [[f"{name}: {os.environ.get('PYTHONPATH')}", ""] for name in asked["plugins"]]
+    key = os.environ["PRIME_BENCH_EVENT_KEY"]
+    event = {"event": "checked", "faults": faults, "torch": str(asked["tables"]), "device": "cpu"}
+    print(key, json.dumps(event), flush=True)
+"""
+ANSWERING = (sys.executable, "-c", ANSWER)
+
+
+@pytest.fixture
+def place(tmp_path, monkeypatch):
+    """The temporary folder of the node."""
+    folder = tmp_path / "tmp"
+    folder.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    return folder
+
+
+@pytest.fixture
+def slot(place):  # noqa: ARG001  # its folders are there
+    made = []
+
+    def slot(command, **variables):
+        made.append(NodeSlot(variables, command=command))
+        return made[-1]
+
+    yield slot
+    for one in made:
+        one.close()
+
+
+def _check(slot, *, sources=None, free_bytes=0, **keys):
+    check = {"tables": {}, "backbones": {}, "plugins": {}, "device": "cpu", **keys}
+    return slot.check(check, sources or {}, free_bytes=free_bytes)
+
+
+def _follow(slot, copy):
+    """All events of the running job, and its outcome."""
+    events = []
+    for _ in range(100):
+        news = slot.look()
+        events += [read_event(line) for line in news.events]
+        for piece in news.pieces:
+            copy.add(piece)
+        for name in news.gone:
+            copy.remove(name)
+        if news.outcome is not None:
+            return events, news.outcome
+    raise AssertionError("no end")
+
+
+def _worked(slot, worker, request, folder):
+    """Do a job with a worker that plays a part."""
+    done = slot(worker)
+    done._folder = done._own_folder(free_bytes=0)
+    done.begin(request.plain(), present=("failure.json",), timeout_s=None)
+    return _follow(done, Copy(folder))
+
+
+def test_the_identity_is_that_of_the_sources():
+    found = NodeSlot({}).hello()
+
+    assert {key: found[key] for key in identity()} == identity()
+    assert found["host"]
+
+
+def test_tables_are_looked_for_where_the_node_has_them(slot, monkeypatch):
+    monkeypatch.setenv("PRIME_BENCH_DATA", "/mine")
+
+    answer = _check(slot(ANSWERING), tables={"/yours/synthetic-1": "f"})
+
+    assert answer == {"faults": [], "torch": "{'/mine/synthetic-1': 'f'}", "device": "cpu"}
+
+
+def test_sources_of_the_caller_come_first_on_the_workers_path(slot, place):
+    sources = {"own/gate.py": b"x = 1"}
+
+    answer = _check(slot(ANSWERING), sources=sources, plugins={"own.gate:Gate": "f"})
+
+    ((message, _),) = answer["faults"]
+    first = Path(message.partition(": ")[2].split(os.pathsep)[0])
+    assert first.is_relative_to(place)
+    assert (first / "own" / "gate.py").read_bytes() == b"x = 1"
+
+
+def test_too_little_space_is_a_fault_with_the_folder(slot, place):
+    ((message, hint),) = _check(slot(ANSWERING), free_bytes=1 << 60)["faults"]
+
+    assert message.startswith(f"{place}: ")
+    assert "MB are free, a job may need" in message
+    assert "TMPDIR" in hint
+
+
+def test_a_folder_that_cannot_be_written_is_a_fault(slot, place, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(place / "nowhere"))
+    (place / "nowhere").write_text("a file")
+
+    ((message, _),) = _check(slot(ANSWERING))["faults"]
+
+    assert str(place / "nowhere") in message
+
+
+def test_a_worker_that_cannot_start_is_a_fault_with_its_last_words(slot):
+    dying = (sys.executable, "-c", "raise SystemExit('no such library')")
+
+    ((message, _),) = _check(slot(dying))["faults"]
+
+    assert message == "the worker ended with exit code 1: no such library"
+
+
+@pytest.mark.parametrize("part", ["done", "failed", "killed", "fault", "empty"])
+def test_a_jobs_files_and_end_come_to_the_caller(slot, worker, request_of, tmp_path, part):
+    request = request_of(7)
+    mine = tmp_path / "mine"
+    Copy(mine).remove("x")
+    mine.mkdir()
+    (mine / "failure.json").write_text("of an earlier try")
+
+    events, outcome = _worked(slot, worker(**{"7": part}), request, mine)
+
+    assert not isinstance(events[0] if events else None, StartedEvent)
+    assert outcome.state == {"done": "done", "empty": "done"}.get(part, "failed")
+    assert outcome.machine == (part == "fault")
+    names = {path.name for path in mine.iterdir()}
+    assert ("record.json" in names) == (part == "done")
+    if outcome.state == "failed":
+        assert json.loads((mine / "failure.json").read_text())["error"] == outcome.why
+    else:
+        assert "failure.json" not in names
+
+
+def test_a_closed_slot_leaves_nothing(slot, place):
+    closed = slot(ANSWERING)
+    _check(closed)
+    assert list(place.iterdir())
+    closed.close()
+
+    assert list(place.iterdir()) == []
+
+
+def test_the_folder_of_a_killed_slot_is_deleted_and_no_others(slot, place):
+    living = slot(ANSWERING)
+    _check(living)
+    mine = set(place.iterdir())
+    code = (
+        "import tempfile, time\n"
+        "from prime_bench.schedule import node\n"
+        "held = node._locked_folder(__import__('pathlib').Path(tempfile.gettempdir()))\n"
+        "held.__enter__()\n"
+        "print('made', flush=True)\n"
+        "time.sleep(60)\n"
+    )
+    environment = {**os.environ, "TMPDIR": str(place)}
+    killed = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, env=environment)
+    with killed:
+        assert killed.stdout.readline() == b"made\n"
+        killed.send_signal(signal.SIGSTOP)
+        delete_leftovers(place)
+        assert len(set(place.iterdir()) - mine) == 2, "it lives"
+        killed.kill()
+    delete_leftovers(place)
+
+    assert set(place.iterdir()) == mine
+
+
+def test_a_stopped_job_ends_at_its_checkpoint(slot, worker, request_of, tmp_path):
+    request = request_of(7)
+    stopped = slot(worker(**{"7": "gentle"}))
+    stopped._folder = stopped._own_folder(free_bytes=0)
+    stopped.begin(request.plain(), present=(), timeout_s=None)
+    while not stopped.look().events:
+        time.sleep(0.01)
+    stopped.stop()
+    _, outcome = _follow(stopped, Copy(tmp_path / "mine"))
+
+    assert outcome.state == "interrupted"
+    assert node.DATA_VARIABLE == "PRIME_BENCH_DATA"
