@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -39,7 +39,7 @@ def prepare(
     dataset: str | TableSpec,
     *,
     settings: Mapping[str, Any] | None = None,
-    source: StrPath | None = None,
+    source: StrPath | Sequence[StrPath] | None = None,
     allow_unverified: bool = False,
     keep_download: bool = False,
     data_dir: StrPath = "data",
@@ -51,7 +51,8 @@ def prepare(
     Args:
         dataset: Name of a data set: `avazu`, `criteo`, `avazu-raw` or `synthetic`.
         settings: Data settings that differ from the card's defaults, such as `{"rows": 20_000}`.
-        source: Raw data: a file, folder or archive. None for generated data, and to download.
+        source: Raw data: a file, folder, archive or pattern, or several, which are read one after
+            another. None for generated data, and to download.
         allow_unverified: Whether to accept files that are not the published ones.
         keep_download: Whether to keep a downloaded archive after the table is verified.
         data_dir: Folder of the prepared tables.
@@ -78,7 +79,7 @@ def prepare(
     manifest = make(
         spec,
         data_dir=folder,
-        source=None if source is None else Path(source),
+        source=None if source is None else _paths(source),
         allow_unverified=allow_unverified,
         keep_download=keep_download,
         on_progress=on_progress or no_progress,
@@ -295,6 +296,11 @@ def _named(
 def _downloads(spec: TableSpec, source: object) -> bool:
     """Whether `prepare` may download the raw data."""
     return source is None and bool(spec.card.archives)
+
+
+def _paths(source: StrPath | Sequence[StrPath]) -> list[Path]:
+    given = [source] if isinstance(source, str | os.PathLike) else source
+    return [Path(path) for path in given]
 
 
 def _check_source(

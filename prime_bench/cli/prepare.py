@@ -52,9 +52,10 @@ def _setting(flag: str, *, metavar: str, help: str, type: Any = None) -> Callabl
     "sources",
     multiple=True,
     metavar="PATH",
-    help="Raw data: one file for a log; a folder or .zip with three for published splits, or what"
-    " they were made from (AFN's .libsvm files, Kaggle's train.txt or dac.tar.gz). With --recipe"
-    " NAME=PATH, and once for each data set. Without it published splits are downloaded.",
+    help="Raw data: a file, folder or 'pattern*' for a log, also several times; a folder or .zip"
+    " with three for published splits, or what they were made from (AFN's .libsvm files, Kaggle's"
+    " train.txt or dac.tar.gz). With --recipe NAME=PATH, and once for each data set. Without it"
+    " published splits are downloaded.",
 )
 @_setting("--vocabulary", metavar="all|train", help="Rows whose values get an id.")
 @_setting("--numeric", metavar="RULE", help="raw, log_bucket, log1p, minmax, standard, quantile.")
@@ -123,7 +124,7 @@ def prepare(
     if name is None:
         raise UsageError("Missing argument 'NAME', or --recipe RECIPE")
     spec = _table_spec(name, settings)
-    source = _one(sources)
+    source = sources or None
     _check_raw(spec, raw=raw, raw_format=raw_format)
     if raw is not None:
         _check_raw_settings(settings, source=source, unverified=allow_unverified)
@@ -220,12 +221,6 @@ def _sources(sources: tuple[str, ...]) -> dict[str, str]:
     return paths
 
 
-def _one(sources: tuple[str, ...]) -> str | None:
-    if len(sources) > 1:
-        raise UsageError("--from can be given once without --recipe")
-    return sources[0] if sources else None
-
-
 def _check_recipe_flags(
     name: str | None, settings: Mapping[str, Any], *, raw: Path | None, raw_format: str | None
 ) -> None:
@@ -275,7 +270,7 @@ def _check_raw(spec: "TableSpec", *, raw: Path | None, raw_format: str | None) -
 
 
 def _check_raw_settings(
-    settings: Mapping[str, Any], *, source: str | None, unverified: bool
+    settings: Mapping[str, Any], *, source: tuple[str, ...] | None, unverified: bool
 ) -> None:
     given = [_flag(key) for key in settings if key not in _RAW_SETTINGS]
     given += ["--from"] if source is not None else []

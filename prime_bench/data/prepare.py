@@ -49,7 +49,7 @@ def prepare(
     spec: TableSpec,
     *,
     data_dir: Path,
-    source: Path | None = None,
+    source: Path | Sequence[Path] | None = None,
     allow_unverified: bool = False,
     keep_download: bool = False,
     on_progress: OnProgress = no_progress,
@@ -63,8 +63,8 @@ def prepare(
     Args:
         spec: Card and data settings of the table.
         data_dir: The folder below which tables lie.
-        source: The raw file, folder or archive. None for a synthetic log, to accept an existing
-            table whatever its source, or to download the files.
+        source: The raw file, folder or archive, or several. None for a synthetic log, to accept an
+            existing table whatever its source, or to download the files.
         allow_unverified: Accept files whose digests are not the published ones; the manifest and
             all reports say so.
         keep_download: Keep the downloaded archive. Otherwise it is deleted once the table is

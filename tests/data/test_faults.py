@@ -199,7 +199,9 @@ def missing(_):
 
 
 def folder(log):
-    return log.parent
+    path = log.with_name("empty")
+    path.mkdir()
+    return path
 
 
 def truncated_gz(log):
@@ -254,7 +256,7 @@ def pipe(log):
 
 UNREADABLE = {
     missing: "there is no such file or folder",
-    folder: "is a folder, expected a csv file",
+    folder: "has no file of data (nothing)",
     truncated_gz: "is cut short: the compressed data ends too early",
     damaged_gz: "is damaged or not what its name says",
     not_gz: "is damaged or not what its name says",

@@ -124,7 +124,9 @@ def test_faulty_recipe(tmp_path, recipe, run, change, expected):
     assert not (tmp_path / "data").exists()
 
 
-def test_several_sources_are_for_recipes(tmp_path, capsys):
-    flags = ["--from", "a", "--from", "b", "--data-dir", str(tmp_path / "data")]
-    assert exit_code(["prepare", "avazu", *flags]) == 2
-    assert "--from can be given once without --recipe" in capsys.readouterr().err
+def test_several_sources_of_published_splits_are_the_three(tmp_path, capsys):
+    for name in ("train.csv", "test.csv"):
+        (tmp_path / name).touch()
+    flags = ["--from", str(tmp_path / "t*.csv"), "--data-dir", str(tmp_path / "data")]
+    assert exit_code(["prepare", "avazu", *flags]) == 3
+    assert "expected one valid inside, found 0" in capsys.readouterr().err

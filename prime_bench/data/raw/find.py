@@ -1,9 +1,10 @@
 """Find the raw files of a card, and compare them with the published ones."""
 
 import fnmatch
+import itertools
 import zipfile
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
 from prime_bench.base.archives import zip_members
@@ -16,6 +17,8 @@ from prime_bench.data.raw.source import PACKED, SourceFile, reading, unpacked_na
 
 # Name patterns by which AFN's own program finds its files.
 _LIBSVM = {"train": "tr*.libsvm", "valid": "va*.libsvm", "test": "te*.libsvm"}
+_STEMS = {"train": "train", "valid": "valid", "test": "test"}
+_DATA = (".csv", ".tsv", ".txt", ".parquet", ".pq", ".arrow", ".ipc", ".feather", ".zip")
 _TARS = (*(f".tar{ending}" for ending in PACKED), ".tgz")
 _KAGGLE = ("train.txt", *(f"train.txt{ending}" for ending in PACKED), "dac.tar.gz")
 _KAGGLE_MEMBER = "train.txt"
@@ -25,22 +28,85 @@ _ALSO = {
 }
 
 
-def find_sources(card: DatasetCard, path: Path) -> Sequence[SourceFile]:
-    """Find the files of `card` at `path`, which is a file, a folder or an archive.
+def find_sources(card: DatasetCard, where: Path | Sequence[Path]) -> Sequence[SourceFile]:
+    """Find the files of `card` at one or more paths: files, folders, archives or patterns (`*`).
 
-    Returns one file for a log, one KaggleFile for Kaggle's log of Criteo, and otherwise three files
-    in the order of SPLIT_NAMES. Raises DataError if files are missing or ambiguous.
+    Returns the files of a log in the order of `where`, those of a folder or pattern by name; one
+    KaggleFile for Kaggle's log of Criteo; otherwise three files in the order of SPLIT_NAMES. Raises
+    DataError if files are missing or ambiguous.
     """
+    paths = [found for path in _listed_paths(where) for found in _matching(path)]
+    if card.kind != "log" and len(paths) == 1:
+        return _published(card, paths[0])
+    if card.kind != "log":
+        chosen = _three(paths[0].parent, [str(path) for path in paths], _STEMS, base=_stem)
+        return [_plain(Path(name), split=i) for i, name in enumerate(chosen)]
+    sources = [source for path in paths for source in _of_log(path)]
+    twice = [a.name for a, b in itertools.combinations(sources, 2) if a.name == b.name]
+    if twice:
+        raise DataError(f"{twice[0]}: is given twice", hint="name each file once")
+    return sources
+
+
+def _listed_paths(where: Path | Sequence[Path]) -> Sequence[Path]:
+    return [where] if isinstance(where, Path) else where
+
+
+def _matching(path: Path) -> list[Path]:
+    """The files that match a pattern, by name; `path` itself if it is there or is no pattern."""
+    if not any(mark in path.name for mark in "*?[") or path.exists():
+        return [path]
+    with reading(path.parent):
+        found = sorted(one for one in path.parent.iterdir() if fnmatch.fnmatch(one.name, path.name))
+    if not found:
+        raise DataError(f"{path}: no file has such a name")
+    return found
+
+
+def _of_log(path: Path) -> list[SourceFile]:
+    with reading(path):
+        path.stat()
+        is_folder = path.is_dir()
+    if is_folder:
+        return _logs_in_folder(path)
+    return [_log_in_zip(path) if path.name.lower().endswith(".zip") else _plain(path, split=None)]
+
+
+def _logs_in_folder(folder: Path) -> list[SourceFile]:
+    """All files of data in a folder, by name; others, such as a README, are left out."""
+    with reading(folder):
+        files = sorted(path for path in folder.iterdir() if path.is_file())
+    chosen = [path for path in files if _is_data(path.name)]
+    for one, other in itertools.combinations(chosen, 2):
+        if _stem(one.name) == _stem(other.name):
+            raise DataError(
+                f"{folder}: has both {one.name} and {other.name}", hint="remove one of them"
+            )
+    if not chosen:
+        found = ", ".join(path.name for path in files[:10]) or "nothing"
+        raise DataError(
+            f"{folder}: has no file of data ({found})", hint=f"endings: {', '.join(_DATA)}"
+        )
+    return [source for path in chosen for source in _of_log(path)]
+
+
+def _is_data(name: str) -> bool:
+    ending = PurePosixPath(unpacked_name(name)).suffix
+    return not name.startswith(".") and (ending in _DATA or unpacked_name(name) != name.lower())
+
+
+def _stem(name: str) -> str:
+    """A file's name in small letters without folders and endings such as `.csv.gz`."""
+    base = PurePosixPath(unpacked_name(name))
+    return base.stem if base.suffix in _DATA else base.name
+
+
+def _published(card: DatasetCard, path: Path) -> Sequence[SourceFile]:
+    """The splits that a card has as files."""
     with reading(path):
         path.stat()
         is_folder, is_file = path.is_dir(), path.is_file()
     kind = path.name.lower()
-    if card.kind == "log":
-        if is_folder:
-            raise DataError(f"{path}: is a folder, expected a csv file", hint="name the file in it")
-        if is_file and kind.endswith(".zip"):
-            return [_log_in_zip(path)]
-        return [_plain(path, split=None)]
     if is_folder:
         return _in_folder(card, path)
     if is_file and kind.endswith(".zip"):
@@ -94,7 +160,7 @@ def _in_folder(card: DatasetCard, folder: Path) -> Sequence[SourceFile]:
     with reading(folder):
         names = sorted(path.name for path in folder.iterdir())
     csv = {
-        split: [name for name in names if unpacked_name(name) == f"{split}.csv"]
+        split: [name for name in names if _is_data(name) and _stem(name) == split]
         for split in SPLIT_NAMES
     }
     for there in csv.values():

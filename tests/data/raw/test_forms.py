@@ -474,3 +474,91 @@ def test_parquet_in_gz_is_told(tmp_path, rows):
     with pytest.raises(DataError, match="is a Parquet or Arrow file inside another") as error:
         prepare(spec_of(card_of()), data_dir=tmp_path / "data", source=path)
     assert "unpack" in error.value.hint
+
+
+@pytest.fixture
+def parts(tmp_path, rows):
+    """A folder with the rows in four files of as many forms, and files that hold no data."""
+    folder = tmp_path / "parts"
+    folder.mkdir()
+    contents = {
+        "1.csv": plain(rows[:200]),
+        "2.tsv.gz": gzip.compress(text_of(rows[200:300], delimiter="\t")),
+        "3.parquet": parquet(rows[300:700]),
+        "4.zip": in_zip(rows[700:]),
+        "README.md": b"about",
+        ".hidden.csv": b"x",
+    }
+    for name, content in contents.items():
+        (folder / name).write_bytes(content)
+    return folder
+
+
+@pytest.mark.parametrize("split", ["hash", "fraction"])
+def test_several_files_are_one_log(tmp_path, rows, parts, split):
+    spec = spec_of(card_of(), split=split)
+    (tmp_path / "a.csv").write_bytes(plain(rows))
+    expected = prepare(spec, data_dir=tmp_path / "a", source=tmp_path / "a.csv")
+    data = sorted(path for path in parts.iterdir() if path.name[0].isdigit())
+    ways = [parts, data, parts / "[1-4].*", [parts / "[12]*", *data[2:]]]
+    for number, source in enumerate(ways):
+        folder = tmp_path / str(number)
+        found = prepare(spec, data_dir=folder, source=source)
+        assert found.fingerprint == expected.fingerprint
+        assert [file.rows for file in found.inputs] == [200, 100, 400, 300]
+        # Neither made again nor read again, also where the files have another time.
+        data[0].touch()
+        assert prepare(spec, data_dir=folder, source=source) == found
+    # The table keeps the order of the rows.
+    other = prepare(spec, data_dir=tmp_path / "other", source=data[::-1])
+    assert other.fingerprint != expected.fingerprint
+
+
+def test_a_fault_has_the_file_of_its_row(tmp_path, rows, parts):
+    frame = typed(rows[300:310]).with_columns(pl.Series("click", [0, 1, 0, 2, *[0] * 6]))
+    frame.write_parquet(parts / "3.parquet")
+    with pytest.raises(DataError) as error:
+        prepare(spec_of(card_of()), data_dir=tmp_path / "data", source=parts)
+    assert error.value.message == (
+        f"{parts / '3.parquet'}: row 4: `click`: expected 0 or 1, found `2`"
+    )
+
+
+def test_a_file_that_changed_is_seen(tmp_path, rows, parts):
+    spec = spec_of(card_of())
+    first = prepare(spec, data_dir=tmp_path / "data", source=parts)
+    (parts / "1.csv").write_bytes(plain(rows[:199]))
+    second = prepare(spec, data_dir=tmp_path / "data", source=parts)
+    assert (first.rows.total, second.rows.total) == (1_000, 999)
+    (parts / "4.zip").unlink()
+    assert prepare(spec, data_dir=tmp_path / "data", source=parts).rows.total == 699
+
+
+def test_sources_that_are_amiss(tmp_path, rows, parts):
+    wrong = {
+        "has both 1.csv and 1.csv.gz": parts,
+        "1.csv: is given twice": [parts / "1.csv", parts / "1.csv"],
+        "no file has such a name": parts / "*.json",
+        "there is no such file or folder": [parts / "1.csv", parts / "5.csv"],
+    }
+    (parts / "1.csv.gz").write_bytes(gzip.compress(plain(rows)))
+    for expected, source in wrong.items():
+        with pytest.raises(DataError, match=expected):
+            prepare(spec_of(card_of()), data_dir=tmp_path / "data", source=source)
+
+
+def test_published_splits_in_other_forms(tmp_path, rows):
+    card = card_of(kind="splits")
+    spec = spec_of(card)
+    thirds = {"train": rows[:600], "valid": rows[600:800], "test": rows[800:]}
+    found = []
+    for ending, content_of in (("csv", plain), ("parquet", parquet), ("tsv", FORMS["tabs.tsv"])):
+        folder = tmp_path / ending
+        folder.mkdir()
+        for split, own in thirds.items():
+            (folder / f"{split}.{ending}").write_bytes(content_of(own))
+        for number, source in enumerate([folder, sorted(folder.iterdir())]):
+            data = tmp_path / f"{ending}-{number}"
+            found.append(prepare(spec, data_dir=data, source=source))
+    assert len({manifest.fingerprint for manifest in found}) == 1
+    assert found[0].rows.plain() == {"train": 600, "valid": 200, "test": 200}
