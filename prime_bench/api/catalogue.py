@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from prime_bench.api.recipes import StrPath
+from prime_bench.base.errors import UsageError
 from prime_bench.base.frozen import Frozen
 from prime_bench.catalog import (
     BACKBONES,
@@ -290,22 +292,28 @@ def _recipes() -> list[dict[str, Any]]:
 
 
 def _datasets(data_dir: Path) -> list[dict[str, Any]]:
-    from prime_bench.data.card import card_names, load_card
-    from prime_bench.data.manifest import prepared_tables
+    from prime_bench.data.card import card_names, load_card, own_cards, read_card
+    from prime_bench.data.manifest import carried_cards, prepared_tables
 
+    cards = {name: load_card(name) for name in card_names()}
+    # Cards of one's own: of prepared tables, and in a folder of cards, where they are sound.
+    cards |= {card.name: card for card in carried_cards(data_dir)}
+    for name, file in own_cards().items():
+        with contextlib.suppress(UsageError):
+            cards[name] = read_card(file)
     prepared: dict[str, list[str]] = {}
     for dataset, folder in prepared_tables(data_dir):
         prepared.setdefault(dataset, []).append(str(folder))
     return [
         {
-            "name": card.name,
+            "name": name,
             "title": card.title,
             "kind": card.kind,
             "licence": card.licence,
             "homepage": card.homepage,
             "tables": prepared.get(card.name, []),
         }
-        for card in map(load_card, card_names())
+        for name, card in cards.items()
     ]
 
 

@@ -4,6 +4,7 @@ A shell waits for the answer at each TAB, so nothing here loads pydantic, polars
 """
 
 import ast
+import os
 from collections.abc import Iterable, Iterator
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -70,8 +71,9 @@ def sides(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list
 
 
 def datasets(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Data sets, by the names of their cards."""
-    return _matching(_dataset_names(), incomplete)
+    """Data sets, by the names of their cards, and files `*.toml` that begin so."""
+    names = [name for name in _dataset_names() if name.lower().startswith(incomplete.lower())]
+    return _items([*names, *(_files(incomplete, ".toml") if incomplete else ())])
 
 
 def prepared_tables(
@@ -123,7 +125,9 @@ def _stems(folder: str) -> list[str]:
 
 
 def _dataset_names() -> list[str]:
-    return [name.replace("_", "-") for name in _stems("datasets")]
+    folder = os.environ.get("PRIME_BENCH_CARDS")
+    own = sorted(path.stem for path in Path(folder).glob("*.toml")) if folder else []
+    return [*(name.replace("_", "-") for name in _stems("datasets")), *own]
 
 
 def _recipe_names(incomplete: str) -> list[str]:

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from prime_bench.base.errors import UsageError
+from prime_bench.cli import complete
 from prime_bench.cli.main import exit_code
 from prime_bench.data.card import CARDS_VARIABLE, read_card
 from prime_bench.data.manifest import Manifest, carried_cards, resolve
@@ -198,3 +199,24 @@ def test_prepare_says_that_the_file_has_changed(tmp_path, log, monkeypatch, caps
     assert capsys.readouterr().err == ""
     assert exit_code(["show", "dataset", "cards/mylog.toml"]) == 0
     assert "own data" in capsys.readouterr().out
+
+
+def test_own_cards_are_listed_and_completed(tmp_path, card, log, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    prepare(resolve(str(card), {}), data_dir=tmp_path / "data", source=log)
+    folder = tmp_path / "further"
+    folder.mkdir()
+    (folder / "other.toml").write_text(CARD.replace("mylog", "another").replace("A log", "More"))
+    (folder / "broken.toml").write_text("name = 3")
+    monkeypatch.setenv(CARDS_VARIABLE, str(folder))
+
+    assert exit_code(["ls", "datasets", "--json"]) == 0
+
+    rows = {row["name"]: row for row in json.loads(capsys.readouterr().out)["datasets"]}
+    assert rows["mylog"]["title"] == "A log of ours"
+    assert len(rows["mylog"]["tables"]) == 1
+    assert rows["other"]["title"] == "More of ours"
+    assert "broken" not in rows
+    names = {item.value for item in complete.datasets(None, None, "")}
+    assert names >= {"avazu", "other"}
+    assert [item.value for item in complete.datasets(None, None, "cards/m")] == ["cards/mylog.toml"]

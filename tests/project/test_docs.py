@@ -88,7 +88,7 @@ def test_the_card_in_the_documents_is_one() -> None:
     table = tomllib.loads(card)
     file = {"md5": "0" * 32, "rows": 2, "positives": 1}
 
-    assert DatasetCard.parse(table, where="card").name == "mylog"
+    assert DatasetCard.parse(table, where="card").name == "ourlog"
     every = {"train": file, "valid": file, "test": file}
     assert DatasetCard.parse({**table, "files": every}, where="card").files.keys() == every.keys()
     with pytest.raises(UsageError, match="files: give train, valid and test, or none"):
