@@ -340,7 +340,8 @@ class _Run:
     def outcomes(self) -> Iterator[Outcome]:
         """Run the jobs."""
         while True:
-            self._check_connection()
+            if self._watch.lost:
+                raise self._cut_off("the head")
             self._stop_if_asked()
             self._see_nodes()
             self._start_slots()
@@ -363,7 +364,7 @@ class _Run:
         """End all slots, jobs that still run among them, and leave the cluster."""
         for slot in list(self._slots):
             self._drop(slot)
-        with contextlib.suppress(RayError):
+        with contextlib.suppress(RayError, OSError):
             ray.wait(list(self._closing), num_returns=len(self._closing) or 1, timeout=_CLOSE_S)
         for actor in self._closing.values():
             ray.kill(actor)
@@ -371,13 +372,11 @@ class _Run:
 
     # -- the cluster ---------------------------------------------------------------------------
 
-    def _check_connection(self) -> None:
-        """Raise EnvironmentFault if the head, or this machine's node, is no longer there."""
-        if not self._watch.lost:
-            return
+    def _cut_off(self, which: str) -> EnvironmentFault:
+        """The error where the cluster no longer answers: what is safe, and how to go on."""
         n_left = len(self._queue.left) + sum(slot.task is not None for slot in self._slots)
-        raise EnvironmentFault(
-            f"the head of the Ray cluster {self._engine.address} no longer answers: the records of "
+        return EnvironmentFault(
+            f"{which} of the Ray cluster {self._engine.address} no longer answers: the records of "
             f"{self._n_done} jobs of this run are safe, {n_left} jobs are left",
             hint="start it again, `ray start --head`, and the other nodes with it; the same "
             "command then continues each job from its last validation",
@@ -540,8 +539,11 @@ class _Run:
         if not asked:
             time.sleep(_LOOK_EVERY_S)
             return
-        ray.wait(asked, timeout=_LOOK_EVERY_S)
-        ready, _ = ray.wait(asked, num_returns=len(asked), timeout=0)
+        try:
+            ray.wait(asked, timeout=_LOOK_EVERY_S)
+            ready, _ = ray.wait(asked, num_returns=len(asked), timeout=0)
+        except OSError as error:
+            raise self._cut_off("the head, or the node of this machine,") from error
         for reference in ready:
             if (actor := self._closing.pop(reference, None)) is not None:
                 ray.kill(actor)

@@ -2,6 +2,7 @@
 where a node is killed half-way, has a fault, or has another version.
 """
 
+import contextlib
 import json
 import os
 import re
@@ -261,3 +262,78 @@ def test_an_address_where_nothing_answers_is_one_message_at_once(work, address):
 
     assert done.returncode == 4
     assert f"error: no Ray cluster at {address}: " in done.stderr
+
+
+def _workers(work):
+    """How many workers of jobs in `work` exist now."""
+    count = 0
+    for path in Path("/proc").iterdir():
+        if path.name.isdigit():
+            with contextlib.suppress(OSError):
+                command = (path / "cmdline").read_bytes()
+                environment = (path / "environ").read_bytes()
+                count += b"prime_bench.worker" in command and str(work).encode() in environment
+    return count
+
+
+@pytest.mark.slow
+def test_two_runs_never_have_more_workers_than_the_cluster_has_cpus(work, cluster):
+    cluster.join("a", n_cpus=2, PRIME_BENCH_DATA=str(work / "data"))
+    cluster.ids(1)
+    first = _run(work, cluster)
+    second = _run(work, cluster, "--set", "training.max_epochs=3")
+    seen = []
+    while first.poll() is None or second.poll() is None:
+        seen.append(_workers(work))
+        time.sleep(0.05)
+    outs = [run.communicate() for run in (first, second)]
+
+    assert [run.returncode for run in (first, second)] == [0, 0], outs
+    assert max(seen) == 2
+    assert len(list((work / "cluster").glob("*/record.json"))) == 12
+
+
+@pytest.mark.slow
+def test_a_node_with_a_full_disk_is_set_aside(work, cluster):
+    small = work / "small"
+    small.mkdir()
+    size = ("-o", "size=4m")
+    if subprocess.run(["mount", "-t", "tmpfs", *size, "tmpfs", str(small)], check=False).returncode:
+        pytest.skip("mounting a small disk needs root")
+    try:
+        cluster.join("good")
+        cluster.join("full", TMPDIR=str(small))
+        cluster.ids(2)
+        run = _run(work, cluster)
+        out, err = run.communicate(timeout=PATIENCE_S)
+    finally:
+        cluster.kill("full")
+        subprocess.run(["umount", "-l", str(small)], check=True)
+
+    assert run.returncode == 0, err
+    assert out == "recipe.toml: 6 jobs done, 0 had a record, 0 failed\n"
+    assert f"takes no jobs for now: {small}: 4 MB are free, a job may need" in err
+
+
+@pytest.mark.slow
+def test_the_loss_of_the_head_is_one_message_and_the_same_command_goes_on(work, cluster):
+    cluster.join("a")
+    cluster.ids(1)
+    long = ["--set", "training.max_epochs=50", "--set", "training.patience=50"]
+    run = _run(work, cluster, *long, RAY_gcs_rpc_server_reconnect_timeout_s="12")
+    _wait(lambda: list((work / "cluster").glob("*/record.json")), run)
+    cluster.kill("head")
+    out, err = run.communicate(timeout=PATIENCE_S)
+
+    assert (run.returncode, out) == (4, ""), err
+    (message,) = [line for line in err.splitlines() if line.startswith("error: ")]
+    assert message.startswith("error: the head")
+    assert f"of the Ray cluster {cluster.address} no longer answers" in message
+    assert "are safe" in message
+    assert "the same command then continues" in err
+    assert "Traceback" not in err
+    done = {path: path.read_bytes() for path in (work / "cluster").glob("*/record.json")}
+    assert done
+    local = ["run", "recipe.toml", "--device", "cpu", "--threads-per-job", "1", *long]
+    assert exit_code([*local, "--runs-dir", "cluster"]) == 0
+    assert {path: path.read_bytes() for path in done} == done
