@@ -7,6 +7,7 @@ is complete.
 
 import contextlib
 import json
+import re
 import shlex
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -37,6 +38,15 @@ ENCODING = 1
 """Version of what `prepare` writes for given rows and settings. It is part of a table's digest, so
 a new version gives new tables."""
 _ADVICE = "prepare the table again, which replaces it, or remove its folder"
+
+
+def vocabulary_file(field: str) -> str:
+    """Name of the file of a field's vocabulary in the folder of a table.
+
+    What a header may have in a name and a file name may not is written as %XX.
+    """
+    safe = re.sub(r'[\x00-\x1f"%*/:<>?\\|]', lambda found: f"%{ord(found[0]):02X}", field)
+    return f"{VOCABULARY_FOLDER}/{safe}.txt"
 
 
 class SplitCounts(Frozen):

@@ -21,11 +21,11 @@ from prime_bench.data.manifest import (
     MANIFEST_NAME,
     SCHEMA_NAME,
     SPLIT_NAMES,
-    VOCABULARY_FOLDER,
     Manifest,
     fingerprint_of,
     resolve,
     table_with,
+    vocabulary_file,
 )
 from prime_bench.data.schema import Field, Schema
 
@@ -141,7 +141,7 @@ class PreparedTable:
         PAD and out-of-vocabulary are `(padding)` and `(out of vocabulary)`. Raises DataError if the
         vocabulary file is missing or has another length than the schema says.
         """
-        path = self.path / VOCABULARY_FOLDER / f"{field.name}.txt"
+        path = self.path / vocabulary_file(field.name)
         try:
             with open_file(path) as file:
                 lines = file.read().decode("utf-8", "replace").split("\n")
@@ -304,7 +304,7 @@ def files_of(schema: Schema) -> set[str]:
     arrays = {
         f"{split}.{part}.npy" for split in SPLIT_NAMES for part in ("ids", "numerics", "labels")
     }
-    vocabularies = {f"{VOCABULARY_FOLDER}/{field.name}.txt" for field in schema.categorical}
+    vocabularies = {vocabulary_file(field.name) for field in schema.categorical}
     return {SCHEMA_NAME, *arrays, *vocabularies}
 
 

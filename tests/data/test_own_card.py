@@ -12,6 +12,7 @@ from prime_bench.cli.main import exit_code
 from prime_bench.data.card import CARDS_VARIABLE, read_card
 from prime_bench.data.manifest import Manifest, carried_cards, resolve
 from prime_bench.data.prepare import prepare
+from prime_bench.data.table import PreparedTable
 from prime_bench.recipe.file import load_recipe
 from prime_bench.schedule.plan import table_specs_of
 
@@ -220,3 +221,25 @@ def test_own_cards_are_listed_and_completed(tmp_path, card, log, monkeypatch, ca
     names = {item.value for item in complete.datasets(None, None, "")}
     assert names >= {"avazu", "other"}
     assert [item.value for item in complete.datasets(None, None, "cards/m")] == ["cards/mylog.toml"]
+
+
+def test_columns_may_have_names_that_files_may_not(tmp_path, card, log):
+    names = ["a/b", "../up", "50%", "C:*?", "caf\u00e9 au lait"]
+    text = "".join(f"  {{ name = {json.dumps(name)}, role = 'categorical' }},\n" for name in names)
+    card.write_text(CARD.replace("]\n", f"{text}]\n", 1))
+    lines = log.read_text().splitlines()
+    values = ",".join("xyzvw")
+    log.write_text(
+        "\n".join([f"{lines[0]},{','.join(names)}", *(f"{x},{values}" for x in lines[1:])])
+    )
+    spec = resolve(str(card), {})
+
+    prepare(spec, data_dir=tmp_path / "data", source=log)
+
+    table = PreparedTable.open(spec.folder(tmp_path / "data"))
+    table.check_contents()
+    read = [table.values(field)[1] for field in table.schema.categorical if field.name in names]
+    assert read == list("xyzvw")
+    made = [path.name for path in (table.path / "vocabulary").iterdir()]
+    stems = ["user", "a%2Fb", "..%2Fup", "50%25", "C%3A%2A%3F", "caf\u00e9 au lait"]
+    assert sorted(made) == sorted(f"{stem}.txt" for stem in stems)

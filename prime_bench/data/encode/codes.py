@@ -22,7 +22,7 @@ from typing import Protocol
 import numpy as np
 import polars as pl
 
-from prime_bench.data.manifest import VOCABULARY_FOLDER, NumericFit
+from prime_bench.data.manifest import NumericFit, vocabulary_file
 from prime_bench.data.raw.packed import KeyCodes, in_text_order, unpack
 from prime_bench.data.stages import Chunk
 from prime_bench.settings.data import NumericRule
@@ -236,7 +236,7 @@ class Vocabulary:
 
     def write(self, folder: Path, field: str) -> dict[str, str]:
         """Write the vocabulary file below `folder`; returns its name in the table -> SHA-256."""
-        name = f"{VOCABULARY_FOLDER}/{field}.txt"
+        name = vocabulary_file(field)
         path = folder / name
         path.parent.mkdir(exist_ok=True)
         with path.open("wb") as file:
