@@ -4,11 +4,14 @@ The output of the model's embedding layer is z, after flattening. The input of t
 computes `y_pred` is the logit, and its output is replaced by PRIME's probability. So the model's
 own `forward`, `fit`, `evaluate`, `predict` and checkpoints work unchanged. Nothing of FuxiCTR is
 imported: layers are recognised by the names of their classes and by their output on one batch.
+A model may call that sigmoid elsewhere too, as FinalNet does in its loss: PRIME takes part in the
+call that computes `y_pred` alone.
 
 Shapes: B rows, F fields, k embedding width, d = F k.
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -40,26 +43,32 @@ def attach_prime(
     without PRIME. To load a checkpoint of a model with PRIME, attach PRIME first.
 
     Args:
-        model: The model. It is run once, in evaluation mode, to find the two layers.
+        model: The model. It is run once in evaluation and once in training mode, without gradients
+            and with its buffers restored, to find the two layers.
         config: Settings of PRIME; None for those of the paper.
         seed: Determines PRIME's initial values and its permutations. torch's global generators are
             not used.
-        embedding: Name of the layer whose output PRIME reads, if it is not `embedding_layer`.
-        batch: A batch for that run, as the data loader gives it. None for a batch of zeros that is
-            made from the model's feature map.
+        embedding: Name of the layer whose output PRIME reads, if it is not `embedding_layer`. A
+            model with several embedding layers (FFM, HOFM, ONN) needs it.
+        batch: A batch for these runs, as the data loader gives it. None for a batch of zeros, made
+            from the model's feature map.
 
-    Raises UsageError if the model has no embedding layer, or no sigmoid that is used for `y_pred`
-    alone, or if `config` needs more than these two layers.
+    Raises UsageError if the model has no embedding layer, or several of which none is named, or no
+    sigmoid that computes `y_pred`, or if `config` needs more than these two layers.
     """
     config = PrimeConfig() if config is None else config
     _refuse(model, config)
     embeddings = _embeddings(model, embedding)
     sigmoids = {n: m for n, m in model.named_modules() if isinstance(m, nn.Sigmoid)}
-    found = _probe(model, {**embeddings, **sigmoids}, _zeros(model) if batch is None else batch)
-    tap = _Embeddings()
-    layer = _layer(embeddings, found)
-    z = tap.flatten(embeddings[layer], found[layer][0])
-    output = _output(sigmoids, found)
+    given = _zeros(model) if batch is None else batch
+    found = {
+        mode: _probe(model, {**embeddings, **sigmoids}, given, training=mode == "training")
+        for mode in ("evaluation", "training")
+    }
+    layer = _layer(embeddings, found["evaluation"])
+    output, call = _output(sigmoids, layer, found)
+    tap = _Embeddings(call)
+    z = tap.flatten(embeddings[layer], found["evaluation"].outputs(layer)[0])
     prime = Prime(
         z.shape[1],
         config,
@@ -74,27 +83,32 @@ def attach_prime(
 
 
 class _Embeddings:
-    """A forward hook that keeps z until `take` is called.
+    """A forward hook that keeps z for the sigmoid's call number `call`, counted from 0.
 
     It is an object and not a closure, so that a deep copy of the model copies it too.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, call: int) -> None:
+        self._call, self._calls = call, 0
         self._z: Tensor | None = None
 
     def __call__(self, module: nn.Module, inputs: Any, output: Any) -> None:  # noqa: ARG002
         """Called by torch after the embedding layer's forward."""
-        self._z = self.flatten(module, output)
+        self._z, self._calls = self.flatten(module, output), 0
 
-    def take(self) -> Tensor:
-        """Return z (B, d) and forget it, so that no graph stays alive between forward passes."""
+    def take(self) -> Tensor | None:
+        """Count a call of the sigmoid. Returns z (B, d) if it computes `y_pred`, else None.
+
+        z is forgotten then, so that no graph stays alive between forward passes.
+        """
+        number, self._calls = self._calls, self._calls + 1
+        if number != self._call:
+            return None
         z, self._z = self._z, None
         if z is None:
-            # In evaluation, when it was found, the model may call the sigmoid less often.
             raise UsageError(
-                "attach_prime: the model calls the sigmoid of y_pred a second time in one pass, "
-                "so it is not clear which logit PRIME should read",
-                hint="give y_pred an nn.Sigmoid of its own",
+                "attach_prime: the model computes y_pred without its embedding layer, so there is "
+                "no z for PRIME to read"
             )
         return z
 
@@ -118,9 +132,17 @@ class _Mixture:
     def __init__(self, tap: _Embeddings, prime: Prime) -> None:
         self._tap, self._prime = tap, prime
 
-    def __call__(self, module: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> Tensor:  # noqa: ARG002
-        """Logits (B, 1) or (B,) -> probabilities of the same shape."""
-        probability: Tensor = self._prime(self._tap.take(), inputs[0].reshape(-1))
+    def __call__(
+        self,
+        module: nn.Module,  # noqa: ARG002
+        inputs: tuple[Tensor, ...],
+        output: Tensor,
+    ) -> Tensor | None:
+        """Logits (B, 1) or (B,) -> probabilities of the same shape; None for another call."""
+        z = self._tap.take()
+        if z is None:
+            return None
+        probability: Tensor = self._prime(z, inputs[0].reshape(-1))
         return probability.view(output.shape)
 
 
@@ -179,20 +201,39 @@ def _zeros(model: nn.Module) -> dict[str, Tensor]:
     return batch
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Pass:
+    """What one forward pass called."""
+
+    calls: list[tuple[str, Any]]
+    """Name of the layer and its output, in order."""
+    y_pred: Tensor
+
+    def outputs(self, name: str) -> list[Any]:
+        """The outputs of a layer."""
+        return [output for called, output in self.calls if called == name]
+
+
 def _probe(
-    model: nn.Module, layers: Mapping[str, nn.Module], batch: Mapping[str, Tensor]
-) -> dict[str, list[Any]]:
-    """The outputs of each layer in one forward pass, and `y_pred` under the name ""."""
-    outputs: dict[str, list[Any]] = {name: [] for name in layers}
+    model: nn.Module,
+    layers: Mapping[str, nn.Module],
+    batch: Mapping[str, Tensor],
+    *,
+    training: bool,
+) -> _Pass:
+    """One forward pass. Modes, buffers and random generators are as before it."""
+    calls: list[tuple[str, Any]] = []
     handles = [
-        module.register_forward_hook(lambda *call, name=name: outputs[name].append(call[2]))
+        module.register_forward_hook(lambda *call, name=name: calls.append((name, call[2])))
         for name, module in layers.items()
     ]
-    training = [module for module in model.modules() if module.training]
-    model.eval()
+    modes = {module: module.training for module in model.modules()}
+    buffers = {buffer: buffer.clone() for buffer in model.buffers()}
+    devices = [tensor.device for tensor in model.parameters() if tensor.is_cuda]
+    model.train(training)
     try:
-        with torch.no_grad():
-            outputs[""] = [model.forward(batch)["y_pred"]]
+        with torch.no_grad(), torch.random.fork_rng(list(dict.fromkeys(devices))):
+            y_pred = model.forward(batch)["y_pred"]
     except (KeyError, TypeError, IndexError, ValueError, RuntimeError) as error:
         raise UsageError(
             f"attach_prime: {type(model).__name__} does not take a batch of zeros: {error!r}",
@@ -201,44 +242,66 @@ def _probe(
     finally:
         for handle in handles:
             handle.remove()
-        for module in training:
-            module.training = True
-    return outputs
+        for module, mode in modes.items():
+            module.training = mode
+        for buffer, values in buffers.items():
+            buffer.copy_(values)
+    return _Pass(calls=calls, y_pred=y_pred)
 
 
-def _layer(embeddings: Mapping[str, nn.Module], found: Mapping[str, list[Any]]) -> str:
-    used = [name for name in embeddings if found[name]]
+def _layer(embeddings: Mapping[str, nn.Module], found: _Pass) -> str:
+    used = [name for name in embeddings if found.outputs(name)]
     if len(used) != 1:
+        widest = max(used, key=lambda name: _width(found.outputs(name)[0]), default="")
         raise UsageError(
             f"attach_prime: which embedding does PRIME read? The model uses {used or 'none'}",
-            hint=f'embedding="{used[0]}" names one' if used else "",
+            hint=f'embedding="{widest}" names one' if used else "",
         )
-    if len(found[used[0]]) > 1:
+    if (times := len(found.outputs(used[0]))) > 1:
         raise UsageError(
-            f"attach_prime: the model calls `{used[0]}` {len(found[used[0]])} times a batch, "
-            "so it has no single z"
+            f"attach_prime: the model calls `{used[0]}` {times} times a batch, so it has no "
+            "single z"
         )
     return used[0]
 
 
-def _output(sigmoids: Mapping[str, nn.Module], found: Mapping[str, list[Any]]) -> str:
-    """The sigmoid whose only output is `y_pred`."""
-    (y_pred,) = found[""]
-    for name in sigmoids:
-        outputs = found[name]
-        if any(out.data_ptr() == y_pred.data_ptr() for out in outputs):
-            if len(outputs) > 1:
-                raise UsageError(
-                    f"attach_prime: the model calls the sigmoid `{name}` {len(outputs)} times a "
-                    "batch",
-                    hint="give y_pred an nn.Sigmoid of its own",
-                )
-            return name
-    raise UsageError(
-        "attach_prime: y_pred is not the output of an nn.Sigmoid of the model, "
-        "so there is no logit for PRIME to read",
-        hint="FuxiCTR's `self.output_activation` is one, with task binary_classification",
-    )
+def _width(output: Any) -> int:
+    """Numbers a row of an embedding layer's output."""
+    parts = output.values() if isinstance(output, Mapping) else [output]
+    return sum(part[0].numel() for part in parts)
+
+
+def _output(
+    sigmoids: Mapping[str, nn.Module], layer: str, found: Mapping[str, _Pass]
+) -> tuple[str, int]:
+    """The sigmoid that computes `y_pred`, and which of its calls after that of `layer` does so."""
+    places = {mode: _place(sigmoids, layer, seen) for mode, seen in found.items()}
+    place = places["evaluation"]
+    if place is None or places["training"] is None:
+        raise UsageError(
+            "attach_prime: y_pred is not the output of an nn.Sigmoid of the model, "
+            "so there is no logit for PRIME to read",
+            hint="FuxiCTR's `self.output_activation` is one, with task binary_classification",
+        )
+    if places["training"] != place:
+        told = ", ".join(f"call {p[1] + 1} of `{p[0]}` in {m}" for m, p in places.items() if p)
+        raise UsageError(
+            f"attach_prime: y_pred is {told}, so it is not clear which logit PRIME should read",
+            hint="give y_pred an nn.Sigmoid of its own",
+        )
+    return place
+
+
+def _place(sigmoids: Mapping[str, nn.Module], layer: str, found: _Pass) -> tuple[str, int] | None:
+    numbers = dict.fromkeys(sigmoids, 0)
+    for name, output in found.calls:
+        if name == layer:
+            numbers = dict.fromkeys(sigmoids, 0)
+        elif name in sigmoids:
+            if output.data_ptr() == found.y_pred.data_ptr():
+                return name, numbers[name]
+            numbers[name] += 1
+    return None
 
 
 def _add_to_optimizer(model: nn.Module, prime: Prime) -> None:

@@ -50,7 +50,9 @@ def make(fuxi, tmp_path):
             self.kind = kind
             embedding = layers.FeatureEmbeddingDict if kind == "dict" else layers.FeatureEmbedding
             name = "vectors" if kind == "renamed" else "embedding_layer"
-            if kind != "blind":
+            if kind == "several":  # as FFM, HOFM and ONN have them
+                self.fields = nn.ModuleList(embedding(feature_map, K) for _ in range(2))
+            elif kind != "blind":
                 self.add_module(name, embedding(feature_map, K))
             self.linear = layers.LogisticRegression(feature_map) if kind == "wide" else None
             self.mlp = layers.MLP_Block(
@@ -73,6 +75,8 @@ def make(fuxi, tmp_path):
                 z = self.embedding_layer.dict2tensor(self.embedding_layer(x), flatten_emb=True)
             elif self.kind == "renamed":
                 z = self.vectors(x, flatten_emb=True)
+            elif self.kind == "several":
+                z = self.fields[0](x).flatten(1) * (1 + self.fields[1](x).flatten(1))
             else:
                 z = self.embedding_layer(x).flatten(1)
             y = self.mlp(z)
@@ -82,11 +86,24 @@ def make(fuxi, tmp_path):
                 y = torch.sigmoid(y)
             elif self.kind == "gate":
                 y = self.output_activation(y * self.output_activation(y))
+            elif self.kind == "late" and self.training:
+                first = self.output_activation(2 * y)
+                y = self.output_activation(y + first)
             elif self.kind != "mlp":
-                y = self.output_activation(y)
-            if self.kind == "deep_supervision" and self.training:
-                self.output_activation(2 * y)
+                logit, y = y, self.output_activation(y)
+                if self.kind == "deep_supervision" and self.training:
+                    self.output_activation(2 * logit)
+                if self.kind == "two_blocks":
+                    return {"y_pred": y, "y1": 0.7 * logit, "y2": 1.3 * logit}
             return {"y_pred": y}
+
+        def add_loss(self, return_dict, y_true):
+            loss = super().add_loss(return_dict, y_true)
+            for block in ("y1", "y2"):  # as FinalNet's two blocks learn from their mean
+                if block in return_dict:
+                    y = self.output_activation(return_dict[block])
+                    loss = loss + self.loss_fn(y, return_dict["y_pred"].detach())
+            return loss
 
     feature_map = feature_map_class("toy", str(tmp_path))
     feature_map.features = {
@@ -120,7 +137,10 @@ def loader():
     return [batch() for _ in range(12)]
 
 
-KINDS = ["mlp", "wide", "dict", "renamed"]
+KINDS = ["mlp", "wide", "dict", "renamed", "gate", "deep_supervision", "two_blocks", "several"]
+NAMED = {"several": {"embedding": "fields.0"}}
+ONE_LOGIT = ["mlp", "wide", "dict", "renamed", "deep_supervision", "two_blocks"]
+"""Kinds whose logit is the MLP's output, and whose z is its input."""
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -128,7 +148,7 @@ def test_the_start_is_bitwise_the_models_own(make, loader, kind):
     plain, model = make(kind), make(kind)
     state = torch.get_rng_state()
 
-    prime = attach_prime(model, SMALL, seed=1)
+    prime = attach_prime(model, SMALL, seed=1, **NAMED.get(kind, {}))
 
     assert torch.equal(torch.get_rng_state(), state)
     assert prime.expert_in.shape == (6, 2, WIDTH)
@@ -141,7 +161,7 @@ def test_the_start_is_bitwise_the_models_own(make, loader, kind):
             assert torch.equal(model.forward(batch)["y_pred"], expected)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", ONE_LOGIT)
 def test_y_pred_is_primes_of_the_flattened_embedding_and_the_logit(make, loader, kind):
     model = make(kind).eval()
     prime = attach_prime(model, SMALL, seed=1)
@@ -172,7 +192,7 @@ def test_y_pred_is_primes_of_the_flattened_embedding_and_the_logit(make, loader,
 @pytest.mark.parametrize("kind", KINDS)
 def test_fit_evaluate_predict_and_checkpoints_go_on_as_they_are(make, loader, kind):
     model = make(kind)
-    prime = attach_prime(model, SMALL, seed=1)
+    prime = attach_prime(model, SMALL, seed=1, **NAMED.get(kind, {}))
     before = copy.deepcopy(prime.state_dict())
 
     model.fit(loader, epochs=2, validation_data=loader)
@@ -187,7 +207,7 @@ def test_fit_evaluate_predict_and_checkpoints_go_on_as_they_are(make, loader, ki
         f"prime.{name}" for name in before
     }
     other = make(kind)
-    attach_prime(other, SMALL, seed=2)
+    attach_prime(other, SMALL, seed=2, **NAMED.get(kind, {}))
     other.load_weights(model.checkpoint)
     np.testing.assert_array_equal(other.predict(loader), predicted)
 
@@ -247,7 +267,13 @@ def test_modes_buffers_and_optimizer_state_survive_the_look(make, loader):
         ("blind", {}, {}, "no FeatureEmbedding"),
         ("function", {}, {}, "y_pred is not the output of an nn.Sigmoid"),
         ("mlp", {"task": "regression"}, {}, "y_pred is not the output of an nn.Sigmoid"),
-        ("gate", {}, {}, "calls the sigmoid `output_activation` 2 times"),
+        ("late", {}, {}, "call 1 of `output_activation` in evaluation, call 2 of .* in training"),
+        (
+            "several",
+            {},
+            {},
+            r"The model uses \['fields.0', 'fields.1'\](.|\n)*\"fields.0\" names one",
+        ),
         ("mlp", {}, {"embedding": "tables"}, "no layer `tables`"),
         ("mlp", {}, {"config": AuxiliaryLoss()}, "auxiliary_weight cannot be added"),
         ("mlp", {}, {"config": PrimeConfig(router_input="cross_1")}, "router_input = `cross_1`"),
@@ -264,12 +290,25 @@ def test_impossible_attachments_are_reported(make, kind, options, arguments, mes
     assert list(model.state_dict()) == names
 
 
-def test_a_sigmoid_called_again_only_in_training_is_reported(make, loader):
-    model = make("deep_supervision")
+def test_only_the_call_of_y_pred_is_primes(make, loader):
+    model = make("two_blocks").eval()
+    prime = attach_prime(model, SMALL, seed=1)
+    torch.nn.init.normal_(prime.expert_out, std=3.0)
+
+    with torch.no_grad():
+        for batch in loader[:2]:
+            found = model.forward(batch)
+            own = model.output_activation(found["y1"])
+            assert torch.equal(own, torch.sigmoid(found["y1"])), "a call in the loss is the model's"
+            assert not torch.equal(found["y_pred"], torch.sigmoid(found["y1"] / 0.7))
+
+
+def test_a_y_pred_without_the_embedding_layer_is_reported(make):
+    model = make("mlp")
     attach_prime(model, SMALL, seed=1)
 
-    with pytest.raises(UsageError, match=r"calls the sigmoid of y_pred a second time"):
-        model.fit(loader, epochs=1, validation_data=loader)
+    with pytest.raises(UsageError, match="without its embedding layer"):
+        model.output_activation(torch.zeros(2, 1))
 
 
 def test_twice_is_once_too_often(make):
