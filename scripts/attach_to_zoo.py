@@ -5,10 +5,11 @@
 Each class is built with its defaults over eight categorical fields with one value a row, of the
 sources user, item and context. Two copies of equal weights get the same batches in training and in
 evaluation mode, one of them with PRIME: their predictions must be equal bit for bit. Then the one
-with PRIME trains with FuxiCTR's own `train_step`: it learns if each of PRIME's tensors moves and the
-loss falls; it moves, if the loss does not fall without PRIME either. A model that FuxiCTR itself cannot run on such fields (sequences, several tasks) is
-left out, with its reason. A model that `attach_prime` refuses is tried again with the `embedding=`
-that the hint of the refusal names. Exit code 1 for any other result.
+with PRIME trains with FuxiCTR's own `train_step`: it `learns` if each of PRIME's tensors moves and
+the loss falls; it `moves` if the loss does not fall without PRIME either. A model that FuxiCTR
+itself cannot run on such fields (sequences, several tasks) is left out, with its reason. A model
+that `attach_prime` refuses is tried again with the `embedding=` that the hint of the refusal names.
+Exit code 1 for any other result.
 """
 
 import argparse
@@ -106,7 +107,7 @@ def seeded(model: Any, batch: dict[str, torch.Tensor]) -> torch.Tensor:
 
 
 def look(file: Path, folder: Path, *, embedding: str | None = None) -> str:
-    """`learns`, `moves`, or what does not hold. Raises UsageError if `attach_prime` refuses the model."""
+    """`learns`, `moves`, or what does not hold. Raises UsageError if `attach_prime` refuses it."""
     plain, model, given = build(file, folder), build(file, folder), batches(STEPS)
     prime = attach_prime(model, seed=1, embedding=embedding)
     for training in (False, True):

@@ -10,20 +10,14 @@ import click
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
-class SlotCount(click.ParamType[int | str]):
-    """A number of slots, or `auto`."""
-
-    name = "N|auto"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> int | str:
-        """Parse `auto` or a positive integer; fails with a usage error for anything else."""
-        if value == "auto":
-            return "auto"
-        if not str(value).isdecimal() or int(value) < 1:
-            self.fail(f"{value!r} is neither `auto` nor a number from 1 on", param, ctx)
-        return int(value)
+def _slot_count(ctx: click.Context, param: click.Parameter, value: str) -> int | str:
+    """Parse `auto` or a positive integer; fails with a usage error for anything else."""
+    if value == "auto":
+        return "auto"
+    if not value.isdecimal() or int(value) < 1:
+        what = f"{value!r} is neither `auto` nor a number from 1 on"
+        raise click.BadParameter(what, ctx=ctx, param=param)
+    return int(value)
 
 
 class Finite(click.FloatRange):
@@ -82,7 +76,8 @@ device = click.option(
 )
 slots = click.option(
     "--slots",
-    type=SlotCount(),
+    metavar="N|AUTO",
+    callback=_slot_count,
     default="auto",
     show_default=True,
     help="Jobs at once on each device, each in a process of its own. `auto`: on CPUs one a core, "

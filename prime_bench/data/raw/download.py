@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from prime_bench.base.errors import DataError, EnvironmentFault, UsageError
 from prime_bench.base.files import environment_fault, sha256_of, sync_folder
@@ -181,14 +181,13 @@ class _Fetcher:
 
     def _try(self, archive: CardArchive) -> Path:
         """Download one archive, with several attempts. Raises _Unavailable or _Wrong."""
-        from httpx2 import HTTPError
-
+        http = _http()
         waits_s, reached = iter(WAITS_S), self._bytes_there()
         while True:
             try:
                 return self._fetch(archive)
-            except (HTTPError, OSError) as error:
-                if not isinstance(error, HTTPError) and environment_fault(error) is not None:
+            except (http.HTTPError, OSError) as error:
+                if not isinstance(error, http.HTTPError) and environment_fault(error) is not None:
                     raise
                 # Of all attempts: one may have started over.
                 gain = self._bytes_there() - reached
@@ -346,12 +345,11 @@ def _check_variables() -> None:
 
 def _open_session() -> None:
     """Open the session, which is kept. Raises EnvironmentFault."""
-    from httpx2 import InvalidURL
     from huggingface_hub import get_session
 
     try:
         get_session()
-    except (ImportError, InvalidURL, OSError, ValueError) as error:
+    except (ImportError, _http().InvalidURL, OSError, ValueError) as error:
         proxies = [name for name in os.environ if name.lower().endswith("_proxy")]
         read = [*proxies, *(name for name in _CERTIFICATES if name in os.environ)]
         raise EnvironmentFault(
@@ -385,6 +383,13 @@ def _retry_after_s(error: Exception) -> float:
     return max(0.0, (until - datetime.now(UTC)).total_seconds())
 
 
+def _http() -> Any:
+    """The HTTP library of the hub's session: httpx before huggingface_hub 2, then httpx2."""
+    from huggingface_hub.errors import HfHubHTTPError
+
+    return importlib.import_module(HfHubHTTPError.__bases__[0].__module__.partition(".")[0])
+
+
 def _status(error: BaseException) -> int | None:
     """The HTTP status of an error; None if there was no response."""
     status = getattr(getattr(error, "response", None), "status_code", None)
@@ -393,14 +398,14 @@ def _status(error: BaseException) -> int | None:
 
 def _is_transient(error: Exception) -> bool:
     """Whether another attempt may succeed: not if the file is missing or there is no network."""
-    from httpx2 import ConnectError, ConnectTimeout, TooManyRedirects, UnsupportedProtocol
     from huggingface_hub.errors import OfflineModeIsEnabled
 
     status = _status(error)
     if status is not None:
         return status in (408, _NO_SUCH_RANGE, 429) or status >= 500
-    never = (ConnectError, ConnectTimeout, OfflineModeIsEnabled)
-    return not isinstance(error, (*never, TooManyRedirects, UnsupportedProtocol))
+    http = _http()
+    never = (http.ConnectError, http.ConnectTimeout, OfflineModeIsEnabled)
+    return not isinstance(error, (*never, http.TooManyRedirects, http.UnsupportedProtocol))
 
 
 def _reason(error: Exception) -> str:

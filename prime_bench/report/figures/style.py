@@ -136,7 +136,7 @@ def without_glyph_warnings() -> Iterator[None]:
     An SVG has them as text, which the reader's fonts set; a PDF or PNG shows boxes.
     """
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", r"Glyph .* missing from font", UserWarning)
+        warnings.filterwarnings("ignore", r"Glyph .* missing from (current )?font", UserWarning)
         yield
 
 
