@@ -202,7 +202,7 @@ def _zeros(model: nn.Module) -> dict[str, Tensor]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Pass:
+class _Look:
     """What one forward pass called."""
 
     calls: list[tuple[str, Any]]
@@ -220,7 +220,7 @@ def _probe(
     batch: Mapping[str, Tensor],
     *,
     training: bool,
-) -> _Pass:
+) -> _Look:
     """One forward pass. Modes, buffers and random generators are as before it."""
     calls: list[tuple[str, Any]] = []
     handles = [
@@ -246,10 +246,10 @@ def _probe(
             module.training = mode
         for buffer, values in buffers.items():
             buffer.copy_(values)
-    return _Pass(calls=calls, y_pred=y_pred)
+    return _Look(calls=calls, y_pred=y_pred)
 
 
-def _layer(embeddings: Mapping[str, nn.Module], found: _Pass) -> str:
+def _layer(embeddings: Mapping[str, nn.Module], found: _Look) -> str:
     used = [name for name in embeddings if found.outputs(name)]
     if len(used) != 1:
         widest = max(used, key=lambda name: _width(found.outputs(name)[0]), default="")
@@ -272,7 +272,7 @@ def _width(output: Any) -> int:
 
 
 def _output(
-    sigmoids: Mapping[str, nn.Module], layer: str, found: Mapping[str, _Pass]
+    sigmoids: Mapping[str, nn.Module], layer: str, found: Mapping[str, _Look]
 ) -> tuple[str, int]:
     """The sigmoid that computes `y_pred`, and which of its calls after that of `layer` does so."""
     places = {mode: _place(sigmoids, layer, seen) for mode, seen in found.items()}
@@ -292,7 +292,7 @@ def _output(
     return place
 
 
-def _place(sigmoids: Mapping[str, nn.Module], layer: str, found: _Pass) -> tuple[str, int] | None:
+def _place(sigmoids: Mapping[str, nn.Module], layer: str, found: _Look) -> tuple[str, int] | None:
     numbers = dict.fromkeys(sigmoids, 0)
     for name, output in found.calls:
         if name == layer:
