@@ -3,13 +3,15 @@
 import zipfile
 from dataclasses import dataclass
 from pathlib import Path
-
-import numpy as np
+from typing import TYPE_CHECKING
 
 from prime_bench.base.errors import DataError
 from prime_bench.base.files import open_file
 from prime_bench.store.record import RunRecord
 from prime_bench.store.runs import PREDICTIONS
+
+if TYPE_CHECKING:
+    import numpy as np
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,12 +46,14 @@ class Prediction:
         return not self.differences
 
 
-def read_predictions(folder: Path) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+def read_predictions(folder: Path) -> "dict[str, tuple[np.ndarray, np.ndarray]]":
     """Read predictions.npz of a job's folder: of the splits `valid` and `test`, the labels (N,)
     uint8 and the probabilities (N,) float32.
 
     Raises DataError where it is missing or cannot be read.
     """
+    import numpy as np  # here, since `import prime_bench.api` loads this module
+
     path = folder / PREDICTIONS
     try:
         # numpy leaves a file open that is no zip archive, unless it was opened here.
