@@ -1,5 +1,6 @@
 """`prime-bench card`: draft a card for a log of one's own."""
 
+import shlex
 from pathlib import Path
 
 import click
@@ -41,7 +42,7 @@ def card(files: tuple[Path, ...], output: Path | None, force: bool, as_json: boo
             replace=force,
             on_progress=lambda progress: bars(source.name, progress),
         )
-    command = f"prime-bench prepare {path} --from {source}"
+    command = shlex.join(["prime-bench", "prepare", str(path), "--from", str(source)])
     if as_json:
         columns = [
             {"name": one.name, "role": one.role, "numeric": one.numeric, "why": one.why}

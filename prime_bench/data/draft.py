@@ -206,7 +206,8 @@ def _frames(
     if (kind := columnar_kind(source)) is not None:
         file = ColumnFile(source, kind=kind)
         names = list(columns or file.names)
-        for lines in file.lines(dict.fromkeys(names, False), missing=()):
+        # As for a label, so that true and false are 1 and 0.
+        for lines in file.lines(dict.fromkeys(names, True), missing=()):
             yield _frame(lines, names), file.done_bytes
         return
     names, separator = _header(source)
@@ -234,6 +235,8 @@ def _header(source: SourceFile) -> tuple[list[str], str]:
     """The names of the columns, and the separator between them."""
     with open_source(source) as stream:
         first = _first_line(stream)
+    if not first:
+        raise DataError(f"{source.name}: line 1 is blank, or the file is empty")
     check_first_line(first, where=source.name)
     try:
         text = first.decode()

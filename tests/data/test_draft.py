@@ -164,6 +164,40 @@ def test_what_could_be_made_a_label(tmp_path):
     ]
 
 
+def test_true_and_false_of_a_parquet_file_are_a_label(tmp_path):
+    path = tmp_path / "log.parquet"
+    frame().drop("flag").with_columns(pl.col("click") == 1).write_parquet(path)
+    assert draft_card(path).has_label
+
+
+@pytest.mark.parametrize(
+    ("split", "role"),
+    [
+        ("group", '"user_id", role = "group", also = "categorical"'),
+        ("time", '"seen_at", role = "time"'),
+        ("time", '"day", role = "time"'),
+        ("column", '"part", role = "split"'),
+    ],
+)
+def test_a_proposed_split_is_one(tmp_path, log, split, role):
+    """What a reason proposes, written on the card, is taken by `prepare`."""
+    column = role.split('"')[1]
+    reason = next(one.why for one in draft_card(log).columns if one.name == column)
+    assert f'split = "{split}"' in reason
+    assert role.partition(", ")[2] in reason
+    text = draft_card(log).text.replace('split = "hash"', f'split = "{split}"')
+    lines = [
+        f"  {{ name = {role} }}," if f'name = "{column}"' in line else line
+        for line in text.splitlines()
+    ]
+    (tmp_path / "log.toml").write_text("\n".join(lines))
+    manifest = prepare(
+        resolve(str(tmp_path / "log.toml"), {}), data_dir=tmp_path / "data", source=log
+    )
+    assert manifest.settings["split"] == split
+    assert min(manifest.rows.plain().values()) > 20
+
+
 def test_a_folder_of_splits(tmp_path):
     folder = tmp_path / "ours"
     folder.mkdir()
@@ -185,6 +219,7 @@ def test_a_folder_of_splits(tmp_path):
     [
         ("0,3,4\n1,2,3\n", "line 1: looks like a row"),
         ("click\n1\n", "line 1: one column"),
+        ("", "the file is empty"),
         ("click,,a\n1,2,3\n", "line 1: a column has no name"),
         ("click,a,a\n1,2,3\n", "line 1: two columns have one name"),
         ("click,a\n1,2\n1\n", "line 3 has 1"),
