@@ -100,6 +100,7 @@ class RunProgress:
             "set aside": "takes no jobs for now",
             "back": "takes jobs again",
             "lost": "is lost, and its jobs go on elsewhere",
+            "without a node": "no node can take a job, the run waits for one",
         }[event.state]
         why = f": {visible(event.why)}" if event.why else ""
         self._bars.console.print(f"{visible(event.where)}: {state}{why}", soft_wrap=True)

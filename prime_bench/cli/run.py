@@ -65,6 +65,15 @@ _STOPPING = b"\nstopping: running jobs finish their epoch; Ctrl-C again ends the
     "resource, such as accelerator_type:H100.  [default: all]",
 )
 @click.option(
+    "--node-timeout",
+    "node_timeout_s",
+    type=options.Finite(min=0),
+    default=0,
+    metavar="SECONDS",
+    help="How long to wait for a node of the Ray cluster that can take a job, where none is there: "
+    "an autoscaler is asked for as many as the jobs need.  [default: 0]",
+)
+@click.option(
     "--allow-mixed-devices",
     "mixed_devices",
     is_flag=True,
@@ -92,6 +101,7 @@ def run(
     engine: Literal["local", "ray"],
     address: str,
     nodes: str | None,
+    node_timeout_s: float,
     mixed_devices: bool,
     dry_run: bool,
     data_dir: Path,
@@ -115,6 +125,7 @@ def run(
         job_timeout_s=job_timeout_s,
         address=address,
         nodes=nodes,
+        node_timeout_s=node_timeout_s,
         mixed_devices=mixed_devices,
     )
     made = api.plan(

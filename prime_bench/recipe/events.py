@@ -159,8 +159,9 @@ class MachineEvent(Frozen):
     event: Literal["machine"] = "machine"
     where: str
     """The machine, in a few words."""
-    state: Literal["waited for", "set aside", "back", "lost"]
-    """`waited for`: others use it. `set aside`: it takes no jobs for now."""
+    state: Literal["waited for", "set aside", "back", "lost", "without a node"]
+    """`waited for`: others use it. `set aside`: it takes no jobs for now. `without a node`: it is a
+    cluster that has none yet that could take jobs."""
     why: Message = ""
     """What is wrong; one line."""
     hint: Message = ""

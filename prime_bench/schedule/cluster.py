@@ -10,6 +10,7 @@ import contextlib
 import functools
 import logging
 import os
+import platform
 import re
 import socket
 import threading
@@ -51,11 +52,14 @@ from prime_bench.store.runs import LOG, PREDICTIONS, STATE, Runs
 _LOOK_EVERY_S = 0.5
 _LIST_EVERY_S = 1.0
 _ANSWER_S = 10
+_ASK_EVERY_S = 5.0
 _PLACED_S = 5.0
 """A slot that its node has not started after so long waits for room there, and another is asked."""
 _CHECK_S = 300.0
 _AGAIN_S = 60.0
 """A node that was set aside is looked at again after so long."""
+_SOME_OF_IT = 0.001
+"""Of a resource that a node must have, and of which nothing is used."""
 _CLOSE_S = 10.0
 _MAX_LOSSES = 3
 _MAX_FAULTS = 3
@@ -143,6 +147,7 @@ class RayEngine:
         threads: int = 1,
         job_timeout_s: float | None = None,
         nodes: str | None = None,
+        node_timeout_s: float = 0,
         mixed_devices: bool = False,
     ) -> None:
         """Connect to the cluster.
@@ -155,12 +160,15 @@ class RayEngine:
             job_timeout_s: Seconds after which a job is killed; it has then failed.
             nodes: Which nodes take jobs: `KEY=VALUE` for a label that Ray knows of them, or the
                 name of one of their resources; None for all.
+            node_timeout_s: Seconds for which the run waits for a node that can take a job where
+                none is there, as on a cluster whose autoscaler starts nodes on demand.
             mixed_devices: Whether arms that are compared may run on different models of a
                 device, or under different versions of torch.
 
         Raises:
             UsageError: If `device` has an index: Ray chooses the GPU.
-            EnvironmentFault: If no cluster answers, or `device` is `cuda` and no node has a GPU.
+            EnvironmentFault: If no cluster answers, or, with nothing to wait for, no node is one
+                of `nodes`, or `device` is `cuda` and no node has a GPU.
         """
         if device not in ("auto", "cpu", "cuda"):
             check_devices(device)
@@ -171,22 +179,23 @@ class RayEngine:
         _connect(address)
         self.address, self._chosen = address, nodes
         found = self._nodes()
-        if nodes is not None and not found:
+        if nodes is not None and not found and not node_timeout_s:
             raise EnvironmentFault(
                 f"no node of the Ray cluster has `{nodes}`, a label as KEY=VALUE or a resource",
                 hint="give it to a node with `ray start --labels KEY=VALUE`",
             )
         has_gpu = any(node.resources.get("GPU") for node in found)
-        if device == "cuda" and not has_gpu:
+        if device == "cuda" and not has_gpu and not node_timeout_s:
             raise EnvironmentFault(
                 f"device cuda is not there: no node of the Ray cluster {address} has a GPU",
                 hint="use `auto` or `cpu`, or start a node with `ray start --num-gpus`",
             )
-        self.device_kind: DeviceKind = "cuda" if has_gpu and device != "cpu" else "cpu"
+        on_gpu = device == "cuda" or (device == "auto" and has_gpu)
+        self.device_kind: DeviceKind = "cuda" if on_gpu else "cpu"
         # The nodes' devices may differ, so it has no name.
         self.device = Device(name="cpu" if self.device_kind == "cpu" else "cuda:0")
         self.n_slots, self.threads = slots, threads
-        self.job_timeout_s = job_timeout_s
+        self.job_timeout_s, self.node_timeout_s = job_timeout_s, node_timeout_s
         self.mixed_devices = mixed_devices
         self.stopping = False
         self.needs: Sequence[MemoryNeed] = ()
@@ -200,6 +209,8 @@ class RayEngine:
         """How many jobs the living nodes run at once, and with how many threads."""
         self.needs = needs
         total = sum(self.room_on(node) for node in self._nodes())
+        if self.node_timeout_s:
+            total = max(total, 1)
         return Slots(on_each=self.n_slots, total=total, threads=self.threads)
 
     def run(
@@ -232,6 +243,25 @@ class RayEngine:
         if self.host_bytes:
             rooms.append(node.resources.get("memory", 0) // self.host_bytes)
         return int(min(rooms))
+
+    @property
+    def asked(self) -> dict[str, Any]:
+        """What a slot takes of its node, as options of Ray's tasks and actors."""
+        return {
+            "num_cpus": self.threads,
+            "num_gpus": 0 if self.device_kind == "cpu" else 1 / self.n_slots,
+            "memory": self.host_bytes or None,
+        }
+
+    @property
+    def asked_anywhere(self) -> dict[str, Any]:
+        """The same, on any of the chosen nodes."""
+        if self._chosen is None:
+            return self.asked
+        key, equals, value = self._chosen.partition("=")
+        if equals:
+            return {**self.asked, "label_selector": {key: value}}
+        return {**self.asked, "resources": {key: _SOME_OF_IT}}
 
     @property
     def host_bytes(self) -> int:
@@ -334,8 +364,11 @@ class _Run:
         self._losses: Counter[str] = Counter()
         self._faults: Counter[str] = Counter()
         self._here = ray.get_runtime_context().get_node_id()
+        self._demand = _Demand(engine.asked_anywhere)
+        self._could_run_s = time.monotonic()
+        """When a job ran, or a node might have taken one, for the last time."""
         self._n_done = 0
-        self._asked_to_stop = self._said_waiting = False
+        self._asked_to_stop = self._said_waiting = self._said_no_node = False
 
     def outcomes(self) -> Iterator[Outcome]:
         """Run the jobs."""
@@ -346,7 +379,9 @@ class _Run:
             self._see_nodes()
             self._start_slots()
             yield from self._hand_out()
-            if not any(slot.task for slot in self._slots):
+            if any(slot.task for slot in self._slots):
+                self._could_run_s = time.monotonic()
+            else:
                 if self._queue.stopped or not self._queue.open:
                     return
                 yield from self._give_up_what_cannot_run()
@@ -362,6 +397,7 @@ class _Run:
         trace: TracebackType | None,
     ) -> None:
         """End all slots, jobs that still run among them, and leave the cluster."""
+        self._demand.ask(0)
         for slot in list(self._slots):
             self._drop(slot)
         with contextlib.suppress(RayError, OSError):
@@ -420,6 +456,7 @@ class _Run:
             self._start_slot(node)
             n_slots[node.node_id] += 1
             n_wanted -= 1
+        self._demand.ask(max(n_wanted, 0))
 
     def _room_on(self, node: _Node, *, now: float) -> int:
         """How many slots a node may have: one to look at it again if it was set aside."""
@@ -435,9 +472,7 @@ class _Run:
         # By a call and not as a decorator: Ray then names the class, and the node has its own.
         slot_class: Any = ray.remote(NodeSlot)
         actor = slot_class.options(
-            num_cpus=engine.threads,
-            num_gpus=0 if engine.device_kind == "cpu" else 1 / engine.n_slots,
-            memory=engine.host_bytes or None,
+            **engine.asked,
             scheduling_strategy=NodeAffinitySchedulingStrategy(node.node_id, soft=False),
             max_concurrency=4,
         ).remote({**shared, NODE_VARIABLE: node.node_id})
@@ -488,8 +523,13 @@ class _Run:
             # A fault that a job has met may have gone with it.
             for node in broken:
                 node.broke, node.again_s = False, now
-        else:
+        elif now - self._could_run_s >= self._engine.node_timeout_s:
             raise self._no_node()
+        elif not self._said_no_node:
+            self._said_no_node = True
+            cluster = f"Ray cluster {self._engine.address}"
+            longest = f"at most {self._engine.node_timeout_s:.0f} s"
+            self._on_event(MachineEvent(where=cluster, state="without a node", why=longest))
 
     def _no_node(self) -> EnvironmentFault:
         engine, address = self._engine, self._engine.address
@@ -504,6 +544,8 @@ class _Run:
         if small or not faults:
             lines.append(f"{small} nodes have less than a job wants: {asked}")
         hints = dict.fromkeys(node.hint for node in self._nodes.values() if node.hint)
+        if not faults and not engine.node_timeout_s:
+            hints["--node-timeout SECONDS waits for nodes that an autoscaler starts"] = None
         return EnvironmentFault("\n".join(lines), hint="; ".join(hints))
 
     # -- slots ---------------------------------------------------------------------------------
@@ -692,6 +734,36 @@ class _Run:
             ray.kill(slot.actor)
         else:
             self._closing[slot.actor.close.remote()] = slot.actor
+
+
+class _Demand:
+    """What this run could use and the cluster has no room for, in a form that Ray's autoscaler
+    sees: tasks that do nothing and wait until there is room.
+
+    Ray drops them with this process, however it ends. Its `request_resources` knows one request for
+    the whole cluster, which another run would replace and a killed one would leave.
+    """
+
+    def __init__(self, asked: dict[str, Any]) -> None:
+        # A function of the standard library, which each node has in whatever version of ours.
+        self._task: Any = ray.remote(platform.node).options(**asked, max_retries=0)
+        self._waiting: list[Any] = []
+        self._asked_s = -_ASK_EVERY_S
+
+    def ask(self, n_slots: int) -> None:
+        """Have the demand for so many more slots stand. Those that got room are asked for again
+        every few seconds, since the room may have been on a node that takes no jobs.
+        """
+        now = time.monotonic()
+        if n_slots and now - self._asked_s < _ASK_EVERY_S:
+            return
+        self._asked_s = now
+        if self._waiting:
+            n_waiting = len(self._waiting)
+            _, self._waiting = ray.wait(self._waiting, num_returns=n_waiting, timeout=0)
+        while len(self._waiting) > n_slots:
+            ray.cancel(self._waiting.pop())
+        self._waiting += [self._task.remote() for _ in range(n_slots - len(self._waiting))]
 
 
 class _Pairs:

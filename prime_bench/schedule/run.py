@@ -32,6 +32,7 @@ def open_engine(
     job_timeout_s: float | None = None,
     address: str = "auto",
     nodes: str | None = None,
+    node_timeout_s: float = 0,
     mixed_devices: bool = False,
 ) -> Engine:
     """Find the devices, or connect to the cluster, on which jobs are to run.
@@ -48,6 +49,8 @@ def open_engine(
         address: Of the Ray cluster: HOST:PORT, or `auto` for the one on this machine.
         nodes: Which nodes of the cluster take jobs: a label of Ray's, `KEY=VALUE`, or the name of a
             resource; None for all.
+        node_timeout_s: Seconds for which a run waits for a node of the cluster that can take a job
+            where none is there.
         mixed_devices: Whether arms that are compared may run on different models of a device, or
             with different versions of torch, on a cluster that has several.
 
@@ -73,6 +76,7 @@ def open_engine(
             threads=threads or 1,
             job_timeout_s=job_timeout_s,
             nodes=nodes,
+            node_timeout_s=node_timeout_s,
             mixed_devices=mixed_devices,
         )
     return local.LocalEngine(
