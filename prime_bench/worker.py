@@ -239,8 +239,8 @@ def check_machine(check: MachineCheck) -> CheckedEvent:
 
 
 _COPY_TABLE = (
-    "copy the table's folder there, `rsync -a FOLDER HOST:DATA/`, or prepare it there; "
-    "PRIME_BENCH_DATA, set where that node's `ray start` runs, names its DATA"
+    "copy the table's folder there, `rsync -a FOLDER HOST:DATA/`, or let `run --sync-data` "
+    "send it; PRIME_BENCH_DATA, set where that node's `ray start` runs, names its DATA"
 )
 
 

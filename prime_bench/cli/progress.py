@@ -100,6 +100,7 @@ class RunProgress:
             "set aside": "takes no jobs for now",
             "back": "takes jobs again",
             "lost": "is lost, and its jobs go on elsewhere",
+            "sent a table": "is sent a table that it lacks",
             "without a node": "no node can take a job, the run waits for one",
         }[event.state]
         why = f": {visible(event.why)}" if event.why else ""

@@ -79,6 +79,11 @@ _STOPPING = b"\nstopping: running jobs finish their epoch; Ctrl-C again ends the
     is_flag=True,
     help="On a Ray cluster: let arms that are compared run on different models of a device.",
 )
+@click.option(
+    "--sync-data",
+    is_flag=True,
+    help="On a Ray cluster: send each node the tables that it lacks.",
+)
 @options.dry_run
 @options.data_dir
 @options.runs_dir
@@ -103,6 +108,7 @@ def run(
     nodes: str | None,
     node_timeout_s: float,
     mixed_devices: bool,
+    sync_data: bool,
     dry_run: bool,
     data_dir: Path,
     runs_dir: Path,
@@ -127,6 +133,7 @@ def run(
         nodes=nodes,
         node_timeout_s=node_timeout_s,
         mixed_devices=mixed_devices,
+        sync_data=sync_data,
     )
     made = api.plan(
         recipe,

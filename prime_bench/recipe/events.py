@@ -159,7 +159,7 @@ class MachineEvent(Frozen):
     event: Literal["machine"] = "machine"
     where: str
     """The machine, in a few words."""
-    state: Literal["waited for", "set aside", "back", "lost", "without a node"]
+    state: Literal["waited for", "set aside", "back", "lost", "sent a table", "without a node"]
     """`waited for`: others use it. `set aside`: it takes no jobs for now. `without a node`: it is a
     cluster that has none yet that could take jobs."""
     why: Message = ""

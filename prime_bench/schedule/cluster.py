@@ -44,6 +44,7 @@ from prime_bench.schedule.mirror import Copy, Source
 from prime_bench.schedule.node import News, NodeSlot, identity
 from prime_bench.schedule.plan import group_of
 from prime_bench.schedule.slots import Slots, worker_variables
+from prime_bench.schedule.table_copy import TableInfo, TablePiece, read_piece
 from prime_bench.settings.memory import MemoryNeed
 from prime_bench.settings.probes import PROBES
 from prime_bench.store.record import NODE_VARIABLE, DeviceKind, RunRecord
@@ -128,7 +129,7 @@ class _Slot:
 
     node: _Node
     actor: Any
-    state: Literal["placing", "checking", "idle", "sending", "busy"] = "placing"
+    state: Literal["placing", "taking tables", "checking", "idle", "sending", "busy"] = "placing"
     since_s: float = field(default_factory=time.monotonic)
     task: _Task | None = None
     calls: Iterator[Any] = field(default_factory=lambda: iter(()))
@@ -149,6 +150,7 @@ class RayEngine:
         nodes: str | None = None,
         node_timeout_s: float = 0,
         mixed_devices: bool = False,
+        sync_data: bool = False,
     ) -> None:
         """Connect to the cluster.
 
@@ -164,6 +166,7 @@ class RayEngine:
                 none is there, as on a cluster whose autoscaler starts nodes on demand.
             mixed_devices: Whether arms that are compared may run on different models of a
                 device, or under different versions of torch.
+            sync_data: Whether nodes are sent the tables that they lack.
 
         Raises:
             UsageError: If `device` has an index: Ray chooses the GPU.
@@ -196,7 +199,7 @@ class RayEngine:
         self.device = Device(name="cpu" if self.device_kind == "cpu" else "cuda:0")
         self.n_slots, self.threads = slots, threads
         self.job_timeout_s, self.node_timeout_s = job_timeout_s, node_timeout_s
-        self.mixed_devices = mixed_devices
+        self.mixed_devices, self.sync_data = mixed_devices, sync_data
         self.stopping = False
         self.needs: Sequence[MemoryNeed] = ()
 
@@ -353,6 +356,12 @@ class _Run:
         requests = [work.request for work in queue.left]
         self._check = _check_of(requests, device=engine.device.name).plain()
         self._sources = _sources_of(requests)
+        self._tables: dict[str, TableInfo] = {}
+        if engine.sync_data:
+            tables = dict.fromkeys(_absolute_table(request) for request in requests)
+            self._tables = {table: TableInfo.read(Path(table)) for table in tables}
+        self._told_of: set[tuple[str, str]] = set()
+        """Node and table of which the user was told that it is sent there."""
         self._identity = identity()
         self._pairs = _Pairs(requests, allow_mixed=engine.mixed_devices)
         self._nodes: dict[str, _Node] = {}
@@ -456,11 +465,17 @@ class _Run:
             self._start_slot(node)
             n_slots[node.node_id] += 1
             n_wanted -= 1
-        self._demand.ask(max(n_wanted, 0))
+        unseen = [node for node in self._nodes.values() if node.kind is None and not node.fault]
+        n_coming = sum(self._engine.room_on(node) - n_slots[node.node_id] for node in unseen)
+        self._demand.ask(max(n_wanted - n_coming, 0))
 
     def _room_on(self, node: _Node, *, now: float) -> int:
-        """How many slots a node may have: one to look at it again if it was set aside."""
+        """How many slots a node may have: one to look at it again if it was set aside, and one to
+        take its tables.
+        """
         room = self._engine.room_on(node)
+        if self._tables and node.kind is None:
+            room = min(room, 1)
         return room if not node.fault else min(room, now >= node.again_s)
 
     def _start_slot(self, node: _Node) -> None:
@@ -493,7 +508,7 @@ class _Run:
     def _say(
         self,
         node: _Node,
-        state: Literal["waited for", "set aside", "back", "lost"],
+        state: Literal["waited for", "set aside", "back", "lost", "sent a table"],
         why: str = "",
         *,
         hint: str = "",
@@ -614,6 +629,8 @@ class _Run:
             return
         if slot.state == "placing":
             self._take_identity(slot, answer)
+        elif slot.state == "taking tables":
+            self._send_table(slot, answer)
         elif slot.state == "checking":
             self._take_check(slot, answer)
         elif slot.state == "sending" and task is not None:
@@ -647,6 +664,27 @@ class _Run:
                 fault = f"its prime-bench {own['version']} has other source files than this one"
             self._set_aside(slot.node, fault, hint="install the same version of prime-bench there")
             return
+        if self._tables:
+            slot.state = "taking tables"
+            self._answers[slot.actor.take_tables.remote(self._tables)] = slot
+        else:
+            self._have_checked(slot)
+
+    def _send_table(self, slot: _Slot, wanted: TablePiece | tuple[str, str] | None) -> None:
+        """Send the piece of a table that a node wants next; go on if it has all."""
+        node = slot.node
+        if wanted is None:
+            self._have_checked(slot)
+        elif isinstance(wanted, tuple):
+            self._set_aside(node, wanted[0], hint=wanted[1])
+        else:
+            if (node.node_id, wanted.table) not in self._told_of:
+                self._told_of.add((node.node_id, wanted.table))
+                size = self._tables[wanted.table].total_bytes
+                self._say(node, "sent a table", f"{Path(wanted.table).name}, {size / 1e6:,.0f} MB")
+            self._answers[slot.actor.take_piece.remote(read_piece(wanted))] = slot
+
+    def _have_checked(self, slot: _Slot) -> None:
         slot.state, slot.since_s = "checking", time.monotonic()
         asked = slot.actor.check.remote(
             self._check, self._sources, free_bytes=self._engine.disk_bytes

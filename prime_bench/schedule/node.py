@@ -29,6 +29,7 @@ from prime_bench.recipe.job import JobRequest, MachineCheck
 from prime_bench.schedule.child import COMMAND, Child
 from prime_bench.schedule.engine import Outcome
 from prime_bench.schedule.mirror import Copy, Piece, Source
+from prime_bench.schedule.table_copy import TableCopy, TableInfo, TablePiece
 from prime_bench.store.runs import RECORD, Runs
 
 DATA_VARIABLE = "PRIME_BENCH_DATA"
@@ -77,10 +78,37 @@ class NodeSlot:
         self._events: list[str] = []
         self._outcome: Outcome | None = None
         self._source: Source | None = None
+        self._tables: dict[str, TableInfo] = {}
 
     def hello(self) -> dict[str, Any]:
         """`identity`, and the name of this host."""
         return {**identity(), "host": platform.node()}
+
+    def take_tables(self, tables: dict[str, TableInfo]) -> TablePiece | tuple[str, str] | None:
+        """Begin to take the tables that this node lacks.
+
+        Args:
+            tables: The caller's path of each -> what it is.
+
+        Returns:
+            The piece that is wanted first, without its content; None if no table is lacking; or
+            what is wrong and what to do.
+        """
+        self._tables = tables
+        return self.take_piece(None)
+
+    def take_piece(self, piece: TablePiece | None) -> TablePiece | tuple[str, str] | None:
+        """Write a piece of a table. Returns what `take_tables` does."""
+        try:
+            for table, info in self._tables.items():
+                copy = TableCopy(_table_here(table), info)
+                mine = piece if piece is not None and piece.table == table else None
+                if (wanted := copy.next_piece(mine)) is not None:
+                    return TablePiece(table=table, name=wanted[0], offset=wanted[1])
+        except (OSError, UserError) as error:
+            fault = _as_fault(error)
+            return fault.message, fault.hint
+        return None
 
     def check(
         self, check: Mapping[str, Any], sources: Mapping[str, bytes], *, free_bytes: int

@@ -34,6 +34,7 @@ def open_engine(
     nodes: str | None = None,
     node_timeout_s: float = 0,
     mixed_devices: bool = False,
+    sync_data: bool = False,
 ) -> Engine:
     """Find the devices, or connect to the cluster, on which jobs are to run.
 
@@ -53,6 +54,7 @@ def open_engine(
             where none is there.
         mixed_devices: Whether arms that are compared may run on different models of a device, or
             with different versions of torch, on a cluster that has several.
+        sync_data: Whether nodes of the cluster are sent the tables that they lack.
 
     Raises:
         UsageError: `device` is not a device's name.
@@ -78,6 +80,7 @@ def open_engine(
             nodes=nodes,
             node_timeout_s=node_timeout_s,
             mixed_devices=mixed_devices,
+            sync_data=sync_data,
         )
     return local.LocalEngine(
         devices=devices.find_devices(device),

@@ -222,6 +222,24 @@ def test_nodes_with_faults_take_no_jobs_and_each_is_told_of_once(work, cluster):
     assert _results(work / "cluster") == _local(work)
 
 
+def test_a_node_without_data_is_sent_the_table_once(work, cluster):
+    there = work / "new" / "data"
+    cluster.join("empty", n_cpus=2, PRIME_BENCH_DATA=str(there))
+    cluster.ids(1)
+    run = _run(work, cluster, "--sync-data")
+    out, err = run.communicate(timeout=PATIENCE_S)
+
+    assert run.returncode == 0, err
+    assert out == "recipe.toml: 6 jobs done, 0 had a record, 0 failed\n"
+    (table,) = (work / "data").iterdir()
+    assert err.count(f"is sent a table that it lacks: {table.name}, ") == 1
+    assert [path.name for path in there.iterdir()] == [table.name]
+    sent = {path.relative_to(table) for path in table.rglob("*") if path.is_file()}
+    for name in sent:
+        assert (there / table.name / name).read_bytes() == (table / name).read_bytes()
+    assert _results(work / "cluster") == _local(work)
+
+
 def test_where_no_node_can_take_a_job_the_run_ends_and_says_why_for_each(work, cluster):
     cluster.join("empty", PRIME_BENCH_DATA=str(work / "elsewhere"))
     cluster.ids(1)

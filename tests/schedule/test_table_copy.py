@@ -1,0 +1,143 @@
+"""A table on its way to a node: whole or absent, whatever stops it."""
+
+import hashlib
+import random
+from collections import namedtuple
+
+import pytest
+
+from prime_bench.base.errors import DataError, EnvironmentFault
+from prime_bench.data.manifest import MANIFEST_NAME
+from prime_bench.schedule import table_copy
+from prime_bench.schedule.table_copy import TableCopy, TableInfo, TablePiece, read_piece
+
+FILES = {"train.ids.npy": 1000, "train.labels.npy": 64, "empty.npy": 0, "vocabulary/a.bin": 130}
+MANIFEST = b'{"any": "manifest"}'
+
+
+@pytest.fixture(autouse=True)
+def _small_pieces(monkeypatch):
+    monkeypatch.setattr(table_copy, "PIECE_BYTES", 64)
+
+
+@pytest.fixture
+def table(tmp_path):
+    drawn = random.Random(1)
+    for name, size in FILES.items():
+        path = tmp_path / "here" / "table" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(drawn.randbytes(size))
+    return tmp_path / "here" / "table"
+
+
+@pytest.fixture
+def info(table):
+    digests = {name: hashlib.sha256((table / name).read_bytes()).hexdigest() for name in FILES}
+    return TableInfo(fingerprint="f" * 64, manifest=MANIFEST, sizes=FILES, digests=digests)
+
+
+@pytest.fixture
+def there(tmp_path):
+    return tmp_path / "there" / "data" / "table"
+
+
+def _send(table, there, info, *, most=10_000):
+    """Send pieces until the node wants no more, or `most` are sent; returns their sizes."""
+    copy, sizes = TableCopy(there, info), []
+    wanted = copy.next_piece()
+    while wanted is not None and len(sizes) < most:
+        piece = read_piece(TablePiece(table=str(table), name=wanted[0], offset=wanted[1]))
+        sizes.append(len(piece.content))
+        wanted = copy.next_piece(piece)
+    return sizes
+
+
+def _contents(folder):
+    paths = (path for path in folder.rglob("*") if path.is_file())
+    return {str(path.relative_to(folder)): path.read_bytes() for path in paths}
+
+
+def test_the_copy_is_the_table_and_nothing_is_left_beside_it(table, there, info):
+    sizes = _send(table, there, info)
+
+    assert _contents(there) == {**_contents(table), MANIFEST_NAME: MANIFEST}
+    assert list(there.parent.iterdir()) == [there]
+    assert sum(sizes) == sum(FILES.values())
+    assert _send(table, there, info) == []
+
+
+@pytest.mark.parametrize("sent", range(1, 20))
+def test_a_copy_that_was_stopped_goes_on_where_it_was(table, there, info, sent):
+    first = _send(table, there, info, most=sent)
+    assert not there.exists()
+    second = _send(table, there, info)
+
+    assert sum(first) + sum(second) == sum(FILES.values())
+    assert _contents(there) == {**_contents(table), MANIFEST_NAME: MANIFEST}
+
+
+def test_two_callers_may_send_the_same_table(table, there, info):
+    copies = [TableCopy(there, info), TableCopy(there, info)]
+    wanted = [copy.next_piece() for copy in copies]
+    turns = random.Random(2)
+    for _ in range(1000):
+        which = turns.randrange(2)
+        if wanted[which] is not None:
+            name, offset = wanted[which]
+            piece = read_piece(TablePiece(table=str(table), name=name, offset=offset))
+            wanted[which] = copies[which].next_piece(piece)
+
+    assert wanted == [None, None]
+    assert _contents(there) == {**_contents(table), MANIFEST_NAME: MANIFEST}
+
+
+@pytest.mark.parametrize("name", [name for name, size in FILES.items() if size])
+def test_a_file_with_another_digest_is_not_taken_and_can_be_sent_again(table, there, info, name):
+    sound = (table / name).read_bytes()
+    (table / name).write_bytes(sound[:-1] + bytes([sound[-1] ^ 1]))
+    with pytest.raises(DataError, match=f"{name}: what was sent has the SHA-256"):
+        _send(table, there, info)
+    assert not there.exists()
+    (table / name).write_bytes(sound)
+    _send(table, there, info)
+
+    assert _contents(there) == {**_contents(table), MANIFEST_NAME: MANIFEST}
+
+
+def test_a_file_that_becomes_shorter_ends_the_copy(table, there, info):
+    (table / "train.ids.npy").write_bytes(b"short")
+    with pytest.raises(DataError, match="has become shorter"):
+        _send(table, there, info)
+    assert not there.exists()
+
+
+def test_another_table_in_its_place_stays(table, there, info):
+    there.mkdir(parents=True)
+    (there / MANIFEST_NAME).write_text("another")
+    assert _send(table, there, info) == []
+    assert (there / MANIFEST_NAME).read_text() == "another"
+
+
+def test_files_in_its_place_stay_and_are_named(table, there, info):
+    there.mkdir(parents=True)
+    (there / "notes.txt").write_text("mine")
+    with pytest.raises(EnvironmentFault, match="a folder with files is in the way"):
+        _send(table, there, info)
+    assert (there / "notes.txt").read_text() == "mine"
+
+
+def test_too_little_space_is_told_before_anything_is_sent(there, info, monkeypatch):
+    usage = namedtuple("usage", "free")
+    monkeypatch.setattr(table_copy.shutil, "disk_usage", lambda _path: usage(free=1193))
+    with pytest.raises(EnvironmentFault, match="the table needs 0 MB more, 0 MB are free"):
+        TableCopy(there, info).next_piece()
+    monkeypatch.setattr(table_copy.shutil, "disk_usage", lambda _path: usage(free=1194))
+    assert TableCopy(there, info).next_piece() == ("train.ids.npy", 0)
+
+
+@pytest.mark.parametrize("name", ["/etc/passwd", "../outside", "a/../../b"])
+def test_a_file_outside_of_the_folder_is_refused(there, name):
+    digests = {name: "0" * 64}
+    outside = TableInfo(fingerprint="f" * 64, manifest=b"", sizes={name: 1}, digests=digests)
+    with pytest.raises(DataError, match="not the name of a file of a table"):
+        TableCopy(there, outside)
