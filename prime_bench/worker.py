@@ -411,9 +411,16 @@ def main() -> None:
         target=_end_with_parent, args=(events.descriptor, os.getppid()), daemon=True
     )
     watch.start()
+    home: Path | None = None
+    with contextlib.suppress(FileNotFoundError):  # it may have been deleted
+        home = Path.cwd()
     for line in sys.stdin:
         stop.at_work = True
         if line.strip():
+            # Paths may be relative, and a plug-in of the last job may have gone elsewhere.
+            if home is not None:
+                with contextlib.suppress(OSError):
+                    os.chdir(home)
             _answer(line, events, interrupted=lambda: stop.asked)
             _free_memory()
         stop.at_work = False

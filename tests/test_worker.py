@@ -435,6 +435,26 @@ class TestProcess:
         here = good.model_copy(update={"runs": f"{good.runs}-here"})
         assert result_of(run_job(here, lambda _: None)) == result_of(record)
 
+    def test_each_job_starts_in_the_workers_own_folder(self, make_request, tmp_path, monkeypatch):
+        """Paths may be relative, and the code of a plug-in may go to another folder."""
+        code = (
+            "import os\nfrom prime_bench import worker\nrun_job = worker.run_job\n"
+            "def run(*arguments, **options):\n"
+            "    try: return run_job(*arguments, **options)\n"
+            "    finally: os.chdir('/')\n"
+            "worker.run_job = run\nworker.main()"
+        )
+        monkeypatch.chdir(tmp_path)
+        jobs = [
+            make_request(arm, max_epochs=1).model_copy(update={"runs": "own"})
+            for arm in ("dense", "prime")
+        ]
+        events, _, stderr = ask(*jobs, command=[sys.executable, "-c", code])
+
+        ends = [e["event"] for e in events if e["event"] not in ("progress", "epoch")]
+        assert ends == ["done", "done"], (events, stderr)
+        assert all((tmp_path / "own" / job.job.id / "record.json").is_file() for job in jobs)
+
     def test_a_job_without_threads_has_torchs_choice_whatever_ran_before(self, make_request):
         first = make_request(max_epochs=1).model_copy(update={"threads": 2})
         second = make_request("dense", max_epochs=1).model_copy(update={"threads": None})

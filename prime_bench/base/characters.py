@@ -34,6 +34,17 @@ def visible_json(text: str) -> str:
     return _IN_LINES.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
+def said(error: BaseException) -> str:
+    """Return the message of an error of any class: a class can have one that cannot be made, or
+    that holds surrogates, which no file takes.
+    """
+    try:
+        text = str(error)
+    except Exception as other:  # noqa: BLE001  # the code of a plug-in
+        return f"(its message cannot be made: {type(other).__name__})"
+    return text.encode(errors="backslashreplace").decode()
+
+
 def shortened(text: str, limit: int) -> str:
     """Return a text of at most `limit` characters: its beginning, and how long it was."""
     if len(text) <= limit:

@@ -104,7 +104,7 @@ def environment_fault(error: BaseException, path: Path | None = None) -> Environ
         said = (str(error).splitlines() or ["no reason given"])[0]
         hint = "memory, threads or open files may be short (`ulimit -a`); if not, it is a bug of it"
         return EnvironmentFault(f"a library has given up: {said}", hint=hint)
-    if isinstance(error, RuntimeError) and str(error) == "can't start new thread":
+    if isinstance(error, RuntimeError) and error.args == ("can't start new thread",):
         return EnvironmentFault("the system allows no more threads", hint="`ulimit -u` has a limit")
     if not isinstance(error, OSError) or error.errno is None or error.errno in _OURS:
         return None
@@ -242,7 +242,10 @@ def sync_folder(folder: Path) -> None:
 
 
 def sha256_of(path: Path) -> str:
-    """Return the SHA-256 of a regular file as 64 hex digits. The file is read in blocks."""
+    """Return the SHA-256 of a regular file as 64 hex digits. The file is read in blocks.
+
+    Raises as `open_file`.
+    """
     running = hashlib.sha256()
     with open_file(path) as file:
         while block := file.read(READ_BYTES):

@@ -1,5 +1,6 @@
 """Classes of other packages that a recipe names, and a digest of their source files."""
 
+import contextlib
 import functools
 import hashlib
 import importlib
@@ -8,6 +9,7 @@ import os
 import sys
 from pathlib import Path
 
+from prime_bench.base.characters import said
 from prime_bench.base.errors import UsageError
 
 
@@ -20,13 +22,19 @@ def search_path() -> str:
 
 
 def load_class(target: str) -> type:
-    """Import the class that `module:Class` names. Raises UsageError if there is none."""
+    """Import the class that `module:Class` names. Raises UsageError if there is none.
+
+    What its module prints goes to stderr: a command's stdout is for its data.
+    """
     module_name, _, name = target.partition(":")
     try:
-        found = getattr(importlib.import_module(module_name), name)
-    except (Exception, SystemExit) as error:  # A foreign module may raise anything.
+        with contextlib.redirect_stdout(sys.stderr):
+            found = getattr(importlib.import_module(module_name), name)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # A foreign module may raise anything.
         raise UsageError(
-            f"`{target}` cannot be imported: {type(error).__name__}: {error}",
+            f"`{target}` cannot be imported: {type(error).__name__}: {said(error)}",
             hint="install its package into the environment of prime-bench (pip install -e .)",
         ) from error
     if not isinstance(found, type):

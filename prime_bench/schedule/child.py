@@ -125,8 +125,9 @@ class Child:
     ) -> Outcome:
         """Give the worker one job and wait for its end; kill the worker after `timeout_s`.
 
-        The worker is ended as well after a job that was stopped, and after one that has left
-        processes behind.
+        The worker is ended as well after a job that was stopped, after one that has left processes
+        behind, and after one that lacked something of the machine: it may have used up the open
+        files of its process, or set a limit for it, and so spoil the next job.
 
         Raises:
             EnvironmentFault: If the worker can do no job at all, because its device is missing.
@@ -134,7 +135,7 @@ class Child:
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         outcome = self._answer(request, on_event, deadline=deadline)
         if outcome is not None and outcome.state != "interrupted":
-            if self._left_behind():
+            if outcome.machine or self._left_behind():
                 self._retire()
             return outcome
         if deadline is not None and time.monotonic() >= deadline and self.alive:
@@ -250,7 +251,7 @@ class Child:
         last = self._last_words()
         said = f": {last}" if last else ""
         if code < 0:
-            name = signal.Signals(-code).name
+            name = _signal_name(-code)
             killed = name == "SIGKILL"  # as the operating system does where memory is short
             killer = " (out of memory?)" if killed else ""
             why = f"the worker was killed by {name}{killer}{said}"
@@ -306,6 +307,14 @@ class Child:
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(timeout=_PATIENCE_S)
         self._closing.close()
+
+
+def _signal_name(number: int) -> str:
+    """The name of a signal; most real-time signals have only a number."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
 
 
 def _members(group: int) -> set[int]:

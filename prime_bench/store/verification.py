@@ -5,14 +5,18 @@ values, and the tables that they were made from; and of which records can be com
 import hashlib
 import json
 import math
+import os
 import re
+import zipfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Protocol
 
+import safetensors
+
 from prime_bench.base.errors import UsageError
-from prime_bench.base.files import read_file, sha256_of
+from prime_bench.base.files import MOST_BYTES, open_file, read_file, sha256_of
 from prime_bench.base.frozen import JsonTable
 from prime_bench.findings import Score
 from prime_bench.recipe.job import Job
@@ -35,6 +39,7 @@ from prime_bench.store.runs import (
     HISTORY,
     PREDICTIONS,
     RECORD,
+    SEALED,
     TEST,
     JobConfig,
     Runs,
@@ -67,6 +72,9 @@ class JobFiles(Protocol):
     def where(self, name: str) -> str:
         """The file in messages."""
 
+    def unreadable(self, name: str) -> str | None:
+        """Why what is there cannot be its file, in a few words; None if it can, or is not there."""
+
     def read(self, name: str) -> bytes | None:
         """Its content; None if it is not there."""
 
@@ -91,6 +99,28 @@ class FolderFiles:
     def where(self, name: str) -> str:
         """The path."""
         return str(self.path / name)
+
+    def unreadable(self, name: str) -> str | None:
+        """What is no file, cannot be read, or is larger than such a file can be."""
+        path = self.path / name
+        try:
+            with open_file(path) as file:
+                n_bytes = os.fstat(file.fileno()).st_size
+                if n_bytes <= MOST_BYTES:
+                    return None
+                # Weights and predictions have no limit of their own, but tell their size.
+                if name == CHECKPOINT:
+                    with safetensors.safe_open(path, framework="numpy"):
+                        return None
+                if name == PREDICTIONS and zipfile.is_zipfile(file):
+                    return None
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except OSError as error:
+            return f"cannot be read: {error.strerror}"
+        except safetensors.SafetensorError:
+            pass
+        return f"has {n_bytes:,} bytes, which no such file has"
 
     def read(self, name: str) -> bytes | None:
         """The content; None for what is no file or cannot be read."""
@@ -123,6 +153,10 @@ class PackedFiles:
     def where(self, name: str) -> str:
         """The path inside the bundle."""
         return str(self.path / name)
+
+    def unreadable(self, name: str) -> str | None:  # noqa: ARG002  # every member was read
+        """Nothing."""
+        return None
 
     def read(self, name: str) -> bytes | None:
         """The content."""
@@ -211,7 +245,8 @@ _QUOTED = 120
 
 def _faults_of_files(record: Record, files: JobFiles) -> Iterator[tuple[str, str]]:
     """Name and fault of each file that does not belong to the record."""
-    found = dict(_misfits(record, files))
+    found = {name: why for name in SEALED if (why := files.unreadable(name)) is not None}
+    found.update(_misfits(record, files))
     yield from found.items()
     sealed = {} if record.digests is None else record.digests.files
     if isinstance(record, RunRecord) and record.weights is not None:

@@ -21,7 +21,7 @@ import safetensors.torch
 import torch
 from torch import Tensor
 
-from prime_bench.base.characters import shortened
+from prime_bench.base.characters import said, shortened
 from prime_bench.base.errors import DataError
 from prime_bench.base.files import (
     PART_FILES,
@@ -138,8 +138,8 @@ class JobFolder:
         self.write(FAILURE, {"error": one_line(error), "traceback": trace})
 
     def _append(self, name: str, line: str) -> None:
-        with writing(self.path / name), (self.path / name).open("a", encoding="utf-8") as file:
-            file.write(line + "\n")
+        with writing(self.path / name), (self.path / name).open("ab") as file:
+            file.write(f"{line}\n".encode(errors="backslashreplace"))
 
 
 def one_line(error: Exception) -> str:
@@ -148,7 +148,7 @@ def one_line(error: Exception) -> str:
     An error of the system reads as at the command line, such as `/runs/x: the disk is full`.
     """
     error = environment_fault(error) or error
-    lines = str(error).strip().splitlines()
+    lines = said(error).strip().splitlines()
     text = f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
     return shortened(text, MESSAGE_CHARACTERS)
 

@@ -7,6 +7,7 @@ from typing import Any, Literal, TypeVar, cast
 
 import torch
 
+from prime_bench.base.characters import said
 from prime_bench.base.errors import EnvironmentFault
 from prime_bench.base.machine import cpu_name, memory_bytes, unused_gpu
 from prime_bench.plugins.interface import Plugin
@@ -157,7 +158,7 @@ def is_out_of_memory(error: BaseException) -> bool:
     while seen is not None:
         if isinstance(seen, (MemoryError, torch.OutOfMemoryError)):
             return True
-        if isinstance(seen, (RuntimeError, OSError)) and says_out_of_memory(str(seen)):
+        if isinstance(seen, (RuntimeError, OSError)) and says_out_of_memory(said(seen)):
             return True
         seen = seen.__cause__
     return False

@@ -122,3 +122,28 @@ def test_a_module_that_exits_cannot_be_imported(package, monkeypatch, code):
     (package / "leaving_mod.py").write_text(f"import sys\nsys.exit({code})\n")
     with pytest.raises(UsageError, match="`leaving_mod:G` cannot be imported: SystemExit"):
         load_class("leaving_mod:G")
+
+
+@pytest.mark.parametrize(
+    ("code", "why"),
+    [
+        ("class Odd(BaseException): pass\nraise Odd('no')", r"Odd: no"),
+        (
+            "class Odd(Exception):\n    def __str__(self): raise ValueError\nraise Odd",
+            r"Odd: \(its message cannot be made: ValueError\)",
+        ),
+        (r"raise ValueError('\udc80')", r"ValueError: \\udc80"),
+    ],
+)
+def test_a_module_may_raise_anything(package, monkeypatch, code, why):
+    monkeypatch.delitem(sys.modules, "odd_mod", raising=False)
+    (package / "odd_mod.py").write_text(code)
+    with pytest.raises(UsageError, match=f"`odd_mod:G` cannot be imported: {why}"):
+        load_class("odd_mod:G")
+
+
+def test_what_a_module_prints_is_no_data(package, monkeypatch, capsys):
+    monkeypatch.delitem(sys.modules, "loud_mod", raising=False)
+    (package / "loud_mod.py").write_text("print('hello')\nclass G: pass\n")
+    load_class("loud_mod:G")
+    assert capsys.readouterr() == ("", "hello\n")

@@ -66,9 +66,14 @@ for line in sys.stdin:
         send("done", wall_s=1.0)
     elif part == "failed":
         send("failed", error="RuntimeError: out of luck")
+    elif part == "short":  # of open files, say
+        send("failed", error="EnvironmentFault: /x: too many files open", machine=True)
     elif part == "killed":
         print("last words", file=sys.stderr, flush=True)
         os.kill(os.getpid(), signal.SIGKILL)
+    elif part.startswith("by "):
+        print("last words", file=sys.stderr, flush=True)
+        os.kill(os.getpid(), int(part[3:]))
     elif part == "ended":
         print("Traceback\\nSystemError: gone", file=sys.stderr, flush=True)
         os._exit(3)

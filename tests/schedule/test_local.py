@@ -90,6 +90,14 @@ def test_a_job_that_fails_leaves_the_worker_and_the_others_alone(play):
     assert len(set(pids)) == 1
 
 
+def test_a_job_that_lacks_something_of_the_machine_ends_its_worker(play):
+    """A plug-in may have used up the open files of its process, or lowered a limit for it."""
+    outcomes, pids = play("done", "short", "done")
+
+    assert [outcome.state for outcome in outcomes] == ["done", "failed", "done"]
+    assert pids[0] == pids[1] != pids[2]
+
+
 def test_a_job_that_another_process_has_is_skipped(play):
     outcomes, _ = play("skipped", "done")
 
@@ -100,6 +108,7 @@ def test_a_job_that_another_process_has_is_skipped(play):
     ("part", "error"),
     [
         ("killed", "the worker was killed by SIGKILL (out of memory?): last words"),
+        ("by 35", "the worker was killed by signal 35: last words"),  # one without a name
         ("ended", "the worker ended with exit code 3: SystemError: gone"),
     ],
 )

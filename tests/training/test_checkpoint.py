@@ -4,6 +4,7 @@ import contextlib
 import errno
 import hashlib
 import io
+import json
 import pickle
 import threading
 
@@ -12,16 +13,27 @@ import torch
 
 from prime_bench.assemble import build_arm
 from prime_bench.base.errors import EnvironmentFault
+from prime_bench.recipe.events import FailedEvent, write_event
 from prime_bench.training import checkpoint
 from prime_bench.training.checkpoint import (
+    JobFolder,
     StateFile,
     StateUnfit,
     load_state,
     one_line,
     save_state,
 )
+from prime_bench.training.device import is_out_of_memory
 from prime_bench.training.loop import Training, TrainingSplits
 from prime_bench.training.optimizer import Penalty
+
+
+class Wordless(RuntimeError):
+    """An error of a plug-in, whose message cannot be made."""
+
+    def __str__(self):
+        raise KeyError("text")
+
 
 HERE = {"device": "i486", "torch": "1.0"}
 
@@ -184,10 +196,23 @@ def test_a_huge_file_that_is_not_ours_is_not_read(tmp_path):
         (OSError(errno.ENOSPC, "No space", "/x"), "EnvironmentFault: /x: the disk is full"),
         (MemoryError(), "EnvironmentFault: the memory does not suffice"),
         (ValueError("odd\nand more"), "ValueError: odd"),
+        (ValueError("\udc80 \x1b"), "ValueError: \\udc80 \x1b"),
+        (Wordless(), "Wordless: (its message cannot be made: KeyError)"),
     ],
 )
 def test_a_job_fails_with_the_words_of_the_command_line(error, line):
     assert one_line(error) == line
+
+
+@pytest.mark.parametrize("error", [ValueError("\udc80"), Wordless()], ids=type)
+def test_an_error_without_a_message_for_files_is_written_all_the_same(tmp_path, error):
+    folder = JobFolder(tmp_path)
+    folder.fail(error)
+    failure = json.loads((tmp_path / "failure.json").read_text())
+    assert failure["error"] == one_line(error)
+    assert type(error).__name__ in (tmp_path / "log.txt").read_text()
+    assert is_out_of_memory(error) is False
+    write_event(FailedEvent(job_id="j", error=one_line(error))).encode()
 
 
 def test_nothing_in_it_is_run(tmp_path):
