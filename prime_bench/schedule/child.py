@@ -126,8 +126,9 @@ class Child:
         """Give the worker one job and wait for its end; kill the worker after `timeout_s`.
 
         The worker is ended as well after a job that was stopped, after one that has left processes
-        behind, and after one that lacked something of the machine: it may have used up the open
-        files of its process, or set a limit for it, and so spoil the next job.
+        behind, and after one that may have changed its process for the next job: one with code that
+        is not ours (torch's default dtype, a patched function), and one that lacked something of
+        the machine, such as open files.
 
         Raises:
             EnvironmentFault: If the worker can do no job at all, because its device is missing.
@@ -135,7 +136,7 @@ class Child:
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         outcome = self._answer(request, on_event, deadline=deadline)
         if outcome is not None and outcome.state != "interrupted":
-            if outcome.machine or self._left_behind():
+            if outcome.machine or not request.job.is_ours or self._left_behind():
                 self._retire()
             return outcome
         if deadline is not None and time.monotonic() >= deadline and self.alive:

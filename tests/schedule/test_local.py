@@ -12,6 +12,7 @@ import pytest
 
 from prime_bench.base.errors import EnvironmentFault
 from prime_bench.recipe.events import RestartedEvent, RetryEvent
+from prime_bench.recipe.job import Job
 from prime_bench.schedule.child import COMMAND, Child
 from prime_bench.schedule.devices import Device
 from prime_bench.schedule.local import LocalEngine
@@ -96,6 +97,15 @@ def test_a_job_that_lacks_something_of_the_machine_ends_its_worker(play):
 
     assert [outcome.state for outcome in outcomes] == ["done", "failed", "done"]
     assert pids[0] == pids[1] != pids[2]
+
+
+def test_a_job_with_code_that_is_not_ours_has_a_process_to_itself(play, monkeypatch):
+    """It may have changed torch's defaults, from which the next arm would get other numbers."""
+    monkeypatch.setattr(Job, "is_ours", property(lambda job: job.seed != 2))
+    outcomes, pids = play("done", "done", "done", "done")
+
+    assert [outcome.state for outcome in outcomes] == ["done"] * 4
+    assert pids[0] == pids[1] != pids[2] == pids[3]
 
 
 def test_a_job_that_another_process_has_is_skipped(play):
