@@ -56,6 +56,12 @@ _REASONS: dict[int, tuple[str, str]] = {
 }
 _OF_ANY_FILE = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
 """Errors that say nothing about the file that was to be opened."""
+_OF_LIBRARIES = {
+    "failed to map segment": errno.ENOMEM,
+    "Cannot allocate memory": errno.ENOMEM,
+    "Too many open files": errno.EMFILE,
+}
+"""What the loader of shared libraries says in an ImportError, which has no number."""
 _OURS = frozenset({errno.EBADF, errno.ECHILD, errno.EFAULT, errno.ENOTSOCK, errno.ENOTTY})
 """Errors of a call that was wrong in itself, whatever the state of the system."""
 
@@ -98,6 +104,10 @@ def environment_fault(error: BaseException, path: Path | None = None) -> Environ
         error: The error.
         path: The file that it is about, if it names none.
     """
+    if isinstance(error, ImportError):
+        text = str(error)
+        numbers = {number for said, number in _OF_LIBRARIES.items() if said in text}
+        error = OSError(numbers.pop(), "", error.name or "a library") if numbers else error
     if isinstance(error, MemoryError):
         return EnvironmentFault("the memory does not suffice", hint=_MEMORY)
     if type(error).__module__ == "pyo3_runtime":

@@ -138,6 +138,20 @@ def test_every_error_of_a_file_names_it_and_what_to_do(number):
 
 
 @pytest.mark.parametrize(
+    ("said", "message"),
+    [
+        ("x.so: failed to map segment from shared object", "it: the memory does not suffice"),
+        ("x.so: cannot open shared object file: Too many open files", "it: the process has too"),
+    ],
+)
+def test_a_library_that_cannot_be_loaded_lacks_something(said, message):
+    fault = environment_fault(ImportError(said, name="it"))
+    assert fault is not None
+    assert fault.message.startswith(message)
+    assert environment_fault(ImportError("No module named 'it'", name="it")) is None
+
+
+@pytest.mark.parametrize(
     ("error", "said"),
     [
         (MemoryError(), "the memory does not suffice"),
