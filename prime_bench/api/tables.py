@@ -198,7 +198,9 @@ def draft_card(
     if path.suffix != ".toml":
         raise UsageError(f"{path}: a card's name ends in .toml")
     if path.exists() and not replace:
-        raise UsageError(f"{path}: is there already", hint="--force replaces it, --output FILE")
+        raise UsageError(
+            f"{path}: is there already", hint="--force replaces it, --output FILE writes another"
+        )
     made = draft.draft_card(log, on_progress=on_progress or no_progress)
     write_whole(path, made.text)
     return made, path

@@ -3,6 +3,7 @@
 All rows are read and checked as `prepare` reads them; the guesses are made from a sample of them.
 """
 
+import codecs
 import csv
 import json
 import re
@@ -30,7 +31,10 @@ _A_BLOCK_ROWS = 2_000
 _FEW_VALUES = 20
 _A_VALUE_A_ROW = 0.95
 _LABELS = frozenset({"0", "1", "0.0", "1.0"})
-_MISSING = ("NULL", "null", "NA", "N/A", "NaN", "nan", "None", "\\N", "?", "-")
+_MISSING = (
+    *("NULL", "Null", "null", "NA", "N/A", "n/a", "#N/A", "NaN", "NAN", "nan"),
+    *("None", "none", "\\N", "?", "-"),
+)
 """Texts that in a column of numbers stand for a missing value."""
 _LABEL_NAME = re.compile(
     r"^(is_?)?(label|clicks?|clicked|target|y|conversion|converted|purchased?|bought|response)$",
@@ -84,6 +88,8 @@ class CardDraft:
     columns: list[DraftColumn]
     missing: list[str]
     """Texts that stand for a missing value."""
+    left_out: dict[str, str] = field(default_factory=dict)
+    """Columns of a Parquet or Arrow file that are not read -> their type."""
     could_be_label: list[str] = field(default_factory=list)
     """What could be the label, with the reason, where none was found."""
 
@@ -101,6 +107,10 @@ class CardDraft:
             f"# A draft from {total:,} rows ({files}) of {len(self.columns)} columns.",
             f"# Roles and rules are guesses from {self.sampled_rows:,} of them. Read each reason,",
             "# and edit what you know better; docs/cards.md has all keys.",
+        ]
+        lines += [
+            f"# `{visible(name)}` is left out: a column of type {visible(kind)} is not read."
+            for name, kind in self.left_out.items()
         ]
         if not self.has_label:
             lines += [
@@ -145,8 +155,11 @@ def draft_card(path: Path, *, on_progress: OnProgress = no_progress) -> CardDraf
     sources = find_sources(any_card, path)
     sample = _Sample()
     rows = {}
+    left_out: dict[str, str] = {}
     for source in sources:
         before = sample.rows
+        if (columnar := columnar_kind(source)) is not None:
+            left_out |= ColumnFile(source, kind=columnar).unread
         for frame, done in _frames(source, columns=sample.names):
             sample.add(frame)
             on_progress(
@@ -164,6 +177,7 @@ def draft_card(path: Path, *, on_progress: OnProgress = no_progress) -> CardDraf
         sampled_rows=frame.height,
         columns=guesses,
         missing=missing,
+        left_out=left_out,
         could_be_label=_could_be_label(frame),
     )
 
@@ -205,7 +219,8 @@ def _frames(
     """Blocks of rows as texts, with the bytes that were read; `columns` if they are known."""
     if (kind := columnar_kind(source)) is not None:
         file = ColumnFile(source, kind=kind)
-        names = list(columns or file.names)
+        unread = file.unread
+        names = list(columns or (name for name in file.names if name not in unread))
         # As for a label, so that true and false are 1 and 0.
         for lines in file.lines(dict.fromkeys(names, True), missing=()):
             yield _frame(lines, names), file.done_bytes
@@ -237,7 +252,7 @@ def _header(source: SourceFile) -> tuple[list[str], str]:
         first = _first_line(stream)
     if not first:
         raise DataError(f"{source.name}: line 1 is blank, or the file is empty")
-    check_first_line(first, where=source.name)
+    check_first_line(first, where=source.name, quote='"')
     try:
         text = first.decode()
     except UnicodeDecodeError as error:
@@ -248,8 +263,9 @@ def _header(source: SourceFile) -> tuple[list[str], str]:
     where = f"{source.name}: line 1"
     if len(names) < 2:
         raise DataError(f"{where}: one column, expected a label and fields")
-    if "" in names or len(set(names)) < len(names):
-        which = "a column has no name" if "" in names else "two columns have one name"
+    twice = next((name for name in names if names.count(name) > 1), "")
+    if "" in names or twice:
+        which = f"two columns are named `{twice}`" if twice else "a column has no name"
         raise DataError(f"{where}: {which}", hint="the first line has to name the columns")
     if sum(_is_number(name) for name in names) > len(names) / 2:
         raise DataError(
@@ -264,7 +280,7 @@ def _first_line(stream: Stream) -> bytes:
     found = b""
     while b"\n" not in found and len(found) < LONGEST_LINE and (piece := stream.read(1 << 16)):
         found += piece
-    return found.partition(b"\n")[0].removesuffix(b"\r")
+    return found.partition(b"\n")[0].removeprefix(codecs.BOM_UTF8).removesuffix(b"\r")
 
 
 def _is_number(text: str) -> bool:
@@ -289,6 +305,8 @@ class _Column:
     """Texts for a missing value among numbers."""
     numbers: np.ndarray | None
     """(n,) float64, if all texts are numbers."""
+    no_numbers: list[str]
+    """The few texts that are no numbers in a column that has numbers but for them."""
 
     @classmethod
     def of(cls, texts: pl.Series) -> "_Column":
@@ -297,7 +315,10 @@ class _Column:
         marks = [mark for mark in _MISSING if mark in distinct.implode().item()]
         rest = distinct.filter(~distinct.is_in(marks))
         numbers, used = None, []
-        if len(rest) and rest.cast(pl.Float64, strict=False).is_finite().fill_null(False).all():
+        is_number = rest.cast(pl.Float64, strict=False).is_finite().fill_null(False)
+        others = rest.filter(~is_number)
+        no_numbers = sorted(others) if len(others) <= min(5, len(rest) // 20) else []
+        if len(rest) and is_number.all():
             used = marks
             present, distinct = present.filter(~present.is_in(marks)), rest
             numbers = present.cast(pl.Float64).to_numpy()
@@ -308,6 +329,7 @@ class _Column:
             distinct=distinct,
             missing_texts=used,
             numbers=numbers,
+            no_numbers=no_numbers,
         )
 
     @property
@@ -385,7 +407,9 @@ def _guess(column: _Column, *, has_hour: bool) -> DraftColumn:
             "dropped", f'{why}: role = "time" and split = "time" in [defaults] split by it'
         )
     whole = column.numbers is not None and bool((column.numbers % 1 == 0).all())
-    is_id = bool(_ID_NAME.search(column.name)) or column.numbers is None
+    # Names such as c1 and slot are those of ids, unless the values measure something.
+    named = bool(_ID_NAME.search(column.name)) and (whole or n <= _FEW_VALUES)
+    is_id = named or column.numbers is None
     if present >= 50 and n >= _A_VALUE_A_ROW * present and (is_id or whole):
         return draft("dropped", f"a value a row: {n:,} values in {present:,} rows{column.gaps}")
     if column.numbers is not None and not is_id and not _has_zeros_in_front(column):
@@ -397,6 +421,9 @@ def _guess(column: _Column, *, has_hour: bool) -> DraftColumn:
         )
     what = "texts" if column.numbers is None else "numbers that are names"
     why = f"{what}: {n:,} values{column.gaps}"
+    if column.no_numbers:
+        marks = ", ".join(json.dumps(text, ensure_ascii=False) for text in column.no_numbers)
+        why += f"; numbers but for these: missing = [{marks}] in [format] makes them missing"
     if _USER_NAME.search(column.name):
         why += '; seems a user: role = "group", also = "categorical" and split = "group"'
     return draft("categorical", why)

@@ -1,5 +1,6 @@
 """Drafts of cards: what is guessed from values, and that a draft is valid at once."""
 
+import csv
 import json
 
 import numpy as np
@@ -221,7 +222,8 @@ def test_a_folder_of_splits(tmp_path):
         ("click\n1\n", "line 1: one column"),
         ("", "the file is empty"),
         ("click,,a\n1,2,3\n", "line 1: a column has no name"),
-        ("click,a,a\n1,2,3\n", "line 1: two columns have one name"),
+        ("click,a,a\n1,2,3\n", "line 1: two columns are named `a`"),
+        ('click,"a\nb",c\n1,2,3\n', "line 1: a quoted name has no end"),
         ("click,a\n1,2\n1\n", "line 3 has 1"),
     ],
 )
@@ -244,6 +246,65 @@ def test_texts_for_missing_numbers(tmp_path):
     assert found.missing == ["NULL"]
     assert [column.role for column in found.columns] == ["label", "numeric", "categorical"]
     assert "16 % missing" in found.columns[1].why or "15 % missing" in found.columns[1].why
+
+
+@pytest.mark.parametrize("quoting", [csv.QUOTE_MINIMAL, csv.QUOTE_ALL])
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_a_byte_order_mark_is_no_part_of_a_name(tmp_path, quoting, end):
+    path = tmp_path / "log.csv"
+    with path.open("w", encoding="utf-8-sig", newline="") as file:
+        rows = csv.writer(file, quoting=quoting, lineterminator=end)
+        rows.writerows([["click", "a"], *([i % 2, f"v{i % 7}"] for i in range(99))])
+    found = draft_card(path)
+    assert [column.name for column in found.columns] == ["click", "a"]
+    assert found.has_label
+
+
+def test_columns_without_a_text_are_left_out(tmp_path):
+    """Such a draft prepares, since `prepare` leaves out what is not on the card."""
+    path = tmp_path / "log.parquet"
+    values = {
+        "click": [0, 1, 1, 0] * 50,
+        "tags": [[1], [2, 3]] * 100,
+        "a": [i * 37 % 101 / 4 for i in range(200)],
+    }
+    pl.DataFrame(values).write_parquet(path)
+    found = draft_card(path)
+    assert [column.name for column in found.columns] == ["click", "a"]
+    assert found.left_out == {"tags": "List(Int64)"}
+    assert "# `tags` is left out: a column of type List(Int64) is not read" in found.text
+    card = tmp_path / "log.toml"
+    card.write_text(found.text)
+    assert prepare(resolve(str(card), {}), data_dir=tmp_path / "data", source=path).n_fields == 1
+
+
+def test_numbers_but_for_few_texts(tmp_path):
+    """The draft says how such a column becomes numeric, and so does `prepare`."""
+    path = tmp_path / "log.csv"
+    rows = [f"{i % 2},{'soon' if i == 50 else (i * 37 % 101) / 4}" for i in range(200)]
+    path.write_text("\n".join(["click,delay", *rows]) + "\n")
+    remedy = 'missing = ["soon"]'
+    (column,) = draft_card(path).columns[1:]
+    assert column.role == "categorical"
+    assert f"numbers but for these: {remedy} in [format]" in column.why
+    card = tmp_path / "log.toml"
+    text = draft_card(path).text.replace(
+        '"delay", role = "categorical"', '"delay", role = "numeric"'
+    )
+    card.write_text(text)
+    with pytest.raises(DataError, match=r"line 52: `delay`: .* found `soon`") as caught:
+        prepare(resolve(str(card), {}), data_dir=tmp_path / "data", source=path)
+    assert remedy in caught.value.hint
+    card.write_text(f"{text}\n[format]\n{remedy}\n")
+    assert prepare(resolve(str(card), {}), data_dir=tmp_path / "data", source=path).n_fields == 1
+
+
+@pytest.mark.parametrize(("step", "role"), [(1, "categorical"), (0.125, "numeric")])
+def test_a_name_of_ids_does_not_make_ids_of_measures(tmp_path, step, role):
+    path = tmp_path / "log.csv"
+    rows = [f"{i % 2},{i * 37 % 101 * step}" for i in range(300)]
+    path.write_text("\n".join(["click,c7", *rows]) + "\n")
+    assert draft_card(path).columns[1].role == role
 
 
 def test_a_long_log_is_sampled(log, monkeypatch):

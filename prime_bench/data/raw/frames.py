@@ -193,8 +193,11 @@ class ColumnFile:
             scan = self._scan()
             schema = scan.collect_schema()
             texts = []
+            whole = self._whole([name for name in columns if schema[name].is_float()])
             for name, is_label in columns.items():
-                text = _text_of(pl.col(name), schema[name], is_label=is_label)
+                text = _text_of(
+                    pl.col(name), schema[name], is_label=is_label, is_whole=name in whole
+                )
                 if text is None:
                     raise DataError(
                         f"{self._path}: `{name}`: a column of type {schema[name]} is not read",
@@ -216,6 +219,29 @@ class ColumnFile:
         if not self._done:
             raise DataError(f"{self._path}: has no rows")
 
+    @property
+    def unread(self) -> dict[str, str]:
+        """The columns whose type has no text -> their type."""
+        with self._reading():
+            schema = self._scan().collect_schema()
+        return {
+            name: str(dtype)
+            for name, dtype in schema.items()
+            if _text_of(pl.col(name), dtype, is_label=False, is_whole=False) is None
+        }
+
+    def _whole(self, floats: Sequence[str]) -> set[str]:
+        """Those of the columns of floats that have whole numbers alone, besides missing values."""
+        if not floats:
+            return set()
+        column = pl.col(*floats)
+        found = self._scan().select((column.is_nan() | (column == column.floor())).all())
+        return {
+            name
+            for name, whole in found.collect(engine="streaming").row(0, named=True).items()
+            if whole
+        }
+
     def _scan(self) -> pl.LazyFrame:
         if self._kind == "Parquet":
             return pl.scan_parquet(self._path, glob=False)
@@ -232,11 +258,14 @@ class ColumnFile:
             ) from error
 
 
-def _text_of(column: pl.Expr, dtype: pl.DataType, *, is_label: bool) -> pl.Expr | None:
+def _text_of(
+    column: pl.Expr, dtype: pl.DataType, *, is_label: bool, is_whole: bool
+) -> pl.Expr | None:
     """The text of a typed column as a csv has it; None for types that have none.
 
-    A whole float is written without a point, since columns of whole numbers with missing values
-    are stored as floats; NaN is missing.
+    Floats of a column that `is_whole` are written without a point, since whole numbers with missing
+    values are stored as floats; those of other columns have one, as programs write them. NaN is
+    missing.
     """
     if dtype == pl.String:
         return column
@@ -247,7 +276,7 @@ def _text_of(column: pl.Expr, dtype: pl.DataType, *, is_label: bool) -> pl.Expr 
     if dtype == pl.Boolean:
         return column.cast(pl.Int8).cast(pl.String) if is_label else column.cast(pl.String)
     if dtype.is_float():
-        whole = (column == column.floor()) & (column.abs() < _WHOLE)
+        whole = (column.abs() < _WHOLE) if is_whole else pl.lit(False)
         return (
             pl.when(column.is_nan())
             .then(None)

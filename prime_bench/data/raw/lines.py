@@ -290,10 +290,11 @@ def character_fault(line: bytes, *, quote: str) -> tuple[str, str] | None:
     return None
 
 
-def check_first_line(line: bytes, *, where: str) -> None:
+def check_first_line(line: bytes, *, where: str, quote: str = "") -> None:
     """Raise DataError if the first line, without its line feed, shows that the file is not text.
 
-    A carriage return at its end is allowed here, since `checked` reports it.
+    So it does if it ends inside a name in quotation marks (`quote`, if any). A carriage return at
+    its end is allowed here, since `checked` reports it.
     """
     for start, (kind, program) in _COMPRESSED.items():
         if line.startswith(start):
@@ -310,3 +311,9 @@ def check_first_line(line: bytes, *, where: str) -> None:
         )
     if b"\r" in line[:-1]:
         raise DataError(f"{where}: line 1: lines end in a carriage return alone", hint=_UNIX)
+    if quote and line.count(quote.encode()) % 2:
+        raise DataError(
+            f"{where}: line 1: a quoted name has no end",
+            hint="a column's name may not have a line feed; write a quotation mark inside a quoted"
+            " name twice",
+        )

@@ -4,6 +4,7 @@ Shapes: n rows of a block, C categorical and K numeric fields, W columns of the 
 """
 
 import contextlib
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
@@ -160,6 +161,7 @@ class _Parser:
     def __init__(self, card: DatasetCard, settings: DataSettings) -> None:
         positions = {column.name: i for i, column in enumerate(card.columns)}
         self._columns = card.columns
+        self._is_published = bool(card.files)
         self._label = next(i for i, column in enumerate(card.columns) if column.role == "label")
         self._hours = [positions[c.name] for c in card.fields if c.role == "hour"]
         self._numeric = [positions[c.name] for c in card.fields if c.role == "numeric"]
@@ -256,7 +258,14 @@ class _Parser:
                 numerics[:, k] = column
         if bad:
             row, position = min(bad)
-            self._refuse(lines, source, row, position, "expected a finite number or nothing")
+            self._refuse(
+                lines,
+                source,
+                row,
+                position,
+                "expected a finite number or nothing",
+                hint=self._missing_hint(lines.field(row, position)),
+            )
         return numerics
 
     def _split(self, lines: Lines, source: SourceFile, hours: dict[int, np.ndarray]) -> np.ndarray:
@@ -311,10 +320,25 @@ class _Parser:
         self._rows += len(texts)
         return times.to_numpy()
 
+    def _missing_hint(self, text: str) -> str:
+        """What to do about a text among the numbers of the user's own files."""
+        if self._is_published or not text.isprintable() or len(text) > 20:
+            return ""
+        mark = json.dumps(text, ensure_ascii=False)
+        return f"if it stands for a missing value: missing = [{mark}] in the card's [format]"
+
     def _refuse(
-        self, lines: Lines, source: SourceFile, row: int, position: int, expected: str
+        self,
+        lines: Lines,
+        source: SourceFile,
+        row: int,
+        position: int,
+        expected: str,
+        *,
+        hint: str = "",
     ) -> None:
-        _refuse(lines, source, row, position, f"`{self._columns[position].name}`: {expected}")
+        name = self._columns[position].name
+        _refuse(lines, source, row, position, f"`{name}`: {expected}", hint=hint)
 
 
 def _iso_times(texts: pl.Series) -> pl.Series:
@@ -349,9 +373,12 @@ def _hours(lines: Lines, source: SourceFile, position: int) -> np.ndarray:
     raise AssertionError("unreachable")
 
 
-def _refuse(lines: Lines, source: SourceFile, row: int, position: int, fault: str) -> None:
+def _refuse(
+    lines: Lines, source: SourceFile, row: int, position: int, fault: str, *, hint: str = ""
+) -> None:
     raise DataError(
-        f"{_place(lines, source, row)}: {fault}, found `{lines.field(row, position)[:80]}`"
+        f"{_place(lines, source, row)}: {fault}, found `{lines.field(row, position)[:80]}`",
+        hint=hint,
     )
 
 

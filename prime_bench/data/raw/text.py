@@ -108,7 +108,7 @@ def layout_of(
     Raises DataError where it lacks a column of the card, has one twice or, if the layout has to be
     `exact`, has anything else than the card's columns in their order.
     """
-    check_first_line(line, where=where)
+    check_first_line(line, where=where, quote="" if exact else form.quote)
     fault = character_fault(line, quote=form.quote if exact else "")
     if fault is not None:
         raise DataError(f"{where}: line 1 {fault[0]}", hint=fault[1])
@@ -142,6 +142,8 @@ def _header_fault(
     line: str, found: list[str], expected: list[str], *, where: str, separator: str
 ) -> DataError:
     expectation = f"{where}: {counts(len(expected), separator)}, line 1 has {len(found)}"
+    if len(found) == len(expected) and 0 < len(set(found) & set(expected)) < len(found):
+        expectation = f"{where}: line 1 has other columns than the card"
     if [name.lower() for name in found] in _SUBMISSIONS:
         return DataError(
             f"{expectation}; this is Kaggle's sample submission",

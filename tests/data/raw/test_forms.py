@@ -63,7 +63,7 @@ def rows():
             ""
             if random.random() < 0.1
             else f"www.{'é' * random.integers(0, 3)}{random.integers(0, 9)}.org",
-            "" if random.random() < 0.2 else f"{random.lognormal():.3g}",
+            "" if random.random() < 0.2 else str(float(f"{random.lognormal():.3g}")),
             "" if random.random() < 0.2 else str(random.integers(-5, 90)),
             f"n{random.integers(0, 1000)}",
             str(random.integers(0, 24)),
@@ -268,7 +268,8 @@ TYPES = {
     "large integers": (pl.Series([2**64 - 1], dtype=pl.UInt64), ["18446744073709551615"]),
     "whole floats": (pl.Series([1.0, -0.0, 2e15, None]), ["1", "0", "2000000000000000", ""]),
     "floats": (pl.Series([0.1, float("nan"), -2.5, float("inf")]), ["0.1", "", "-2.5", "inf"]),
-    "single": (pl.Series([0.1, 16777216.0], dtype=pl.Float32), ["0.1", "16777216"]),
+    "single": (pl.Series([0.1, 16777216.0], dtype=pl.Float32), ["0.1", "16777216.0"]),
+    "not whole alone": (pl.Series([5.0, 0.5, -0.0, None]), ["5.0", "0.5", "-0.0", ""]),
     "categories": (pl.Series(["a", None, "b"], dtype=pl.Categorical), ["a", "", "b"]),
     "enumeration": (pl.Series(["a", "b"], dtype=pl.Enum(["b", "a"])), ["a", "b"]),
     "true and false": (pl.Series([True, False, None]), ["true", "false", ""]),
