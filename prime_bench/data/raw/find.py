@@ -159,10 +159,11 @@ def _kaggle(path: Path, *, member: str | None) -> KaggleFile:
 def _in_folder(card: DatasetCard, folder: Path) -> Sequence[SourceFile]:
     with reading(folder):
         names = sorted(path.name for path in folder.iterdir())
-    csv = {
-        split: [name for name in names if _is_data(name) and _stem(name) == split]
-        for split in SPLIT_NAMES
-    }
+    data = [name for name in names if _is_data(name)]
+    if card.raw_form == "kaggle":
+        # Kaggle's train.txt is the log of all splits, and its test.txt has no labels.
+        data = [name for name in data if not unpacked_name(name).endswith(".txt")]
+    csv = {split: [name for name in data if _stem(name) == split] for split in SPLIT_NAMES}
     for there in csv.values():
         if len(there) > 1:
             raise DataError(

@@ -92,18 +92,18 @@ class Reader:
             yield file, file.lines(columns, missing=self._card.format.missing)
             return
         with open_source(source) as stream:
-            yield (
-                stream,
-                read_lines(
-                    stream.read,
-                    where=source.name,
-                    header=self._card.header,
-                    form=self._card.format,
-                    exact=self._exact,
-                    on_layout=lambda layout: self._ignore(source, layout.extra),
-                    block_bytes=self._block_bytes,
-                ),
+            lines = read_lines(
+                stream.read,
+                where=source.name,
+                header=self._card.header,
+                form=self._card.format,
+                exact=self._exact,
+                on_layout=lambda layout: self._ignore(source, layout.extra),
+                block_bytes=self._block_bytes,
             )
+            # Closed before the stream, which a thread may be reading.
+            with contextlib.closing(lines):
+                yield stream, lines
 
     def _ignore(self, source: SourceFile, names: Sequence[str]) -> None:
         """Say once of each column that the card does not have."""

@@ -1,7 +1,7 @@
 """A text file of a card: its header, and which way each block of lines is read."""
 
 import csv
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 
 from prime_bench.base.errors import DataError, did_you_mean
 from prime_bench.data.card import CardFormat
@@ -34,7 +34,7 @@ def read_lines(
     exact: bool = False,
     on_layout: Callable[[Layout], None] = lambda _: None,
     block_bytes: int = BLOCK_BYTES,
-) -> Iterator[Lines]:
+) -> Generator[Lines, None, None]:
     """Check the header and yield blocks of the checked lines after it.
 
     Args:

@@ -4,6 +4,7 @@ import gzip
 import io
 import shutil
 import tarfile
+import time
 import zipfile
 
 import numpy as np
@@ -12,6 +13,7 @@ import pytest
 from prime_bench.base.errors import DataError, EnvironmentFault
 from prime_bench.data.card import load_card
 from prime_bench.data.prepare import prepare
+from prime_bench.data.raw import kaggle_criteo
 from prime_bench.data.split import stratified_folds
 from prime_bench.data.table import PreparedTable
 
@@ -71,12 +73,20 @@ def without_last_line_end(log):
     return log
 
 
+def beside_rows_without_labels(log):
+    """The folder of Kaggle's archive: its test.txt has no labels."""
+    (log.parent / "test.txt").write_text("\t".join(["1"] * 39) + "\n")
+    (log.parent / "readme.txt").write_text("Criteo's data\n")
+    return log.parent
+
+
 KINDS = {
     "file": lambda log: log,
     "gz": packed,
     "tar": in_tar,
     "zip": in_zip,
     "folder": lambda log: log.parent,
+    "folder as unpacked": beside_rows_without_labels,
     "folder with gz": lambda log: packed(log).parent,
     "folder with tar": lambda log: in_tar(log).parent,
     "no last line end": without_last_line_end,
@@ -271,6 +281,29 @@ def test_interrupted_at_any_stage(tmp_path, kaggle_log, as_csv, published_as, st
         if progress.stage == stage:
             raise KeyboardInterrupt
 
+    with pytest.raises(KeyboardInterrupt):
+        prepare(spec, data_dir=tmp_path / "data", source=kaggle_log, on_progress=stop)
+    assert not (tmp_path / "data").exists()
+
+
+def test_interrupted_while_the_next_block_is_read(
+    tmp_path, kaggle_log, as_csv, published_as, monkeypatch
+):
+    """The thread that reads in advance has ended before the file is closed under it."""
+    spec = published_as(as_csv, name="criteo")
+    read = kaggle_criteo._Parts._read
+
+    def slowly(parts, paths):
+        for piece in read(parts, paths):
+            time.sleep(0.05)
+            yield piece
+            time.sleep(0.05)
+
+    def stop(progress):
+        if progress.stage == "reading":
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(kaggle_criteo._Parts, "_read", slowly)
     with pytest.raises(KeyboardInterrupt):
         prepare(spec, data_dir=tmp_path / "data", source=kaggle_log, on_progress=stop)
     assert not (tmp_path / "data").exists()
