@@ -189,12 +189,10 @@ def draft_card(
     """
     from prime_bench.base.files import write_whole
     from prime_bench.data import draft
-    from prime_bench.data.raw.source import unpacked_name
     from prime_bench.data.stages import no_progress
 
     log = Path(source)
-    beside = log if log.is_dir() else log.with_name(unpacked_name(log.name))
-    path = Path(output) if output is not None else beside.with_suffix(".toml")
+    path = Path(output) if output is not None else draft.card_path(log)
     if path.suffix != ".toml":
         raise UsageError(f"{path}: a card's name ends in .toml")
     if path.exists() and not replace:

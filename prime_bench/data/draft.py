@@ -7,6 +7,7 @@ import codecs
 import csv
 import json
 import re
+import unicodedata
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,7 +22,7 @@ from prime_bench.data.card import CardColumn, CardFormat, DatasetCard, card_name
 from prime_bench.data.raw.find import find_sources
 from prime_bench.data.raw.frames import ColumnFile, columnar_kind
 from prime_bench.data.raw.lines import LONGEST_LINE, SEPARATORS, Lines, check_first_line
-from prime_bench.data.raw.source import SourceFile, Stream, open_source, unpacked_name
+from prime_bench.data.raw.source import PACKED, SourceFile, Stream, open_source
 from prime_bench.data.raw.text import read_lines
 from prime_bench.data.stages import OnProgress, StageProgress, no_progress
 
@@ -182,8 +183,19 @@ def draft_card(path: Path, *, on_progress: OnProgress = no_progress) -> CardDraf
     )
 
 
+def card_path(log: Path) -> Path:
+    """Where the card of a log or folder lies by default: beside it, under its name."""
+    if log.is_dir():
+        folder = log if log.name not in ("", "..") else log.resolve()
+        return folder.with_name(f"{folder.name or 'log'}.toml")
+    ending = log.suffix if log.suffix.lower() in PACKED else ""
+    return log.with_name(f"{Path(log.name.removesuffix(ending)).stem}.toml")
+
+
 def _name(path: Path) -> str:
-    stem = path.name if path.is_dir() else Path(unpacked_name(path.name)).stem
+    stem = card_path(path).stem.lower()
+    # Letters with an accent without it: a name is part of paths.
+    stem = unicodedata.normalize("NFKD", stem).encode("ascii", "ignore").decode()
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", stem).strip("-._") or "log"
     return f"{name}-own" if name in card_names() else name[:100]
 

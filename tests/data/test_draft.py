@@ -1,6 +1,7 @@
 """Drafts of cards: what is guessed from values, and that a draft is valid at once."""
 
 import csv
+import gzip
 import json
 
 import numpy as np
@@ -11,7 +12,7 @@ from prime_bench.base.errors import DataError
 from prime_bench.cli.main import exit_code
 from prime_bench.data import draft as draft_module
 from prime_bench.data.card import read_card
-from prime_bench.data.draft import draft_card
+from prime_bench.data.draft import card_path, draft_card
 from prime_bench.data.manifest import resolve
 from prime_bench.data.prepare import prepare
 
@@ -297,6 +298,33 @@ def test_numbers_but_for_few_texts(tmp_path):
     assert remedy in caught.value.hint
     card.write_text(f"{text}\n[format]\n{remedy}\n")
     assert prepare(resolve(str(card), {}), data_dir=tmp_path / "data", source=path).n_fields == 1
+
+
+@pytest.mark.parametrize(
+    ("log", "card", "name"),
+    [
+        ("MyLog.csv", "MyLog.toml", "mylog"),
+        ("Übersicht 1.csv.GZ", "Übersicht 1.toml", "ubersicht-1"),
+        ("日本.csv", "日本.toml", "log"),
+        ("avazu.tsv", "avazu.toml", "avazu-own"),
+    ],
+)
+def test_names_of_a_log_and_its_card(tmp_path, log, card, name):
+    assert card_path(tmp_path / log) == tmp_path / card
+    text = b"click,a\n0,b\n1,c\n"
+    (tmp_path / log).write_bytes(gzip.compress(text) if log.endswith("GZ") else text)
+    assert draft_card(tmp_path / log).name == name
+
+
+@pytest.mark.parametrize("given", [".", "../logs.v2", "sub/.."])
+def test_the_card_of_a_folder_lies_beside_it(tmp_path, monkeypatch, given):
+    folder = tmp_path / "logs.v2"
+    (folder / "sub").mkdir(parents=True)
+    for split in ("train", "valid", "test"):
+        (folder / f"{split}.csv").write_text("click,a\n0,b\n1,c\n")
+    monkeypatch.chdir(folder)
+    assert exit_code(["card", given]) == 0
+    assert read_card(tmp_path / "logs.v2.toml").name == "logs.v2"
 
 
 @pytest.mark.parametrize(("step", "role"), [(1, "categorical"), (0.125, "numeric")])

@@ -257,7 +257,7 @@ def _count(
     if empty:
         raise DataError(
             f"the split leaves no row for {' and '.join(empty)} ({spool.rows} rows in all)",
-            hint="give more rows, or other fractions",
+            hint="give more rows, or split them otherwise (`split`, `split_fractions`)",
         )
     if rules.has_deviations:
         for block in spool.blocks:
