@@ -187,7 +187,7 @@ def card_path(log: Path) -> Path:
     """Where the card of a log or folder lies by default: beside it, under its name."""
     if log.is_dir():
         folder = log if log.name not in ("", "..") else log.resolve()
-        return folder.with_name(f"{folder.name or 'log'}.toml")
+        return folder.parent / f"{folder.name or 'log'}.toml"
     ending = log.suffix if log.suffix.lower() in PACKED else ""
     return log.with_name(f"{Path(log.name.removesuffix(ending)).stem}.toml")
 

@@ -3,6 +3,7 @@
 import csv
 import gzip
 import json
+from pathlib import Path
 
 import numpy as np
 import polars as pl
@@ -325,6 +326,7 @@ def test_the_card_of_a_folder_lies_beside_it(tmp_path, monkeypatch, given):
     monkeypatch.chdir(folder)
     assert exit_code(["card", given]) == 0
     assert read_card(tmp_path / "logs.v2.toml").name == "logs.v2"
+    assert card_path(Path("/")) == Path("/log.toml")
 
 
 @pytest.mark.parametrize(("step", "role"), [(1, "categorical"), (0.125, "numeric")])
