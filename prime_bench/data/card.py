@@ -2,7 +2,9 @@
 
 import functools
 import os
+import re
 import tomllib
+import unicodedata
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -191,6 +193,14 @@ class DatasetCard(Frozen):
         ]
         kept = [column for column in columns if column.role in ("categorical", "numeric")]
         return kept + [column for column in self.columns if column.role == "hour"]
+
+
+def own_name(stem: str) -> str:
+    """The name that a draft gives to the user's own card in the file `stem`.toml."""
+    # Letters with an accent without it: a name is part of paths.
+    text = unicodedata.normalize("NFKD", stem).encode("ascii", "ignore").decode()
+    name = re.sub(r"[^A-Za-z0-9._-]+", "-", text).strip("-._") or "log"
+    return f"{name}-own" if name in card_names() else name[:100]
 
 
 def card_names() -> list[str]:

@@ -7,7 +7,6 @@ import codecs
 import csv
 import json
 import re
-import unicodedata
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,7 +17,7 @@ import polars as pl
 
 from prime_bench.base.characters import visible
 from prime_bench.base.errors import DataError
-from prime_bench.data.card import CardColumn, CardFormat, DatasetCard, card_names
+from prime_bench.data.card import CardColumn, CardFormat, DatasetCard, own_name
 from prime_bench.data.raw.find import find_sources
 from prime_bench.data.raw.frames import ColumnFile, columnar_kind
 from prime_bench.data.raw.lines import LONGEST_LINE, SEPARATORS, Lines, check_first_line
@@ -172,7 +171,7 @@ def draft_card(path: Path, *, on_progress: OnProgress = no_progress) -> CardDraf
     frame = sample.frame()
     guesses, missing = _columns(frame)
     return CardDraft(
-        name=_name(path),
+        name=own_name(card_path(path).stem),
         kind=kind,
         rows=rows,
         sampled_rows=frame.height,
@@ -190,14 +189,6 @@ def card_path(log: Path) -> Path:
         return folder.parent / f"{folder.name or 'log'}.toml"
     ending = log.suffix if log.suffix.lower() in PACKED else ""
     return log.with_name(f"{Path(log.name.removesuffix(ending)).stem}.toml")
-
-
-def _name(path: Path) -> str:
-    stem = card_path(path).stem.lower()
-    # Letters with an accent without it: a name is part of paths.
-    stem = unicodedata.normalize("NFKD", stem).encode("ascii", "ignore").decode()
-    name = re.sub(r"[^A-Za-z0-9._-]+", "-", stem).strip("-._") or "log"
-    return f"{name}-own" if name in card_names() else name[:100]
 
 
 class _Sample:

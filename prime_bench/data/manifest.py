@@ -24,6 +24,7 @@ from prime_bench.data.card import (
     card_file,
     card_names,
     load_card,
+    own_name,
     read_card,
 )
 from prime_bench.settings.data import DataSettings, LogSettings, NumericRule, SyntheticSettings
@@ -310,11 +311,12 @@ def resolve(
 
 
 def _carried(file: Path, cards: Iterable[DatasetCard]) -> DatasetCard | None:
-    """The one of `cards` that has the name of the file of a card; None if there is none.
+    """The one of `cards` with the name of a card's file, or of its draft; None if there is none.
 
     Raises UsageError where there are several.
     """
-    found = {card.model_dump_json(): card for card in cards if card.name == file.stem}
+    names = (file.stem, own_name(file.stem))
+    found = {card.model_dump_json(): card for card in cards if card.name in names}
     if len(found) > 1:
         raise UsageError(
             f"{file}: there is no such card, and {len(found)} different ones of that name were used"

@@ -304,8 +304,8 @@ def test_numbers_but_for_few_texts(tmp_path):
 @pytest.mark.parametrize(
     ("log", "card", "name"),
     [
-        ("MyLog.csv", "MyLog.toml", "mylog"),
-        ("Übersicht 1.csv.GZ", "Übersicht 1.toml", "ubersicht-1"),
+        ("MyLog.csv", "MyLog.toml", "MyLog"),
+        ("Übersicht 1.csv.GZ", "Übersicht 1.toml", "Ubersicht-1"),
         ("日本.csv", "日本.toml", "log"),
         ("avazu.tsv", "avazu.toml", "avazu-own"),
     ],
@@ -314,7 +314,14 @@ def test_names_of_a_log_and_its_card(tmp_path, log, card, name):
     assert card_path(tmp_path / log) == tmp_path / card
     text = b"click,a\n0,b\n1,c\n"
     (tmp_path / log).write_bytes(gzip.compress(text) if log.endswith("GZ") else text)
-    assert draft_card(tmp_path / log).name == name
+    draft = draft_card(tmp_path / log)
+    assert draft.name == name
+    # Where the file is gone, the card that a table carries is found by the file's name.
+    own = tmp_path / card
+    own.write_text(draft.text)
+    prepared = resolve(str(own), {})
+    own.unlink()
+    assert resolve(str(own), {}, carried=lambda: [prepared.card]).card == prepared.card
 
 
 @pytest.mark.parametrize("given", [".", "../logs.v2", "sub/.."])
