@@ -56,6 +56,10 @@ def locked(path: Path, *, wait_s: float | None = 0.0) -> Iterator[None]:
         try:
             lock.acquire(timeout=-1 if wait_s is None else wait_s)
         except filelock.Timeout:
+            # filelock takes a folder in which no file can be made, as below /proc, for one that is
+            # being made, and would try for ever.
+            if not path.exists():
+                os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o644))
             raise Busy(holder(path) or SOMEBODY) from None
         except OSError as error:
             if error.errno in _NO_LOCKS:

@@ -112,3 +112,13 @@ def test_what_is_no_file_is_no_lock(tmp_path, make):
         holder(tmp_path / "x.lock")
     with pytest.raises(DataError), locked(tmp_path / "x.lock"):
         pass
+
+
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="there is no /proc here")
+@pytest.mark.parametrize("wait_s", [0.0, 0.1])
+def test_where_no_file_can_be_made_nobody_is_waited_for(wait_s: float) -> None:
+    with (
+        pytest.raises(EnvironmentFault, match="nothing can be made here"),
+        locked(Path("/proc/.lock-x"), wait_s=wait_s),
+    ):
+        pass
