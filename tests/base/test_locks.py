@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -15,6 +16,7 @@ from prime_bench.base.locks import SOMEBODY, Busy, holder, locked
 
 HOLD = """
 import sys
+from pathlib import Path
 from pathlib import Path
 from prime_bench.base.locks import locked
 with locked(Path(sys.argv[1])):
