@@ -75,11 +75,11 @@ FAULTS = {
     ),
     "a renamed column": (
         rename("app_id", "appid"),
-        "line 1 has 24; missing `app_id`; unexpected `appid`; did you mean `appid`?",
+        "other columns than the card; missing `app_id`; unexpected `appid`; did you mean `appid`?",
     ),
     "a column twice": (
         rename("C20", "C19"),
-        "line 1 has 24; missing `C20`; twice `C19`",
+        "line 1 has other columns than the card; missing `C20`; twice `C19`",
     ),
     "no header": (lambda lines: lines[1:], "line 1 has 24; no header, or that of another file"),
     "another data set": (
@@ -117,7 +117,7 @@ FAULTS = {
     "blank line": (with_line(30, ""), "line 30 is blank"),
     "two byte order marks": (
         lambda lines: ["\ufeff\ufeff" + lines[0], *lines[1:]],
-        "line 1 has 24; missing `id`; unexpected `\\ufeffid`",
+        "line 1 has other columns than the card; missing `id`; unexpected `\\ufeffid`",
     ),
     "two carriage returns": (
         each(lambda line: line + "\r\r"),
