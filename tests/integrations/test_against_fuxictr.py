@@ -102,7 +102,7 @@ def arguments(table, tmp_path):
     """A prepared table with its vocabulary, a recipe and a zoo."""
     folder = tmp_path / "data" / "tiny-12345678"
     shutil.copytree(table, folder)
-    (folder / "vocabulary").mkdir()
+    (folder / "vocabulary").mkdir(exist_ok=True)
     for field in PreparedTable.open(folder).schema.categorical:
         values = "".join(f"v{i}\n" for i in range(field.vocabulary_size - 2))
         (folder / "vocabulary" / f"{field.name}.txt").write_text(values)

@@ -167,9 +167,9 @@ def _wait(condition, run):
 
 
 def test_a_killed_nodes_job_goes_on_elsewhere_with_the_same_bits(work, cluster):
-    # Enough steps that an epoch takes longer than this test needs to notice it.
-    long = ["--only", "seed=1", "--only", "arm=prime", "--set", "training.max_epochs=10"]
-    long += ["--set", "training.patience=10", "--set", "training.batch_size=4"]
+    # So many epochs that the job is not done when its sixth has come back and is noticed.
+    long = ["--only", "seed=1", "--only", "arm=prime", "--set", "training.max_epochs=60"]
+    long += ["--set", "training.patience=60", "--set", "training.batch_size=16"]
     cluster.join("a")
     cluster.join("b")
     ids = {node_id: name for name, node_id in cluster.ids(2).items()}
