@@ -21,8 +21,9 @@ COMMANDS = {
     "ray": NOTE + "[ $1 = start ] || exit 0\ntrap 'exit 0' TERM\nsleep 60 & wait\n",
     "prime-bench": NOTE + "trap 'echo saved >> calls; exit 130' TERM\n"
     'if [ "$2" = long ]; then sleep 60 & wait; fi\n'
-    # A cluster that has just begun does not end before its other nodes.
-    "while [[ $SLURM_JOB_NODELIST == *,* ]] && ! grep -q '^ray start --block' calls; do\n"
+    # A cluster that has just begun does not end before its head and other nodes.
+    "begun() { grep -q '^ray start --head' calls && grep -q '^ray start --block' calls; }\n"
+    "while [[ $SLURM_JOB_NODELIST == *,* ]] && ! begun; do\n"
     'sleep 0.05\ndone\nexit "${CODE:-0}"\n',
 }
 FIELDS = {

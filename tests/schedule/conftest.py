@@ -53,7 +53,8 @@ for line in sys.stdin:
         print(key, json.dumps({"event": event, "job_id": job_id, **keys}), flush=True)
 
     if part == "gentle":  # before its first event, on which a test may stop it
-        signal.signal(signal.SIGTERM, lambda *_: (send("interrupted"), os._exit(0)))
+        stop = []  # a handler that printed could come in the middle of another line
+        signal.signal(signal.SIGTERM, lambda *_: stop.append(True))
     # An event with free text, in which the tests read where the job runs.
     place = [str(os.getpid()), request["device"], os.environ.get("CUDA_VISIBLE_DEVICES", "")]
     send("restarted", reason=" ".join(place))
@@ -81,9 +82,11 @@ for line in sys.stdin:
         send("fault", error="no device", hint="buy one", exit_code=4)
         os._exit(4)
     elif part == "gentle":
-        while True:
+        while not stop:
             time.sleep(0.05)
             send("progress", progress={"epoch": 1, "rows": 1, "rows_total": 2})
+        send("interrupted")
+        os._exit(0)
     elif part == "endless":
         while True:
             time.sleep(0.05)
