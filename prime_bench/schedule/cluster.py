@@ -17,7 +17,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, NamedTuple, Self
@@ -32,14 +32,13 @@ from prime_bench.base.sources import own_sources
 from prime_bench.catalog import is_foreign
 from prime_bench.recipe.events import (
     MachineEvent,
-    RetryEvent,
     StartedEvent,
     WorkerEvent,
     read_event,
 )
 from prime_bench.recipe.job import JobRequest, MachineCheck
 from prime_bench.schedule.devices import Device, check_devices
-from prime_bench.schedule.engine import Outcome, Queue
+from prime_bench.schedule.engine import Outcome, Queue, by_record
 from prime_bench.schedule.mirror import Copy, Source
 from prime_bench.schedule.node import News, NodeSlot, identity
 from prime_bench.schedule.plan import group_of
@@ -717,12 +716,7 @@ class _Run:
         if news.outcome is None:
             self._answers[slot.actor.look.remote()] = slot
             return
-        outcome = replace(news.outcome, request=task.request)
-        if outcome.state in ("failed", "interrupted") and task.runs.done(task.job_id):
-            # The worker has ended between the record and its last event.
-            outcome = Outcome(request=task.request)
-        elif outcome.state == "done" and not task.runs.done(task.job_id):
-            outcome = replace(outcome, state="failed", why="the worker left no record")
+        outcome = by_record(news.outcome, task.request, task.runs)
         yield from self._ended(slot, task, outcome)
 
     def _ended(self, slot: _Slot, task: _Task, outcome: Outcome) -> Iterator[Outcome]:
@@ -738,12 +732,7 @@ class _Run:
                 return
         final = self._queue.settle(outcome)
         if not final:
-            retry = RetryEvent(job_id=task.job_id, error=outcome.why)
-            if outcome.out_of_memory:
-                at_once = self._queue.at_once(slot.node.where)
-                update = {"device": slot.node.where, "at_once": at_once}
-                retry = retry.model_copy(update=update)
-            self._on_event(retry)
+            self._on_event(self._queue.retry_event(outcome, device=slot.node.where))
         yield from final
 
     def _lost(self, slot: _Slot, why: str) -> Iterator[Outcome]:

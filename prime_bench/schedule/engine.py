@@ -6,11 +6,11 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, Protocol
 
 from prime_bench.base.errors import DataError
-from prime_bench.recipe.events import WorkerEvent
+from prime_bench.recipe.events import RetryEvent, WorkerEvent
 from prime_bench.recipe.job import JobRequest
 from prime_bench.schedule.devices import Device
 from prime_bench.schedule.slots import Slots
@@ -120,6 +120,21 @@ class _AtWork:
     """The most jobs that were at work on its device at any one time since it was handed out."""
 
 
+def by_record(outcome: Outcome, request: JobRequest, runs: Runs) -> Outcome:
+    """The outcome of `request` that agrees with whether the job has a record.
+
+    `outcome` is the worker's, of the request as it was changed for the worker.
+    """
+    outcome = replace(outcome, request=request)
+    done = runs.done(request.job.id)
+    if outcome.state in ("failed", "interrupted") and done:
+        # The worker has ended between the record and its last event.
+        return Outcome(request=request)
+    if outcome.state == "done" and not done:
+        return replace(outcome, state="failed", why="the worker left no record")
+    return outcome
+
+
 class Queue:
     """Hands out jobs in order, each when the jobs that it needs are done. Thread-safe.
 
@@ -194,6 +209,15 @@ class Queue:
                 self._stopped |= self._limits.fail_fast
             self._unsettled.discard(job_id)
             return [outcome, *self._stranded(outcome, job_id=job_id)]
+
+    def retry_event(self, outcome: Outcome, *, device: str) -> RetryEvent:
+        """The event of a failed job that will be tried again; `device` ran out of memory, if it
+        did.
+        """
+        event = RetryEvent(job_id=outcome.request.job.id, error=outcome.why)
+        if not outcome.out_of_memory:
+            return event
+        return event.model_copy(update={"device": device, "at_once": self.at_once(device)})
 
     def at_once(self, device: str) -> int | None:
         """The most jobs at once on a device that has run out of memory; None if it has not."""

@@ -3,18 +3,17 @@
 import contextlib
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from queue import SimpleQueue
 from types import TracebackType
 from typing import Self
 
 from prime_bench.base.errors import EnvironmentFault
-from prime_bench.recipe.events import RetryEvent, WorkerEvent
+from prime_bench.recipe.events import WorkerEvent
 from prime_bench.recipe.job import JobRequest
 from prime_bench.schedule.child import COMMAND, Child
 from prime_bench.schedule.devices import CPU, Device
-from prime_bench.schedule.engine import Outcome, Queue
+from prime_bench.schedule.engine import Outcome, Queue, by_record
 from prime_bench.schedule.slots import Slots, chosen_slots, worker_variables
 from prime_bench.settings.memory import MemoryNeed
 from prime_bench.store.runs import Runs
@@ -70,7 +69,9 @@ class Slot(threading.Thread):
                     for item in final:
                         self._messages.put(item)
                     if not final:
-                        self._messages.put(self._retry(outcome))
+                        self._messages.put(
+                            self._jobs.retry_event(outcome, device=self._device.label)
+                        )
         except Exception as error:  # noqa: BLE001  # a bug in the engine: the caller's thread raises it
             self._messages.put(error)
         self._messages.put(None)
@@ -80,14 +81,6 @@ class Slot(threading.Thread):
         self._stopped = True
         if self._child is not None:
             self._child.terminate()
-
-    def _retry(self, outcome: Outcome) -> RetryEvent:
-        """The event of a job that will be tried again."""
-        event = RetryEvent(job_id=outcome.request.job.id, error=outcome.why)
-        if not outcome.out_of_memory:
-            return event
-        device = self._device.label
-        return event.model_copy(update={"device": device, "at_once": self._jobs.at_once(device)})
 
     def _outcome(self, request: JobRequest, stack: contextlib.ExitStack) -> Outcome:
         runs, job_id = Runs(Path(request.runs)), request.job.id
@@ -104,12 +97,7 @@ class Slot(threading.Thread):
             on_event=self._messages.put,
             timeout_s=self._job_timeout_s,
         )
-        outcome = replace(outcome, request=request)
-        if outcome.state in ("failed", "interrupted") and runs.done(job_id):
-            # The worker has ended between the record and its last event.
-            outcome = Outcome(request=request)
-        elif outcome.state == "done" and not runs.done(job_id):
-            outcome = replace(outcome, state="failed", why="the worker left no record")
+        outcome = by_record(outcome, request, runs)
         if outcome.state == "failed":
             # The disk may be full, and the caller gets the outcome anyway.
             with contextlib.suppress(EnvironmentFault):

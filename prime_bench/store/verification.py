@@ -155,7 +155,7 @@ class PackedFiles:
         return str(self.path / name)
 
     def unreadable(self, name: str) -> str | None:  # noqa: ARG002  # every member was read
-        """Nothing."""
+        """Always None."""
         return None
 
     def read(self, name: str) -> bytes | None:
