@@ -95,6 +95,10 @@ class Bundle:
     """SHA-256 of each job's record.json, by job id."""
     files: Mapping[str, Mapping[str, bytes]]
     """The files beside each record by name, by job id."""
+    contents: Mapping[str, bytes]
+    """Content of each job's record.json, by job id."""
+    recipe: bytes
+    """Content of recipe.toml."""
 
     def files_of(self, job_id: str) -> PackedFiles:
         """The files of a job."""
@@ -117,31 +121,61 @@ def write_bundle(
         DataError: There are more records than a bundle may have.
         EnvironmentFault: The file cannot be written.
     """
-    members = {RECIPE: recipe_content(recipe)}
-    digests = {}
-    for job_id in sorted(set(job_ids)):
-        for name in FILES:
-            file = runs.path(job_id) / name
-            if file.is_file():
-                members[f"{RUNS}/{job_id}/{name}"] = read_file(file)
-        record = members[f"{RUNS}/{job_id}/{RECORD}"]
-        digests[job_id] = hashlib.sha256(record).hexdigest()
-    contents = BundleContents(schema=2, recipe=jobs, package_version=__version__, records=digests)
-    members[CONTENTS] = (json.dumps(contents.plain(), indent=1) + "\n").encode()
-    if fault := _excess(len(members), sum(map(len, members.values()))):
-        raise DataError(f"{runs.folder}: {fault}", hint="pack a recipe with fewer jobs")
-    write_whole(path, _zipped(members))
+    packed = {
+        job_id: {
+            name: read_file(runs.path(job_id) / name)
+            for name in FILES
+            if (runs.path(job_id) / name).is_file()
+        }
+        for job_id in sorted(set(job_ids))
+    }
+    contents, zipped = bundle_of(
+        packed, recipe=recipe_content(recipe), jobs=jobs, where=runs.folder
+    )
+    write_whole(path, zipped)
     return contents
 
 
-def read_bundle(path: Path) -> Bundle:
+def bundle_of(
+    files: Mapping[str, Mapping[str, bytes]], *, recipe: bytes, jobs: RecipeJobs, where: Path
+) -> tuple[BundleContents, bytes]:
+    """Return what bundle.json says, and the bundle's content.
+
+    Args:
+        files: The files of each job by name, by job id.
+        recipe: Content of recipe.toml.
+        jobs: All jobs of the recipe.
+        where: What a message names.
+
+    Raises DataError if there are more records than a bundle may have.
+    """
+    members = {
+        f"{RUNS}/{job_id}/{name}": content
+        for job_id, own in files.items()
+        for name, content in own.items()
+    }
+    digests = {job_id: hashlib.sha256(own[RECORD]).hexdigest() for job_id, own in files.items()}
+    contents = BundleContents(schema=2, recipe=jobs, package_version=__version__, records=digests)
+    members[RECIPE] = recipe
+    members[CONTENTS] = (json.dumps(contents.plain(), indent=1) + "\n").encode()
+    if fault := _excess(len(members), sum(map(len, members.values()))):
+        raise DataError(f"{where}: {fault}", hint="pack a recipe with fewer jobs")
+    return contents, _zipped(members)
+
+
+def read_bundle(path: Path, content: bytes | None = None) -> Bundle:
     """Read a bundle, in memory.
+
+    Args:
+        path: The zip, or what messages call it.
+        content: Its content, where it is in no file.
 
     Raises DataError for a file that is not a bundle, or whose records were changed.
     """
     try:
-        with open_file(path) as file:
-            if fault := _excess(0, os.fstat(file.fileno()).st_size):
+        with open_file(path) if content is None else io.BytesIO(content) as file:
+            n_bytes = os.fstat(file.fileno()).st_size if content is None else len(content)
+            if fault := _excess(0, n_bytes):
                 raise _not_a_bundle(path, fault)
             with zipfile.ZipFile(file) as archive:
                 return _read(_Members(archive, path=path))
@@ -206,17 +240,17 @@ def _read(members: _Members) -> Bundle:
     else:
         contents = BundleContents.parse(table, where=CONTENTS)
         jobs = contents.recipe
-    if RECIPE not in members:
-        raise _not_a_bundle(path, f"it has no {RECIPE}")
+    recipe = members.read(RECIPE)
     if stray := sorted(members.job_ids - contents.records.keys()):
         raise DataError(f"{path}: {CONTENTS} does not list the job {stray[0]}", hint=_HINT)
-    records, unreadable, files = [], [], {}
+    records, unreadable, files, kept = [], [], {}, {}
     for job_id, expected in contents.records.items():
         name = f"{RUNS}/{job_id}/{RECORD}"
         content = members.read(name) if name in members else b""
         if hashlib.sha256(content).hexdigest() != expected:
             message = f"{path}: the record of {shown(job_id)} is not the one that was packed"
             raise DataError(message, hint=_HINT)
+        kept[job_id] = content
         files[job_id] = {
             file: members.read(f"{RUNS}/{job_id}/{file}")
             for file in FILES
@@ -233,6 +267,8 @@ def _read(members: _Members) -> Bundle:
         unreadable=unreadable,
         digests=contents.records,
         files=files,
+        contents=kept,
+        recipe=recipe,
     )
 
 

@@ -9,20 +9,25 @@ interrupted, and downloads of gigabytes must be able to resume.
 import contextlib
 import email.utils
 import hashlib
-import importlib.util
 import os
 import re
 import shutil
 import time
-import urllib.request
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
-from prime_bench.base.errors import DataError, EnvironmentFault, UsageError
+from prime_bench.base.errors import DataError, EnvironmentFault
 from prime_bench.base.files import environment_fault, sha256_of, sync_folder
+from prime_bench.base.hub import (
+    check_variables,
+    http_library,
+    hub_address,
+    reason_of,
+    status_of,
+)
 from prime_bench.data.card import CardArchive
 from prime_bench.data.manifest import TableSpec
 from prime_bench.data.publish import check_space, gigabytes, sole_writer, table_bytes
@@ -41,9 +46,6 @@ _SLOW_BYTES, _SLOW_S = 1 << 16, 60
 """Less than so much in such a time is a connection that has broken."""
 _GAIN_BYTES, _GAIN_PERCENT = 1 << 20, 1
 """What further attempts must have brought, one or the other, before waiting begins anew."""
-_PROXY_SCHEMES = ("http", "https", "socks5", "socks5h")
-_TIMEOUTS = ("HF_HUB_DOWNLOAD_TIMEOUT", "HF_HUB_ETAG_TIMEOUT")
-_CERTIFICATES = ("SSL_CERT_FILE", "SSL_CERT_DIR")
 
 
 @contextlib.contextmanager
@@ -107,8 +109,7 @@ def address(archive: CardArchive) -> str:
     """The URL of an archive; HF_ENDPOINT names another host of the hub."""
     if archive.url is not None:
         return archive.url
-    hub = os.environ.get("HF_ENDPOINT") or "https://huggingface.co"
-    return f"{hub.rstrip('/')}/datasets/{archive.repository}/resolve/main/{archive.file}"
+    return f"{hub_address()}/datasets/{archive.repository}/resolve/main/{archive.file}"
 
 
 @contextlib.contextmanager
@@ -157,7 +158,7 @@ class _Fetcher:
             if (self.folder / archive.file).is_file():
                 self.log(f"using the earlier download {self.folder / archive.file}")
                 return self.folder / archive.file
-        _check_variables()
+        check_variables()
         faults: list[str] = []
         wrong = False
         for archive in archives:
@@ -181,7 +182,7 @@ class _Fetcher:
 
     def _try(self, archive: CardArchive) -> Path:
         """Download one archive, with several attempts. Raises _Unavailable or _Wrong."""
-        http = _http()
+        http = http_library()
         waits_s, reached = iter(WAITS_S), self._bytes_there()
         while True:
             try:
@@ -195,15 +196,15 @@ class _Fetcher:
                     waits_s, reached = iter(WAITS_S), reached + gain
                 wait_s: float | None = next(waits_s, None)
                 if wait_s is None or not _is_transient(error):
-                    raise _Unavailable(_reason(error)) from error
+                    raise _Unavailable(reason_of(error)) from error
                 asked_s = _retry_after_s(error)
                 if asked_s > _LONGEST_WAIT_S:
                     asks = f"it asks for {asked_s:,.0f} s until the next attempt"
-                    raise _Unavailable(f"{_reason(error)}, and {asks}") from error
+                    raise _Unavailable(f"{reason_of(error)}, and {asks}") from error
                 asks = ", as it asks for" if asked_s > wait_s else ""
                 wait_s = max(wait_s, asked_s)
                 self.log(
-                    f"{address(archive)}: {_reason(error)}; next attempt in {wait_s:g} s{asks}"
+                    f"{address(archive)}: {reason_of(error)}; next attempt in {wait_s:g} s{asks}"
                 )
                 time.sleep(wait_s)
 
@@ -300,62 +301,10 @@ def _look_at(url: str) -> _Remote:
     try:
         metadata = get_hf_file_metadata(url, token=False)
     except OSError as error:
-        if _status(error) in _NO_HEAD:
+        if status_of(error) in _NO_HEAD:
             return _Remote()
         raise
     return _Remote(etag=metadata.etag or "", size=metadata.size)
-
-
-def _check_variables() -> None:
-    """Check the environment variables that the HTTP session reads. It would tell of a mistake in
-    its own terms, without a name, and some only after every attempt.
-
-    Raises UsageError for a value that cannot be right, EnvironmentFault for something missing.
-    """
-    for name in _TIMEOUTS:
-        value = os.environ.get(name, "").strip()
-        if value and not (value.isascii() and value.isdigit()):
-            raise UsageError(f"{name}: a whole number of seconds is wanted, got `{value}`")
-    endpoint = os.environ.get("HF_ENDPOINT")
-    if endpoint and not re.match("https?://[^/]", endpoint):
-        raise UsageError(
-            f"HF_ENDPOINT: `{endpoint}` is not the address of a host",
-            hint="write it with its scheme: https://huggingface.co",
-        )
-    for name in _CERTIFICATES:
-        if (path := os.environ.get(name)) and not Path(path).exists():
-            raise EnvironmentFault(f"{name}: {path} is not there", hint=f"correct or unset {name}")
-    for kind, proxy in urllib.request.getproxies().items():
-        scheme, colon, _ = proxy.partition("://")
-        name = next((n for n in os.environ if n.lower() == f"{kind}_proxy"), f"proxy for {kind}")
-        if kind not in ("http", "https", "all") or not colon:
-            continue
-        if scheme not in _PROXY_SCHEMES:
-            raise UsageError(
-                f"{name}: `{scheme}` is not a kind of proxy",
-                hint=f"known: {', '.join(_PROXY_SCHEMES)}",
-            )
-        if scheme.startswith("socks") and importlib.util.find_spec("socksio") is None:
-            raise EnvironmentFault(
-                f"{name}: a SOCKS proxy needs the package socksio, which is not installed",
-                hint="run `pip install socksio`, or name an http:// proxy",
-            )
-    _open_session()
-
-
-def _open_session() -> None:
-    """Open the session, which is kept. Raises EnvironmentFault."""
-    from huggingface_hub import get_session
-
-    try:
-        get_session()
-    except (ImportError, _http().InvalidURL, OSError, ValueError) as error:
-        proxies = [name for name in os.environ if name.lower().endswith("_proxy")]
-        read = [*proxies, *(name for name in _CERTIFICATES if name in os.environ)]
-        raise EnvironmentFault(
-            f"no HTTP session can be opened: {error}",
-            hint=f"correct or unset what it reads: {', '.join(read)}" if read else "",
-        ) from error
 
 
 def _continues(content_range: str, there: int, announced: int | None) -> bool:
@@ -383,39 +332,13 @@ def _retry_after_s(error: Exception) -> float:
     return max(0.0, (until - datetime.now(UTC)).total_seconds())
 
 
-def _http() -> Any:
-    """The HTTP library of the hub's session: httpx before huggingface_hub 2, then httpx2."""
-    from huggingface_hub.errors import HfHubHTTPError
-
-    return importlib.import_module(HfHubHTTPError.__bases__[0].__module__.partition(".")[0])
-
-
-def _status(error: BaseException) -> int | None:
-    """The HTTP status of an error; None if there was no response."""
-    status = getattr(getattr(error, "response", None), "status_code", None)
-    return status if isinstance(status, int) else None
-
-
 def _is_transient(error: Exception) -> bool:
     """Whether another attempt may succeed: not if the file is missing or there is no network."""
     from huggingface_hub.errors import OfflineModeIsEnabled
 
-    status = _status(error)
+    status = status_of(error)
     if status is not None:
         return status in (408, _NO_SUCH_RANGE, 429) or status >= 500
-    http = _http()
+    http = http_library()
     never = (http.ConnectError, http.ConnectTimeout, OfflineModeIsEnabled)
     return not isinstance(error, (*never, http.TooManyRedirects, http.UnsupportedProtocol))
-
-
-def _reason(error: Exception) -> str:
-    from huggingface_hub.errors import OfflineModeIsEnabled
-
-    if isinstance(error, OfflineModeIsEnabled):
-        return "not asked, since HF_HUB_OFFLINE is set"
-    response = getattr(error, "response", None)
-    status = _status(error)
-    if response is not None and status is not None:
-        return f"{status} {response.reason_phrase}".strip()
-    text = str(error).splitlines()[0] if str(error) else ""
-    return text or type(error).__name__
