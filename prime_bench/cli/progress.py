@@ -1,5 +1,5 @@
-"""Progress of `run` on stderr: in a terminal a bar for all jobs and one for each at work, elsewhere
-a line a minute.
+"""Progress of `run` on stderr: a line for each job that ends; in a terminal a bar for all jobs and
+one for each at work, elsewhere a line a minute in which none ends.
 """
 
 import time
@@ -11,8 +11,9 @@ from rich.progress import Progress as Bars
 from rich.table import Column
 
 from prime_bench.base.characters import visible
-from prime_bench.cli.output import console
+from prime_bench.cli.output import console, duration
 from prime_bench.recipe.events import (
+    DoneEvent,
     EpochEvent,
     MachineEvent,
     ProgressEvent,
@@ -52,7 +53,10 @@ class RunProgress:
         }
         self._n_jobs, self._n_ended = len(plan.to_run), 0
         self._all = self._bars.add_task("jobs", total=self._n_jobs, note=f"0/{self._n_jobs}")
+        self._n_failed = 0
         self._at_work: dict[str, TaskID] = {}
+        self._most_at_work = 1
+        self._done: dict[str, DoneEvent] = {}
         self._where: dict[str, str] = {}
         self._line_s = time.monotonic()
         # Any other failure that is tried again needs no line.
@@ -68,6 +72,7 @@ class RunProgress:
             job_id, progress = event.job_id, event.progress
             if job_id not in self._at_work:
                 self._at_work[job_id] = self._bars.add_task("", total=None, note="")
+                self._most_at_work = max(self._most_at_work, len(self._at_work))
             self._bars.update(
                 self._at_work[job_id],
                 description=f"epoch {progress.epoch}: {self._place_and_name(job_id)}",
@@ -76,9 +81,10 @@ class RunProgress:
                 note=f"{progress.rows_per_s:,.0f} rows/s" if progress.rows_per_s else "",
             )
         elif isinstance(event, EpochEvent) and event.job_id in self._at_work:
-            auc = event.validation.valid_auc
-            shown = "not a number" if auc is None else f"{auc:.4f}"
-            self._bars.update(self._at_work[event.job_id], note=f"AUC {shown}")
+            auc = _shown(event.validation.valid_auc)
+            self._bars.update(self._at_work[event.job_id], note=f"AUC {auc}")
+        elif isinstance(event, DoneEvent):
+            self._done[event.job_id] = event
         elif isinstance(event, RetryEvent) and (event.device, event.at_once) not in self._said:
             self._said.add((event.device, event.at_once))
             # Also where there are no bars.
@@ -125,18 +131,49 @@ class RunProgress:
         )
 
     def outcome(self, outcome: Outcome) -> None:
-        """Count a finished job and leave a line for it above the bars."""
+        """Count a job that has ended, and leave a line for it above the bars or in the log.
+
+        A job that was stopped is not counted, since the next run continues it.
+        """
         job_id = outcome.request.job.id
-        self._n_ended += 1
+        self._n_ended += outcome.state != "interrupted"
+        self._n_failed += outcome.state == "failed"
+        failed = f", {self._n_failed} failed" if self._n_failed else ""
         self._bars.update(
-            self._all, completed=self._n_ended, note=f"{self._n_ended}/{self._n_jobs}"
+            self._all, completed=self._n_ended, note=f"{self._n_ended}/{self._n_jobs}{failed}"
         )
         if job_id in self._at_work:
             self._bars.remove_task(self._at_work.pop(job_id))
-        if not self._bars.disable:
-            self._bars.console.print(f"{outcome.state}: {self._place_and_name(job_id)}")
+        line = f"{outcome.state}: {self._place_and_name(job_id)}{self._said_of(outcome)}"
+        if self._bars.disable:
+            line += f"; {self._n_ended} of {self._n_jobs} jobs{failed}{self._time_left()}"
+        self._bars.console.print(line, soft_wrap=True)
         self._where.pop(job_id, None)
-        self._tell_how_far()
+        self._line_s = time.monotonic()
+
+    def _said_of(self, outcome: Outcome) -> str:
+        """Scores and time of a job that is done, or why it is not."""
+        if outcome.state != "done":
+            return f": {visible(outcome.why)}" if outcome.why else ""
+        done = self._done.get(outcome.request.job.id)
+        if done is None:
+            return ""
+        test = done.test
+        scores = (
+            "" if test is None else f"test AUC {_shown(test.auc)}, LogLoss {_shown(test.logloss)}, "
+        )
+        degenerate = f", degenerate: {visible(done.degenerate)}" if done.degenerate else ""
+        return f": {scores}in {duration(done.wall_s)}{degenerate}"
+
+    def _time_left(self) -> str:
+        """How long the jobs that have not ended would take, with as many at once as before, if each
+        took the mean time of those that are done.
+        """
+        n_left = self._n_jobs - self._n_ended
+        if not self._done or not n_left:
+            return ""
+        mean_s = sum(done.wall_s for done in self._done.values()) / len(self._done)
+        return f", about {duration(mean_s * n_left / min(self._most_at_work, n_left))} left"
 
     def __enter__(self) -> Self:
         self._bars.start()
@@ -149,3 +186,7 @@ class RunProgress:
         trace: TracebackType | None,
     ) -> None:
         self._bars.stop()
+
+
+def _shown(score: float | None) -> str:
+    return "not a number" if score is None else f"{score:.4f}"

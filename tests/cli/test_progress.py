@@ -1,4 +1,6 @@
-"""What a log shows of a run: a line a minute, and one for each machine that takes no jobs."""
+"""What a log shows of a run: a line for each job that ends, one a minute in which none does, and
+one for each machine that takes no jobs. What the bars of a terminal count.
+"""
 
 from types import SimpleNamespace
 
@@ -6,7 +8,15 @@ import pytest
 
 from prime_bench.cli import progress
 from prime_bench.cli.progress import RunProgress
-from prime_bench.recipe.events import EpochProgress, MachineEvent, ProgressEvent, StartedEvent
+from prime_bench.findings import Score
+from prime_bench.recipe.events import (
+    DoneEvent,
+    EpochProgress,
+    MachineEvent,
+    ProgressEvent,
+    StartedEvent,
+)
+from prime_bench.schedule.engine import Outcome
 
 
 @pytest.fixture
@@ -24,6 +34,53 @@ def shown():
 def _advance(shown, epoch):
     at = EpochProgress(epoch=epoch, rows=10, rows_total=20, rows_per_s=5.0)
     shown.event(ProgressEvent(job_id="abcd", progress=at))
+
+
+def _end(shown, job_id, *, state="done", why="", wall_s=None, **facts):
+    if wall_s is not None:
+        shown.event(DoneEvent(job_id=job_id, wall_s=wall_s, **facts))
+    request = SimpleNamespace(job=SimpleNamespace(id=job_id))
+    shown.outcome(Outcome(request=request, state=state, why=why))
+
+
+def test_without_a_terminal_a_job_that_ends_leaves_its_score_time_and_what_is_left(capsys):
+    shown = RunProgress(SimpleNamespace(jobs=[], to_run=["job"] * 7))
+    score = Score(auc=0.71236, logloss=0.5)
+    with shown:
+        for job_id in ("a", "b"):
+            at = EpochProgress(epoch=1, rows=10, rows_total=20, rows_per_s=5.0)
+            shown.event(ProgressEvent(job_id=job_id, progress=at))
+        _end(shown, "a", wall_s=100, valid=score, test=score)
+        _end(shown, "b", wall_s=20, test=Score(auc=None, logloss=None), degenerate="test: NaN")
+        _end(shown, "c", state="skipped", why="another process did it")
+        _end(shown, "d", state="failed", why="out\nof luck")
+        _end(shown, "e", state="interrupted", why="stopped")
+        _end(shown, "e", wall_s=0)
+
+    assert capsys.readouterr().err.splitlines() == [
+        # Two at once: 6 jobs of 100 s, then 5 of 60 s.
+        "done: a: test AUC 0.7124, LogLoss 0.5000, in 2 min; 1 of 7 jobs, about 5 min left",
+        "done: b: test AUC not a number, LogLoss not a number, in 20 s, degenerate: test: NaN; "
+        "2 of 7 jobs, about 2 min left",
+        "skipped: c: another process did it; 3 of 7 jobs, about 2 min left",
+        r"failed: d: out\nof luck; 4 of 7 jobs, 1 failed, about 2 min left",
+        "interrupted: e: stopped; 4 of 7 jobs, 1 failed, about 2 min left",
+        "done: e: in 0 s; 5 of 7 jobs, 1 failed, about 40 s left",
+    ]
+
+
+def test_the_bars_of_a_terminal_do_not_count_what_was_stopped(monkeypatch, capsys):
+    monkeypatch.setattr("rich.console.Console.is_terminal", True)
+    monkeypatch.setenv("COLUMNS", "80")
+    shown = RunProgress(SimpleNamespace(jobs=[], to_run=["job"] * 4))
+    with shown:
+        _end(shown, "a", wall_s=1)
+        _end(shown, "b", state="failed", why="out of luck")
+        _end(shown, "c", state="interrupted", why="stopped")
+
+    last = capsys.readouterr().err.rpartition("jobs ")[2]
+    assert "2/4, 1 failed" in last
+    assert "50%" not in last
 
 
 def test_without_a_terminal_there_is_a_line_a_minute_with_jobs_and_places(clock, shown, capsys):

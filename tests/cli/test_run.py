@@ -100,12 +100,15 @@ def engine(monkeypatch):
 
 @pytest.mark.usefixtures("prepared")
 def test_all_done_is_0(engine, capsys):
-    engine(None, None, None)
+    given = engine(None, None, None)
 
     assert exit_code(["run", *SMALL]) == 0
     out, err = capsys.readouterr()
     assert out == "quick: 3 jobs done, 0 had a record, 0 failed\n"
-    assert err == ""
+    assert err.splitlines() == [
+        f"done: synthetic DNN dense seed {seed}; {n} of 3 jobs"
+        for n, seed in enumerate((request.job.seed for request in given["requests"]), start=1)
+    ]
 
 
 @pytest.mark.usefixtures("prepared")
@@ -116,8 +119,11 @@ def test_a_failed_job_is_1_and_named_with_its_folder(engine, capsys):
     out, err = capsys.readouterr()
     assert out == "quick: 1 jobs done, 0 had a record, 1 failed, 1 left to another process\n"
     assert err.startswith(
-        "failed: synthetic DNN dense seed 190034: RuntimeError: out of luck (runs/"
+        "done: synthetic DNN dense seed 2021; 1 of 3 jobs\n"
+        "failed: synthetic DNN dense seed 190034: RuntimeError: out of luck; "
+        "2 of 3 jobs, 1 failed\n"
     )
+    assert "\nfailed: synthetic DNN dense seed 190034: RuntimeError: out of luck (runs/" in err
 
 
 @pytest.mark.usefixtures("prepared")
@@ -244,7 +250,12 @@ def test_the_first_signal_stops_after_the_epoch(engine, number, monkeypatch, cap
     assert given["stopped"]
     assert out == ("quick: 1 jobs done, 0 had a record, 0 failed, 1 interrupted, 1 not started\n")
     assert written == [b"\nstopping: running jobs finish their epoch; Ctrl-C again ends them now\n"]
-    assert err == "the same command continues this run\n"
+    # What was stopped is not counted, here as in the summary.
+    assert err.splitlines() == [
+        "done: synthetic DNN dense seed 2021; 1 of 3 jobs",
+        "interrupted: synthetic DNN dense seed 190034: stopped at a checkpoint; 1 of 3 jobs",
+        "the same command continues this run",
+    ]
     assert signal.getsignal(number) is before
 
 
@@ -281,9 +292,7 @@ def test_an_interrupt_is_130(engine, capsys):
     engine(None, "interrupt")
 
     assert exit_code(["run", *SMALL]) == 130
-    assert capsys.readouterr().err.startswith(
-        "\ninterrupted; run the same command again to continue"
-    )
+    assert "\ninterrupted; run the same command again to continue" in capsys.readouterr().err
 
 
 def test_without_data_it_is_3_and_the_command_is_given(tmp_path, capsys):
