@@ -16,10 +16,18 @@ interval of Welch of the difference of the means, ours less FuxiCTR's, is compar
 - different: it lies outside;
 - inconclusive: neither. `seeds` is how many a side would need if differences and deviations stayed.
 
+Seeds differ by more than models do, so the above needs many. `--equal-start N` asks a narrower
+question, whose answer needs no statistics: trained for N epochs in float64 from our initial
+weights, over our row order and without dropout, do both sides give the same scores? That covers
+the model, loss, gradient, L2, clipping, Adam, schedule and metrics, and leaves out the random draws
+of either side. The verdict is equal where AUC differs by at most 1e-5 and LogLoss by at most 1e-6;
+our predictions are rounded to float32, theirs are not. (In float32 two runs of ours whose initial
+weights differ by 1e-7 of themselves part by 1e-3 within an epoch, so there it would say nothing.)
+
 Writes `report.md` and `report.json` into `--out` and prints the former. Exit code 0 if all are
-equivalent, 1 if one is different, 5 if none is but one is inconclusive. Seconds are of training
-with its validations; `--workers 0` has FuxiCTR load rows in the process that trains, so that CPU
-time, which other programs beside it hardly change, counts all of its work.
+equivalent or equal, 1 if one is different, 5 if none is but one is inconclusive. Seconds are of
+training with its validations; `--workers 0` has FuxiCTR load rows in the process that trains, so
+that CPU time, which other programs beside it hardly change, counts all of its work.
 """
 
 import argparse
@@ -45,6 +53,7 @@ import polars as pl
 import torch
 from scipy import stats
 from tabulate import tabulate
+from torch.utils.data import DataLoader, Sampler
 
 # Ours first: it keeps FuxiCTR's preprocessing, and so ray, out of the import of its layers.
 from prime_bench.assemble import build_arm
@@ -55,11 +64,12 @@ from prime_bench.catalog import DENSE
 from prime_bench.data.fuxictr_files import export_table
 from prime_bench.data.manifest import SPLIT_NAMES
 from prime_bench.data.table import PreparedTable
+from prime_bench.integrations.fuxictr import export_checkpoint
 from prime_bench.recipe.file import load_recipe
 from prime_bench.recipe.job import Job
 from prime_bench.recipe.recipe import Recipe
-from prime_bench.settings.training import TrainSpec
-from prime_bench.training.batches import Rows, joins_last_row
+from prime_bench.settings.training import TrainSpec, joins_last_row
+from prime_bench.training.batches import Rows, row_order
 from prime_bench.training.device import fix_arithmetic
 from prime_bench.training.evaluation import predict, score
 from prime_bench.training.loop import TrainingSplits, train
@@ -70,7 +80,10 @@ METRICS = {"auc": "AUC", "logloss": "LogLoss"}
 LEAST_MARGIN = 0.001
 CONFIDENCE = 0.90
 MOST_SEEDS = 10_000
-EXIT_CODES = {"equivalent": 0, "different": 1, "inconclusive": 5}
+EXIT_CODES = {"different": 1, "inconclusive": 5, "equivalent": 0, "equal": 0}
+"""Verdict -> exit code, the worst first."""
+EQUAL = {"auc": 1e-5, "logloss": 1e-6}
+"""Greatest difference of two runs of an equal start. AUC jumps where float32 makes ties."""
 RENAMED = {"embedding_l2": "embedding_regularizer", "network_l2": "net_regularizer"}
 """Our key -> FuxiCTR's, where they differ."""
 PROTOCOL = ("batch_size", "learning_rate", "max_epochs", "patience", "max_gradient_norm")
@@ -93,11 +106,14 @@ class Run:
     loader: str
     workers: int
     threads: int
+    equal_start: bool
+    """Whether both sides start from our weights, in our row order and float64."""
 
     @property
     def name(self) -> str:
         """Also the name of its file."""
-        return f"{self.job.backbone}-{self.side}-{self.seed}"
+        start = "-equal-start" * self.equal_start
+        return f"{self.job.backbone}-{self.side}-{self.seed}{start}"
 
     @property
     def file(self) -> Path:
@@ -128,6 +144,8 @@ def run_ours(run: Run) -> dict[str, Any]:
     fix_arithmetic(threads=run.threads)
     table, job = PreparedTable.open(run.table), run.job.resolve()
     arm, found = build_arm(job, table.schema).arm, dict[str, Any]()
+    if run.equal_start:
+        arm.double()
     with timed(found):
         trained = train(
             arm,
@@ -164,6 +182,9 @@ def run_theirs(run: Run) -> dict[str, Any]:
     train_rows, valid_rows, test_rows = RankDataLoader(
         fields, stage="both", data_format=run.loader, **loaders, **shared
     )
+    if run.equal_start:
+        start_as_ours(model, run)
+        train_rows = in_our_order(train_rows, seed=run.seed)
     found: dict[str, Any] = {}
     with timed(found):
         model.fit(
@@ -177,6 +198,55 @@ def run_theirs(run: Run) -> dict[str, Any]:
         found[name] = {"auc": float(scored["AUC"]), "logloss": float(scored["logloss"])}
     Path(model.checkpoint).unlink()
     return {**found, "epochs": model._epoch_index + 1}
+
+
+def start_as_ours(model: Any, run: Run) -> None:
+    """Give FuxiCTR's model our initial weights, in float64."""
+    schema = PreparedTable.open(run.table).schema
+    ours = build_arm(run.job.resolve(), schema).arm.backbone
+    model.load_state_dict(export_checkpoint(ours))
+    model.double()
+    # FuxiCTR makes labels and values of numeric fields float32.
+    labels = model.get_labels
+    model.get_labels = lambda batch: labels(batch).double()
+    for module in model.modules():
+        if isinstance(module, torch.nn.Linear):
+            module.register_forward_pre_hook(lambda _, values: tuple(v.double() for v in values))
+
+
+class OurOrder(Sampler[int]):
+    """The row order of each of our epochs, one after the other."""
+
+    def __init__(self, n_rows: int, *, seed: int) -> None:
+        self._n_rows, self._seed, self._epoch = n_rows, seed, 0
+
+    def __len__(self) -> int:
+        return self._n_rows
+
+    def __iter__(self) -> Iterator[int]:
+        self._epoch += 1
+        yield from row_order(self._n_rows, seed=self._seed, epoch=self._epoch).tolist()
+
+
+def in_our_order(loader: Any, *, seed: int) -> Any:
+    """A loader of the same rows as FuxiCTR's, in our order."""
+    return DataLoader(
+        loader.dataset,
+        batch_size=loader.batch_size,
+        sampler=OurOrder(len(loader.dataset), seed=seed),
+        collate_fn=loader.collate_fn,
+    )
+
+
+def without_dropout(job: Job, *, epochs: int) -> Job:
+    """The job with every rate of dropout at zero and that number of epochs."""
+
+    def zero(value: Any) -> Any:
+        return [0.0 for _ in value] if isinstance(value, (list, tuple)) else 0.0
+
+    settings = {k: zero(v) if "dropout" in k else v for k, v in job.backbone_settings.items()}
+    training = job.training.model_copy(update={"max_epochs": epochs, "patience": epochs})
+    return job.model_copy(update={"backbone_settings": settings, "training": training})
 
 
 def their_params(run: Run) -> dict[str, Any]:
@@ -332,6 +402,22 @@ def compare(done: dict[str, dict[str, list[dict[str, Any]]]]) -> list[dict[str, 
     return lines
 
 
+def compare_equal_starts(
+    done: dict[str, dict[str, list[dict[str, Any]]]], *, seeds: int
+) -> list[dict[str, Any]]:
+    """A line for each backbone and seed: the scores of both sides, and whether they are equal."""
+    lines = []
+    for backbone, sides in done.items():
+        for at in range(seeds):
+            ours, theirs = (sides[side][at]["test"] for side in SIDES)
+            gaps = {metric: ours[metric] - theirs[metric] for metric in METRICS}
+            equal = all(abs(gaps[metric]) <= most for metric, most in EQUAL.items())
+            line = {"backbone": backbone, "seed": at + 1, "ours": ours, "FuxiCTR": theirs}
+            verdict = "equal" if equal else "different"
+            lines.append(line | {"difference": gaps, "verdict": verdict})
+    return lines
+
+
 def speeds(
     done: dict[str, dict[str, list[dict[str, Any]]]], *, train_rows: int
 ) -> list[dict[str, Any]]:
@@ -347,6 +433,24 @@ def speeds(
             line = {"backbone": backbone, "side": side, "epochs": epochs, "epoch_s": wall_s}
             lines.append(line | {"epoch_cpu_s": cpu_s, "rows_per_s": train_rows / wall_s})
     return lines
+
+
+def equal_starts_document(report: dict[str, Any]) -> str:
+    """The report on equal starts in Markdown."""
+    heads = ["backbone", "seed", *(f"{of} {side}" for of in METRICS.values() for side in SIDES)]
+    heads += [*(f"difference of {label}" for label in METRICS.values()), ""]
+    lines = [
+        [
+            line["backbone"],
+            line["seed"],
+            *(f"{line[side][metric]:.8f}" for metric in METRICS for side in SIDES),
+            *(f"{line['difference'][metric]:.1e}" for metric in METRICS),
+            line["verdict"],
+        ]
+        for line in report["compared"]
+    ]
+    table = tabulate(lines, headers=heads, tablefmt="github", disable_numparse=True)
+    return f"{report['table']}\n\n{table}"
 
 
 def document(report: dict[str, Any]) -> str:
@@ -444,6 +548,8 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     """Run what is missing, seed by seed, and compare."""
     table, recipe = PreparedTable.open(options.table), load_recipe(options.recipe)
     jobs, out = jobs_of(recipe, table, options), options.out.absolute()
+    if options.equal_start:
+        jobs = [without_dropout(job, epochs=options.equal_start) for job in jobs]
     files = {job.backbone: model_file(options.zoo, job.backbone) for job in jobs}
     export(table, out / "table", npz=options.loader == "npz")
     done: dict[str, dict[str, list[dict[str, Any]]]] = {
@@ -464,6 +570,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
             loader=options.loader,
             workers=options.workers,
             threads=options.threads,
+            equal_start=bool(options.equal_start),
         )
         for seed in range(1, options.seeds + 1)
         for job in jobs
@@ -492,6 +599,10 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
         f"{table.manifest.dataset}: {rows.train:,} / {rows.valid:,} / {rows.test:,} rows,"
         f" {options.threads} thread(s), loader {options.loader}, torch {torch.__version__}"
     )
+    if options.equal_start:
+        what += f", {options.equal_start} epoch(s) in float64 from one start, without dropout"
+        compared = compare_equal_starts(done, seeds=options.seeds)
+        return {"schema": 1, "table": what, "compared": compared}
     return {
         "schema": 1,
         "table": what,
@@ -515,12 +626,17 @@ def main() -> None:
     parser.add_argument("--loader", choices=["npz", "parquet"], default="npz", help="FuxiCTR's")
     parser.add_argument("--workers", type=int, default=0, help="processes of its loader")
     parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--equal-start", type=int, metavar="N", help="epochs from equal weights")
     options = parser.parse_args()
-    if options.seeds < 2:
+    if options.equal_start is not None and options.equal_start < 1:
+        parser.error("--equal-start: at least 1 epoch")
+    if options.equal_start and options.loader != "npz":
+        parser.error("--equal-start: goes with --loader npz, whose rows can be put into our order")
+    if options.seeds < (1 if options.equal_start else 2):
         parser.error("--seeds: a deviation needs at least 2")
     try:
         report = measure(options)
-        text = document(report)
+        text = equal_starts_document(report) if options.equal_start else document(report)
         write_whole(options.out / "report.json", json.dumps(report, indent=1) + "\n")
         write_whole(options.out / "report.md", text + "\n")
     except UserError as error:
@@ -528,8 +644,7 @@ def main() -> None:
         sys.exit(error.exit_code)
     print(text)
     verdicts = {line["verdict"] for line in report["compared"]}
-    worst = next(v for v in ("different", "inconclusive", "equivalent") if v in verdicts)
-    sys.exit(EXIT_CODES[worst])
+    sys.exit(next(EXIT_CODES[v] for v in EXIT_CODES if v in verdicts))
 
 
 if __name__ == "__main__":

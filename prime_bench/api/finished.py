@@ -18,6 +18,7 @@ from prime_bench.api.recipes import (
     change_texts,
 )
 from prime_bench.base.errors import DataError, UsageError
+from prime_bench.recipe.file import find_recipe
 from prime_bench.store.predictions import Prediction, PredictionProgress
 from prime_bench.store.record import ProbeRecord, RunRecord
 from prime_bench.store.runs import PREDICTIONS, Runs
@@ -33,6 +34,13 @@ def _ids_of(what: str, runs: Runs, *, only: Only, changes: Changes, data_dir: St
     """
     job_id = runs.find_job(what)
     if job_id is None:
+        try:
+            find_recipe(what)
+        except UsageError as error:
+            if Path(what).name != what or Path(what).suffix:
+                raise
+            no_job = f"{what}: no job in {runs.folder} has an id that begins so"
+            raise UsageError(f"{error.message}\n{no_job}", hint=error.hint) from None
         made = plan_for(what, only=only, changes=changes, data_dir=data_dir, runs_dir=runs.folder)
         return [planned.job_id for planned in made.jobs if planned.job_id is not None]
     if only or changes:

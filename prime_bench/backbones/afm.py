@@ -131,7 +131,6 @@ class AFM(Backbone):
             )
             self.weight_p = nn.Linear(settings.embedding_dim, 1, bias=False)
         reset_linears(self)
-        self.top_layers, self.top_parameters = [], []
 
     def forward(self, ids: Tensor, numerics: Tensor) -> Tensor:
         """Ids (B, C) and values (B, K) -> logits (B,)."""

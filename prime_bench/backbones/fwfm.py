@@ -40,7 +40,6 @@ class FwFM(Backbone):
             width = 1 if settings.linear_type == "LW" else settings.embedding_dim
             self.linear_weight_layer = FieldEmbedding(schema, width)
         reset_linears(self)
-        self.top_layers, self.top_parameters = [], []
 
     def forward(self, ids: Tensor, numerics: Tensor) -> Tensor:
         """Ids (B, C) and values (B, K) -> logits (B,)."""

@@ -22,13 +22,18 @@ class Backbone(nn.Module):
     fields, (B, F, k), in schema order; `top_input` sees the input of the Top-NN, if there is one;
     `cross_1`, ... see the outputs of cross layers."""
     top_layers: list[str]
-    """Paths of the hidden Linears of the Top-NN, in order; `replace` accepts them. May be empty."""
+    """Paths of the hidden Linears of the Top-NN, in order; `replace` accepts them. Empty without a
+    Top-NN, as is `top_parameters`; both are empty unless a class sets them."""
     top_parameters: list[str]
     """Names of all parameters of the Top-NN, whose gradients the probe measures (fidelity 36)."""
 
     shared_head: tuple[str, ...] = ()
     """Names of the parameters of an output layer that another path shares with the Top-NN. They are
     not among `top_parameters`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.top_layers, self.top_parameters = [], []
 
     @abstractmethod
     def forward(self, ids: Tensor, numerics: Tensor) -> Tensor:

@@ -194,6 +194,8 @@ def sites(candidate: Candidate) -> None:
     settings = candidate.backbone_settings
     for schema in SCHEMAS:
         backbone = candidate.build(schema=schema).eval().backbone
+        sites = getattr(backbone, "sites", None)
+        need(isinstance(sites, nn.ModuleDict), "the model has no `sites`, an nn.ModuleDict")
         need("embedding" in backbone.sites, "there is no site `embedding`")
         need(set(backbone.sites) == set(settings.sites), "`sites` of settings and model differ")
         seen: dict[str, tuple[int, ...]] = {}

@@ -428,8 +428,10 @@ def find_recipe(argument: str | Path) -> Path:
         return bundled[path.stem]
     if path.is_dir():
         raise UsageError(f"{path}: a folder, not a recipe")
+    beside = [str(path.with_name(file.name)) for file in path.parent.glob("*.toml")]
+    guess = did_you_mean(str(path), beside) or did_you_mean(path.stem, bundled)
     raise UsageError(
-        f"{path}: no such recipe{did_you_mean(path.stem, bundled)}",
+        f"{path}: no such recipe{guess}",
         hint=f"give a file, or one of the bundled recipes: {', '.join(bundled)}",
     )
 

@@ -35,7 +35,8 @@ class Environment(Frozen):
     commit: str | None
     """Git commit of the package; None if it is not installed from a checkout."""
     dirty: bool | None
-    """Whether the checkout had changes that were not committed."""
+    """Whether package, recipes or cards of the checkout had changes that no commit has, or files
+    that git does not track."""
     package_version: str
     """Version of prime-bench."""
     python: str

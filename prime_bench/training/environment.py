@@ -67,7 +67,8 @@ def unlike(then: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
 
 @functools.cache
 def checkout(package: Path) -> tuple[str | None, bool | None]:
-    """The commit that holds the folder `package`, and whether the folder differs from it.
+    """The commit that holds the folder `package`, and whether the checkout differs from it in the
+    package, or in the recipes and cards that are beside it.
 
     (None, None) where git does not track the package's own files: a site-packages folder inside
     some other project's repository says nothing about the package. Read once a process: what is
@@ -76,7 +77,11 @@ def checkout(package: Path) -> tuple[str | None, bool | None]:
     if not _git(package, "ls-files", "--", "__init__.py"):
         return None, None
     commit = _git(package, "rev-parse", "HEAD")
-    changes = _git(package, "status", "--porcelain", "--untracked-files=all", "--", ".")
+    root = _git(package, "rev-parse", "--show-toplevel")
+    places = [package, *(package.parent / name for name in ("recipes", "datasets"))]
+    # git refuses a folder outside the repository, which one beside the package may be.
+    inside = [str(place) for place in places if root and place.resolve().is_relative_to(root)]
+    changes = _git(package, "status", "--porcelain", "--untracked-files=all", "--", *inside)
     if not commit or changes is None:
         return None, None
     return commit, bool(changes)

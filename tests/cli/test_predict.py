@@ -63,7 +63,8 @@ def test_weights_that_do_not_give_the_record_are_refused(jobs, capsys):
         (["DENSE", "--data-dir", "nowhere"], 3, "no table in nowhere has the fingerprint"),
         (["DENSE", "--only", "seed=2021"], 2, "go with a recipe"),
         (["DENSE", "--runs-dir", "nowhere"], 3, "in nowhere\n\nhint: name its folder"),
-        (["abcd"], 2, "abcd: no such recipe"),
+        (["abcd"], 2, "abcd: no such recipe\nabcd: no job in runs has an id that begins so"),
+        (["quik.toml"], 2, "quik.toml: no such recipe; did you mean `quick`?\n\nhint"),
     ],
 )
 def test_impossible_requests_are_reported(jobs, capsys, arguments, code, message):

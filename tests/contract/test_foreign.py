@@ -40,7 +40,6 @@ class Flat(Backbone):
     def __init__(self, schema, settings):
         super().__init__()
         self.sites = identity_sites(settings.sites)
-        self.top_layers, self.top_parameters = [], []
         self.embedding = FieldEmbedding(schema, settings.embedding_dim)
         self.out = nn.Linear(settings.input_width(schema.shape), 1)
         reset_linears(self)

@@ -154,6 +154,47 @@ def test_both_sides_train_and_the_report_has_their_means(script, arguments, monk
     assert code == script.EXIT_CODES[worst]
 
 
+DROPPING = RECIPE.replace("batch_norm = true", "batch_norm = true\nnet_dropout = 0.5")
+
+
+def test_from_an_equal_start_both_sides_have_equal_scores(script, arguments, monkeypatch, capsys):
+    arguments["--recipe"].write_text(DROPPING)
+
+    assert run(script, {**arguments, "--equal-start": 4}, monkeypatch) == 0
+
+    lines = json.loads((arguments["--out"] / "report.json").read_text())["compared"]
+    assert [(line["seed"], line["verdict"]) for line in lines] == [(1, "equal"), (2, "equal")]
+    assert lines[0]["ours"] != lines[1]["ours"]
+    for line in lines:
+        assert abs(line["difference"]["auc"]) < 1e-5
+        assert abs(line["difference"]["logloss"]) < 1e-7
+        assert line["FuxiCTR"]["auc"] > 0.6
+    runs = [json.loads(file.read_text()) for file in arguments["--out"].glob("DNN-*.json")]
+    assert [run["epochs"] for run in runs] == [4] * 4, "no early stop"
+    assert "4 epoch(s) in float64 from one start" in capsys.readouterr().out
+
+
+COMPILED = "self.compile(kwargs"
+
+
+@pytest.mark.parametrize(
+    ("was", "becomes"),
+    [
+        (COMPILED, f"learning_rate *= 1.01\n        {COMPILED}"),
+        (COMPILED, f"kwargs['optimizer'] = 'Adamax'\n        {COMPILED}"),
+        ("batch_norm=batch_norm,", "batch_norm=batch_norm, hidden_activations='Tanh',"),
+    ],
+)
+def test_another_rate_optimizer_or_model_is_different_from_an_equal_start(
+    script, arguments, monkeypatch, was, becomes
+):
+    changed = STAND_IN.replace(was, becomes)
+    assert changed != STAND_IN
+    script.model_file(arguments["--zoo"], "DNN").write_text(changed)
+
+    assert run(script, {**arguments, "--equal-start": 2, "--seeds": 1}, monkeypatch) == 1
+
+
 def test_a_finished_run_is_not_done_again(script, arguments, monkeypatch, capsys):
     run(script, arguments, monkeypatch)
     before = capsys.readouterr()

@@ -198,6 +198,8 @@ def test_a_file_of_the_user_comes_before_a_bundled_one(tmp_path, monkeypatch, so
     [
         ("main31", "main31: no such recipe; did you mean `main13`?"),
         ("elsewhere/main13.toml", "elsewhere/main13.toml: no such recipe; did you mean `main13`?"),
+        ("own.tom", "own.tom: no such recipe; did you mean `own.toml`?"),
+        ("folder/owm.toml", "folder/owm.toml: no such recipe; did you mean `folder/own.toml`?"),
         ("folder", "folder: a folder, not a recipe"),
         ("", ".: a folder, not a recipe"),
     ],
@@ -205,6 +207,8 @@ def test_a_file_of_the_user_comes_before_a_bundled_one(tmp_path, monkeypatch, so
 def test_a_recipe_that_is_not_there(tmp_path, monkeypatch, argument, wanted):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "folder").mkdir()
+    for folder in (tmp_path, tmp_path / "folder"):
+        (folder / "own.toml").write_text("")
 
     assert _message(argument) == wanted
 

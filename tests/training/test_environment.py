@@ -49,6 +49,22 @@ def test_a_change_or_a_new_file_is_dirty(package, name):
     assert checkout(package) == (git(package, "rev-parse", "HEAD"), True)
 
 
+@pytest.mark.parametrize("name", ["recipes/own.toml", "datasets/own.toml"])
+def test_a_recipe_or_card_beside_the_package_that_no_commit_has_is_dirty(package, name):
+    (package.parent / name).parent.mkdir()
+    (package.parent / name).write_text("schema = 1\n")
+    assert checkout(package) == (git(package, "rev-parse", "HEAD"), True)
+
+
+def test_recipes_beside_a_package_that_is_the_repository_are_not_asked(package):
+    checkout.cache_clear()
+    (package.parent / "recipes").mkdir()
+    git(package, "init", "-q")
+    git(package, "add", "__init__.py")
+    git(package, "commit", "-qm", "own")
+    assert checkout(package) == (git(package, "rev-parse", "HEAD"), False)
+
+
 def test_an_unrelated_repository_around_the_package_is_not_named(package):
     installed = package.parent / ".venv" / "lib" / "site-packages" / "prime_bench"
     installed.mkdir(parents=True)
