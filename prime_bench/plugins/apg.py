@@ -93,7 +93,9 @@ class APG(Attachment):
 
 def _linear(width_in: int, width_out: int, *, generator: torch.Generator) -> nn.Linear:
     """A Linear initialised as FuxiCTR does, but from `generator` and not torch's global one."""
-    layer = nn.utils.skip_init(nn.Linear, width_in, width_out)
+    with torch.device("meta"):
+        empty = nn.Linear(width_in, width_out)
+    layer = empty.to_empty(device="cpu")
     nn.init.xavier_normal_(layer.weight, generator=generator)
     nn.init.zeros_(layer.bias)
     return layer
