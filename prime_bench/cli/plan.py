@@ -89,6 +89,7 @@ def print_plan(made: "Plan", estimate: "PlanEstimate", *, as_json: bool = False)
             "title": made.recipe.title,
             "counts": made.counts,
             "prepare": made.prepare_commands,
+            "candidates": made.candidates,
             "total": total.plain(),
             "added": {
                 dataset: {
@@ -135,7 +136,7 @@ def _print_table(made: "Plan", estimates: "Mapping[str, Estimate]") -> None:
                 planned.job_id or "-",
                 *([planned.job_spec.kind] if several else []),
                 planned.job_spec.dataset,
-                planned.job_spec.backbone,
+                planned.job_spec.backbone_name,
                 planned.job_spec.arm.name,
                 planned.job_spec.seed,
                 planned.state,
@@ -190,6 +191,10 @@ def summary(made: "Plan") -> str:
         counts = ", ".join(f"{number} {state}" for state, number in own.counts.items())
         parts.append(counts if len(kinds) == 1 else f"{len(own.jobs)} {kind} ({counts})")
     lines = [f"{len(made.jobs)} jobs: {', '.join(parts)}"]
+    for backbone, arms in made.candidates.items():
+        counts = ", ".join(f"{arm} {number}" for arm, number in arms.items())
+        common = "" if len({*arms.values()}) == 1 else "; not a common budget"
+        lines.append(visible(f"candidates on {backbone}: {counts}{common}"))
     stale = sum(planned.state == "stale" for planned in made.jobs)
     again = sum(planned.state == "stale" for planned in made.to_run)
     if again < stale:

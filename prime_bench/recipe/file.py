@@ -17,9 +17,19 @@ import pydantic
 from prime_bench.base.errors import UsageError, did_you_mean
 from prime_bench.base.files import NotReadable, bundled_folder, read_file
 from prime_bench.base.frozen import MOST_FAULTS, Fault, Frozen, JsonTable
+from prime_bench.base.identity import canonical_json
 from prime_bench.base.toml import excess, line_of, place, read_toml
-from prime_bench.catalog import BACKBONES, DENSE, PLUGINS, find_backbone, find_plugin, is_foreign
+from prime_bench.catalog import (
+    BACKBONES,
+    DENSE,
+    PLUGINS,
+    BackboneEntry,
+    find_backbone,
+    find_plugin,
+    is_foreign,
+)
 from prime_bench.recipe.recipe import Arm, JobSpec, Origin, Recipe, ReportKeys
+from prime_bench.recipe.sweep import DRAW, GridPoint, Sweep, read_sweep
 from prime_bench.settings.interface import BackboneSettings
 from prime_bench.settings.probes import PROBES, Kind, ProbeSettings
 from prime_bench.settings.training import TrainSpec
@@ -56,14 +66,16 @@ class RecipeKeys(Frozen):
     """Arms to compare, in the order of a report's columns: names of plug-ins, or of `[arm]` tables.
     """
     arm: dict[str, JsonTable] = {}
-    """Arms that the recipe defines: `plugin`, optionally `label`, and keys of the plug-in."""
+    """Arms that the recipe defines: `plugin`, optionally `label`, keys of the plug-in, and `grid`,
+    a list of values for each key that varies."""
     dataset: dict[str, JsonTable] = pydantic.Field(min_length=1)
     """Data sets: keys that differ from the card's defaults, and `card`, the card's name, where the
     table has another name."""
     training: TrainingKeys = TrainingKeys()
     """The training protocol."""
     backbone: dict[str, JsonTable] = pydantic.Field(min_length=1)
-    """Keys of each backbone; `[backbone.<name>.on.<dataset>]` has keys for one data set alone."""
+    """Keys of each backbone; `[backbone.<name>.on.<dataset>]` has keys for one data set alone, and
+    `[backbone.<name>.grid]` a list of values for each key that varies."""
     probe: JsonTable = {}
     """Keys of the probe, if `kind` is one."""
     report: ReportKeys = ReportKeys()
@@ -90,7 +102,7 @@ def origins(recipe: Recipe, job_spec: JobSpec) -> dict[str, Origin]:
 
     A key that is missing has its default, which for data settings is that of the card.
     """
-    backbone = ("backbone", job_spec.backbone)
+    backbone, arm = ("backbone", job_spec.backbone), ("arm", job_spec.arm.family)
     found = {
         "seed": _first(recipe, [("seeds",)]),
         **_below("training", job_spec.training.plain(), recipe, [("training",)]),
@@ -98,9 +110,9 @@ def origins(recipe: Recipe, job_spec: JobSpec) -> dict[str, Origin]:
             "backbone",
             job_spec.backbone_settings.plain(),
             recipe,
-            [(*backbone, "on", job_spec.dataset), backbone],
+            [(*backbone, "on", job_spec.dataset), backbone, (*backbone, "grid")],
         ),
-        **_below("arm", job_spec.arm.settings.plain(), recipe, [("arm", job_spec.arm.name)]),
+        **_below("arm", job_spec.arm.settings.plain(), recipe, [arm, (*arm, "grid")]),
         **_below(
             "data", _keys_in(recipe, job_spec.dataset), recipe, [("dataset", job_spec.dataset)]
         ),
@@ -139,7 +151,7 @@ def _keys_in(recipe: Recipe, dataset: str) -> Mapping[str, Any]:
 
 
 BackboneTables = dict[str, dict[str, BackboneSettings]]
-"""Backbone -> data set -> settings."""
+"""Backbone, or point of its grid -> data set -> settings."""
 
 
 def read_recipe(table: Mapping[str, object], *, name: str) -> tuple[Recipe | None, list[Fault]]:
@@ -150,20 +162,23 @@ def read_recipe(table: Mapping[str, object], *, name: str) -> tuple[Recipe | Non
         parsed, _ = RecipeKeys.check(_mended(table, file_faults))
     if parsed is None:
         return None, file_faults
-    sizes = [len(v) for v in (parsed.seeds, parsed.arms, parsed.backbone, parsed.dataset)]
+    n_arms = sum(_n_points(parsed.arm.get(name, {})) for name in parsed.arms)
+    n_backbones = sum(map(_n_points, parsed.backbone.values()))
+    sizes = (len(parsed.seeds), n_arms, n_backbones, len(parsed.dataset))
     if (n_jobs := math.prod(sizes)) > MOST_JOBS:
         why = f"seeds x arms x backbones x data sets are {n_jobs:,} jobs, at most {MOST_JOBS:,}"
         return None, [*file_faults, Fault((), why)]
     arms, arm_faults = _arms(parsed)
-    backbones, backbone_faults = _backbones(parsed)
+    backbones, points, backbone_faults = _backbones(parsed)
     probe, probe_faults = _probe(parsed.kind, parsed.probe)
     faults = [
         *file_faults,
-        *_repeats(parsed),
+        *_repeats(parsed, arms),
         *arm_faults,
         *backbone_faults,
         *probe_faults,
-        *islice(_family_faults(parsed), MOST_FAULTS),
+        *islice(_family_faults(parsed, arms), MOST_FAULTS),
+        *_report_faults(parsed),
         *islice(_misfits(arms, backbones, probe), MOST_FAULTS),
     ]
     if faults:
@@ -179,8 +194,15 @@ def read_recipe(table: Mapping[str, object], *, name: str) -> tuple[Recipe | Non
         kind=parsed.kind,
         probe=probe,
         report=parsed.report,
+        backbone_points=points,
     )
     return recipe, []
+
+
+def _n_points(table: JsonTable) -> int:
+    """How many arms or backbones a table stands for."""
+    sweep, _ = read_sweep(table["grid"], also_set=()) if "grid" in table else (None, [])
+    return sweep.n_points if sweep else 1
 
 
 def _mended(table: Mapping[str, object], faults: list[Fault]) -> dict[str, object]:
@@ -219,20 +241,48 @@ def _datasets_meant(backbones: object) -> dict[str, JsonTable]:
     return {name: {} for names in on if isinstance(names, dict) for name in names}
 
 
-def _repeats(parsed: RecipeKeys) -> Iterator[Fault]:
+def _repeats(parsed: RecipeKeys, arms: Sequence[Arm]) -> Iterator[Fault]:
     lists: dict[str, list[Any]] = {"seeds": parsed.seeds, "arms": parsed.arms}
     for key, values in lists.items():
         for value, times in Counter(values).items():
             if times > 1:
                 yield Fault((key,), f"{value} is listed {times} times")
+    for arm in arms:
+        if arm.point and arm.name in parsed.arms:
+            yield Fault(("arms",), f"`{arm.name}` is the name of a point of a grid, too")
 
 
-def _family_faults(parsed: RecipeKeys) -> Iterator[Fault]:
+def _family_faults(parsed: RecipeKeys, arms: Sequence[Arm]) -> Iterator[Fault]:
+    points, choose = {arm.name: arm.family for arm in arms if arm.point}, parsed.report.choose
     for pair in parsed.report.family:
         for arm in pair:
-            if arm not in parsed.arms:
-                near = did_you_mean(arm, parsed.arms)
-                yield Fault(("report", "family"), f"`{arm}` is not in `arms`{near}")
+            if choose and arm in points:
+                why = f"`{arm}` is a point of a grid: with `choose`, name `{points[arm]}`"
+            elif not choose and arm in points.values():
+                example = next(name for name, family in points.items() if family == arm)
+                why = f"`{arm}` has a grid: name a point, such as `{example}`, or set `choose`"
+            elif arm not in parsed.arms and arm not in points:
+                why = f"`{arm}` is not in `arms`{did_you_mean(arm, [*parsed.arms, *points])}"
+            else:
+                continue
+            yield Fault(("report", "family"), why)
+
+
+def _report_faults(parsed: RecipeKeys) -> Iterator[Fault]:
+    """Faults of the keys of `[report]` that need a grid."""
+    arms = [parsed.arm[name] for name in parsed.arms if name in parsed.arm]
+    grids = [table.get("grid") for table in (*arms, *parsed.backbone.values())]
+    swept = [key for grid in grids if isinstance(grid, dict) for key in grid if key not in DRAW]
+    if parsed.report.choose and not swept:
+        why = "no arm and no backbone has a `grid` to choose from"
+        yield Fault(("report", "choose"), why)
+    if parsed.report.choose and parsed.kind != "train":
+        why = "only a recipe that trains has validation scores to choose by"
+        yield Fault(("report", "choose"), why)
+    for number, key in enumerate(parsed.report.sensitivity):
+        if key not in swept:
+            why = f"no `grid` has the key `{key}`{did_you_mean(key, swept)}"
+            yield Fault(("report", "sensitivity", str(number)), why)
 
 
 def _probe(kind: Kind, table: Mapping[str, Any]) -> tuple[ProbeSettings | None, list[Fault]]:
@@ -275,10 +325,9 @@ def _arms(parsed: RecipeKeys) -> tuple[list[Arm], list[Fault]]:
         if name not in parsed.arm and (why := _unknown_arm(name, list(parsed.arm))):
             faults.append(Fault(("arms",), why))
             continue
-        arm, found = _arm(name, parsed.arm.get(name, {"plugin": name}))
+        own, found = _arm(name, parsed.arm.get(name, {"plugin": name}))
         faults += [fault.below("arm", name) for fault in found]
-        if arm is not None:
-            arms.append(arm)
+        arms += own
     unused = [name for name in parsed.arm if name not in parsed.arms]
     faults += [Fault(("arm", name), "not in `arms`, so it would never run") for name in unused]
     return arms, faults
@@ -295,32 +344,88 @@ def _unknown_arm(name: str, tables: list[str]) -> str | None:
     return None
 
 
-def _arm(name: str, table: Mapping[str, Any]) -> tuple[Arm | None, list[Fault]]:
+def _arm(name: str, table: Mapping[str, Any]) -> tuple[list[Arm], list[Fault]]:
+    """The arm of a table, or an arm for each point of its grid."""
     keys = dict(table)
     plugin = keys.pop("plugin", name)
     if "plugin" not in table and _unknown_arm(name, []):
-        return None, [Fault((), "`plugin` is missing: the plug-in that this arm refines")]
+        return [], [Fault((), "`plugin` is missing: the plug-in that this arm refines")]
     try:
         entry = find_plugin(str(plugin))
     except UsageError as error:
-        return None, [Fault(("plugin",), error.message)]
+        return [], [Fault(("plugin",), error.message)]
     label = keys.pop("label", entry.label if name == plugin else name)
     if not isinstance(label, str):
-        return None, [Fault(("label",), "must be a text")]
-    settings, faults = entry.settings.check(keys)
-    if settings is None:
-        return None, faults
-    return Arm(name=name, label=label, plugin=str(plugin), settings=settings), []
+        return [], [Fault(("label",), "must be a text")]
+    if "grid" not in keys:
+        settings, faults = entry.settings.check(keys)
+        if settings is None:
+            return [], faults
+        return [Arm(name=name, label=label, plugin=str(plugin), settings=settings)], []
+    sweep, faults = read_sweep(keys.pop("grid"), also_set=keys)
+    if sweep is None:
+        return [], [fault.below("grid") for fault in faults]
+    arms = []
+    for point in _points(sweep, name=name, label=label):
+        settings, found = entry.settings.check({**keys, **point.values})
+        faults += _in_grid(found, point, sweep=sweep, known=entry.settings)
+        if settings is not None:
+            arms.append(
+                Arm(
+                    name=point.name,
+                    label=point.full_label,
+                    plugin=str(plugin),
+                    settings=settings,
+                    point=point,
+                )
+            )
+    faults += _same_settings({arm.name: arm.settings for arm in arms})
+    return arms, list(dict.fromkeys(faults))[:MOST_FAULTS]
 
 
-def _backbones(parsed: RecipeKeys) -> tuple[BackboneTables, list[Fault]]:
+def _points(sweep: Sweep, *, name: str, label: str) -> list[GridPoint]:
+    return [GridPoint(of=name, label=label, values=values) for values in sweep.points()]
+
+
+def _in_grid(
+    faults: Sequence[Fault], point: GridPoint, *, sweep: Sweep, known: type[Frozen]
+) -> list[Fault]:
+    """Faults of a point's settings: those of a key of the grid at its value there."""
+    keys = {field.alias or name for name, field in known.model_fields.items()}
+    placed = []
+    for fault in faults:
+        key, *rest = fault.path or ("",)
+        if key in sweep.values:
+            places = [n for n, v in enumerate(sweep.values[key]) if v is point.values[key]]
+            at = [str(n) for n in places] if key in keys else []
+            placed.append(Fault(("grid", key, *at, *rest), fault.message))
+        elif fault.path:
+            placed.append(fault)
+        else:
+            placed.append(Fault(("grid",), f"`{point.name}`: {fault.message}"))
+    return placed
+
+
+def _same_settings(settings: Mapping[str, Frozen]) -> Iterator[Fault]:
+    """Points of a grid that are one job, such as 1 and 1.0 of a number."""
+    seen: dict[str, str] = {}
+    for name, own in settings.items():
+        if (first := seen.setdefault(canonical_json(own.plain()), name)) != name:
+            yield Fault(("grid",), f"`{name}` has the same settings as `{first}`")
+
+
+def _backbones(
+    parsed: RecipeKeys,
+) -> tuple[BackboneTables, dict[str, GridPoint], list[Fault]]:
+    """The settings of each backbone, or of each point of its grid, and these points by name."""
     resolved: BackboneTables = {}
+    points: dict[str, GridPoint] = {}
     faults: list[Fault] = []
     for name, table in parsed.backbone.items():
         if len(faults) > MOST_FAULTS:
             break
         try:
-            find_backbone(name)
+            entry = find_backbone(name)
         except UsageError as error:
             near = did_you_mean(name, BACKBONES)
             why = error.message if is_foreign(name) else f"unknown backbone{near}"
@@ -328,15 +433,56 @@ def _backbones(parsed: RecipeKeys) -> tuple[BackboneTables, list[Fault]]:
             continue
         everywhere = {"embedding_dim": parsed.training.embedding_dim, **table}
         on, found = _on_tables(everywhere.pop("on", {}), datasets=list(parsed.dataset))
-        if not found:
-            resolved[name] = {}
-            for dataset in parsed.dataset:
-                settings, more = _backbone(name, everywhere, own=on.get(dataset, {}), on=dataset)
-                found += more
-                if settings is not None:
-                    resolved[name][dataset] = settings
+        grid = everywhere.pop("grid", None)
+        if found:
+            pass
+        elif grid is None:
+            resolved[name], found = _on_each(name, everywhere, on=on, parsed=parsed)
+        else:
+            set_keys = {key for own in (table, *on.values()) for key in own}
+            sweep, found = read_sweep(grid, also_set=set_keys - {"grid"})
+            found = [fault.below("grid") for fault in found]
+            if sweep is not None:
+                own, found = _backbone_points(
+                    name, everywhere, on=on, parsed=parsed, sweep=sweep, entry=entry
+                )
+                points |= {point.name: point for point, _ in own}
+                resolved |= {point.name: settings for point, settings in own}
         faults += [fault.below("backbone", name) for fault in found]
-    return resolved, faults
+    return resolved, points, faults
+
+
+def _backbone_points(
+    name: str,
+    everywhere: JsonTable,
+    *,
+    on: Mapping[str, JsonTable],
+    parsed: RecipeKeys,
+    sweep: Sweep,
+    entry: BackboneEntry,
+) -> tuple[list[tuple[GridPoint, dict[str, BackboneSettings]]], list[Fault]]:
+    """Each point of a backbone's grid with its settings on each data set."""
+    found, faults = [], list[Fault]()
+    for point in _points(sweep, name=name, label=entry.label):
+        settings, own = _on_each(name, {**everywhere, **point.values}, on=on, parsed=parsed)
+        faults += _in_grid(own, point, sweep=sweep, known=entry.settings)
+        found.append((point, settings))
+    for dataset in parsed.dataset:
+        faults += _same_settings({p.name: own[dataset] for p, own in found if dataset in own})
+    return found, list(dict.fromkeys(faults))[:MOST_FAULTS]
+
+
+def _on_each(
+    name: str, everywhere: JsonTable, *, on: Mapping[str, JsonTable], parsed: RecipeKeys
+) -> tuple[dict[str, BackboneSettings], list[Fault]]:
+    """The settings of a backbone on each data set, without those that have a fault."""
+    found, faults = {}, list[Fault]()
+    for dataset in parsed.dataset:
+        settings, own = _backbone(name, everywhere, own=on.get(dataset, {}), on=dataset)
+        faults += own
+        if settings is not None:
+            found[dataset] = settings
+    return found, faults
 
 
 def _on_tables(

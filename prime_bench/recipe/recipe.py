@@ -13,6 +13,7 @@ from prime_bench.base.errors import UsageError, did_you_mean
 from prime_bench.base.frozen import Frozen, JsonTable
 from prime_bench.catalog import DENSE, find_backbone, find_plugin
 from prime_bench.recipe.job import Job
+from prime_bench.recipe.sweep import GridPoint
 from prime_bench.settings.interface import ArmSettings, BackboneSettings, DenseSettings
 from prime_bench.settings.probes import CostArm, Kind, ProbeSettings
 from prime_bench.settings.training import TrainSpec
@@ -37,6 +38,7 @@ TableName = Literal[
     "gdcn_seeds",
     "gradients",
     "routing",
+    "sensitivity",
     "structural",
     "subgroups",
     "family",
@@ -53,6 +55,12 @@ class ReportKeys(Frozen):
     """Tables of the report; empty: `main` for a recipe that trains, else the table of its probe."""
     family: list[tuple[str, str]] = []
     """Comparisons that the Holm correction counts, each as an arm and its baseline."""
+    choose: Literal["validation"] | None = None
+    """`validation`: for each data set, backbone and arm the report shows the point of the grids
+    with the highest mean validation AUC in place of all. Test scores have no part in it."""
+    sensitivity: list[str] = pydantic.Field([], max_length=2)
+    """Keys of grids that figures of sensitivity show: along the axis, and as lines; empty: the
+    first two."""
     notes: list[NoteText] = []
     """Notes that no record can give, each one sentence without a full stop. They are printed with
     the other notes of a table."""
@@ -69,6 +77,13 @@ class Arm:
     plugin: str
     """Name of the plug-in."""
     settings: ArmSettings
+    point: GridPoint | None = None
+    """The point of its grid; None for an arm without one."""
+
+    @property
+    def family(self) -> str:
+        """Name of the arm's table: that of all points of one grid."""
+        return self.point.of if self.point else self.name
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,6 +105,13 @@ class JobSpec:
     """Arms that one job measures beside `arm`, of a kind whose unit is all arms."""
     measured: tuple[Arm, ...] = ()
     """All arms that such a job is named after, in the recipe's order."""
+    backbone_point: GridPoint | None = None
+    """The point of the backbone's grid; None for a backbone without one."""
+
+    @property
+    def backbone_name(self) -> str:
+        """Name of the backbone in the recipe: with its point, where it has a grid."""
+        return self.backbone_point.name if self.backbone_point else self.backbone
 
     def bind(self, fingerprint: str) -> Job:
         """The job on the table with that fingerprint."""
@@ -134,7 +156,7 @@ class JobSpec:
 
     def __str__(self) -> str:
         measured = "" if self.kind == "train" else f" {self.kind}"
-        return f"{self.dataset} {self.backbone} {self.arm.name} seed {self.seed}{measured}"
+        return f"{self.dataset} {self.backbone_name} {self.arm.name} seed {self.seed}{measured}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -149,13 +171,15 @@ class Recipe:
     """Data set -> the keys that the recipe sets. They are checked with the card (`data.card`)."""
     training: TrainSpec
     backbones: dict[str, dict[str, BackboneSettings]]
-    """Backbone -> data set -> settings."""
+    """Backbone -> data set -> settings. Each point of a grid is a backbone of its own here."""
     kind: Kind = "train"
     probe: ProbeSettings | None = None
     """Settings of a probe; None for training."""
     report: ReportKeys = field(default_factory=ReportKeys)
     folder: Path = Path()
     """Folder of the recipe's file, from which the paths of cards in it are read."""
+    backbone_points: dict[str, GridPoint] = field(default_factory=dict)
+    """The point of each backbone that is one of a grid."""
     places: dict[str, str] = field(default_factory=dict)
     """Data set -> file and line of its table, for errors that are found with the card."""
     given: dict[tuple[str, ...], Origin] = field(default_factory=dict)
@@ -166,15 +190,22 @@ class Recipe:
         that a run which is stopped leaves whole pairs. A probe whose unit is all arms has one job
         for Dense and all other arms that fit the backbone, which are its `others`.
 
-        `only` selects jobs by `key=value` texts; values of one key are alternatives. Raises
-        UsageError for a key or value that the recipe does not have.
+        `only` selects jobs by `key=value` texts; values of one key are alternatives. The name of an
+        arm or backbone with a grid stands for all of its points. Raises UsageError for a key or
+        value that the recipe does not have.
         """
         wanted = _wanted(self, only)
-        arms = [arm for arm in self.arms if arm.name in wanted.get("arm", [arm.name])]
+        arms = [arm for arm in self.arms if asked(wanted, "arm", arm.name, arm.family)]
+        backbones = [
+            (name, point.of if point else name, point, per_dataset)
+            for name, per_dataset in self.backbones.items()
+            for point in [self.backbone_points.get(name)]
+        ]
         return [
             JobSpec(
                 dataset=dataset,
                 backbone=backbone,
+                backbone_point=point,
                 backbone_settings=per_dataset[dataset],
                 arm=arm,
                 training=self.training,
@@ -186,15 +217,10 @@ class Recipe:
             )
             for seed in self.seeds
             for dataset in self.datasets
-            for backbone, per_dataset in self.backbones.items()
-            if all(
-                value in wanted.get(key, [value])
-                for key, value in (
-                    ("dataset", dataset),
-                    ("backbone", backbone),
-                    ("seed", str(seed)),
-                )
-            )
+            for name, backbone, point, per_dataset in backbones
+            if asked(wanted, "dataset", dataset)
+            and asked(wanted, "backbone", name, backbone)
+            and asked(wanted, "seed", str(seed))
             for arm, measured in self._measured_together(per_dataset[dataset], arms=arms)
         ]
 
@@ -219,8 +245,8 @@ def _together(arms: Sequence[Arm]) -> Arm:
 def _wanted(recipe: Recipe, only: Sequence[str]) -> dict[str, list[str]]:
     known = {
         "dataset": list(recipe.datasets),
-        "backbone": list(recipe.backbones),
-        "arm": [arm.name for arm in recipe.arms],
+        "backbone": [*(point.of for point in recipe.backbone_points.values()), *recipe.backbones],
+        "arm": [name for arm in recipe.arms for name in (arm.family, arm.name)],
         "seed": [str(seed) for seed in recipe.seeds],
     }
     return values_asked(only, known, whose="the recipe")
@@ -234,6 +260,7 @@ def values_asked(
     `known` has the values of each key, and `whose`, such as "the recipe", says in messages to what
     they belong. Raises UsageError for another key or value.
     """
+    known = {key: list(dict.fromkeys(values)) for key, values in known.items()}
     wanted: dict[str, list[str]] = {}
     for item in only:
         key, equals, value = item.partition("=")
@@ -248,3 +275,8 @@ def values_asked(
             )
         wanted.setdefault(key, []).append(value)
     return wanted
+
+
+def asked(wanted: Mapping[str, Sequence[str]], key: str, *names: str) -> bool:
+    """Whether one of the names is among the values asked for, or the key is not narrowed."""
+    return key not in wanted or any(name in wanted[key] for name in names)

@@ -27,7 +27,7 @@ Added = dict[str, dict[str, dict[str, Budget]]]
 def budget_key(planned: Planned) -> BudgetKey:
     """Return the key of a job's budget."""
     job_spec = planned.job_spec
-    return job_spec.dataset, job_spec.arm.name, job_spec.backbone
+    return job_spec.dataset, job_spec.arm.name, job_spec.backbone_name
 
 
 def budgets_of(plan: Plan) -> dict[BudgetKey, Budget]:

@@ -105,7 +105,7 @@ class Planned:
             "job_id": self.job_id,
             "kind": self.job_spec.kind,
             "dataset": self.job_spec.dataset,
-            "backbone": self.job_spec.backbone,
+            "backbone": self.job_spec.backbone_name,
             "arm": self.job_spec.arm.name,
             "seed": self.job_spec.seed,
             "state": self.state,
@@ -153,6 +153,19 @@ class Plan:
     def counts(self) -> dict[str, int]:
         """Number of jobs in each state that occurs."""
         return dict(Counter(planned.state for planned in self.jobs))
+
+    @property
+    def candidates(self) -> dict[str, dict[str, int]]:
+        """Backbone -> arm -> number of points of their grids; empty without a grid."""
+        points: dict[str, dict[str, set[tuple[str, str]]]] = {}
+        swept = False
+        for spec in (planned.job_spec for planned in self.jobs):
+            swept |= (spec.arm.point or spec.backbone_point) is not None
+            own = points.setdefault(spec.backbone, {}).setdefault(spec.arm.family, set())
+            own.add((spec.backbone_name, spec.arm.name))
+        if not swept:
+            return {}
+        return {name: {arm: len(n) for arm, n in arms.items()} for name, arms in points.items()}
 
     @property
     def broken(self) -> list[str]:
