@@ -195,7 +195,7 @@ class Recipe:
         value that the recipe does not have.
         """
         wanted = _wanted(self, only)
-        arms = [arm for arm in self.arms if asked(wanted, "arm", arm.name, arm.family)]
+        arms = [arm for arm in self.arms if is_asked(wanted, "arm", arm.name, arm.family)]
         backbones = [
             (name, point.of if point else name, point, per_dataset)
             for name, per_dataset in self.backbones.items()
@@ -218,9 +218,9 @@ class Recipe:
             for seed in self.seeds
             for dataset in self.datasets
             for name, backbone, point, per_dataset in backbones
-            if asked(wanted, "dataset", dataset)
-            and asked(wanted, "backbone", name, backbone)
-            and asked(wanted, "seed", str(seed))
+            if is_asked(wanted, "dataset", dataset)
+            and is_asked(wanted, "backbone", name, backbone)
+            and is_asked(wanted, "seed", str(seed))
             for arm, measured in self._measured_together(per_dataset[dataset], arms=arms)
         ]
 
@@ -277,6 +277,6 @@ def values_asked(
     return wanted
 
 
-def asked(wanted: Mapping[str, Sequence[str]], key: str, *names: str) -> bool:
+def is_asked(wanted: Mapping[str, Sequence[str]], key: str, *names: str) -> bool:
     """Whether one of the names is among the values asked for, or the key is not narrowed."""
     return key not in wanted or any(name in wanted[key] for name in names)

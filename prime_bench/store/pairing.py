@@ -40,11 +40,14 @@ class ArmKey:
     settings: str
     code: str = ""
     """Digest of the source files of a plug-in from another package, else empty."""
+    chosen_for: str = ""
+    """Name of the arm whose chosen point this is; `settings` has what its points share. Else empty.
+    """
 
 
 @dataclass(frozen=True, kw_only=True)
 class Pair:
-    """Two runs of one seed that differ in the arm alone."""
+    """Two runs of one seed that differ in the arm alone; of tuned arms, in what was chosen."""
 
     seed: int
     baseline: RunRecord
@@ -120,8 +123,11 @@ def group_runs(records: Iterable[RunRecord]) -> tuple[GroupedRuns, list[RunRecor
     return grouped, outdated
 
 
-def mismatches(a: RunRecord, b: RunRecord) -> list[str]:
-    """List the reasons why two runs may not be compared; empty if they may."""
+def mismatches(a: RunRecord, b: RunRecord, *, tuned: bool = False) -> list[str]:
+    """List the reasons why two runs may not be compared; empty if they may.
+
+    `tuned` allows other initial weights where the settings of the backbones differ.
+    """
     facts: dict[str, tuple[object, object]] = {
         "initial weights": (a.pairing.initial_weights, b.pairing.initial_weights),
         "row order": (a.pairing.row_order, b.pairing.row_order),
@@ -129,6 +135,8 @@ def mismatches(a: RunRecord, b: RunRecord) -> list[str]:
         "numerics": (a.job.numerics, b.job.numerics),
         "device kind": (a.environment.device_kind, b.environment.device_kind),
     }
+    if tuned and a.job.backbone_settings != b.job.backbone_settings:
+        del facts["initial weights"]
     reasons = [
         f"different {name}: {_short(left)} against {_short(right)}"
         for name, (left, right) in facts.items()
@@ -140,7 +148,11 @@ def mismatches(a: RunRecord, b: RunRecord) -> list[str]:
 
 
 def pair_up(
-    baseline: Mapping[int, RunRecord], arm: Mapping[int, RunRecord], *, mixed: bool = False
+    baseline: Mapping[int, RunRecord],
+    arm: Mapping[int, RunRecord],
+    *,
+    mixed: bool = False,
+    tuned: bool = False,
 ) -> tuple[list[Pair], list[Unpaired]]:
     """Pair the runs of two arms of one comparison, seed by seed.
 
@@ -149,6 +161,8 @@ def pair_up(
         arm: Seed -> the other arm's run.
         mixed: Whether to pair runs that may not be compared, too; `Pair.mismatch` then says why
             they may not. A run without a score is in no pair either way.
+        tuned: Whether the backbone's settings were chosen for each arm on its own. Where they
+            differ, so may the initial weights.
 
     Returns:
         The pairs, and the seeds that have none, each in order of the seeds.
@@ -161,7 +175,9 @@ def pair_up(
             present, absent = ("arm", "baseline") if left is None else ("baseline", "arm")
             reason = f"the {present} has a record, the {absent} has none"
             unpaired.append(Unpaired(seed=seed, kind="missing", reason=reason))
-        elif (faults := mismatches(left, right)) and not (mixed and _scored(left, right)):
+        elif (faults := mismatches(left, right, tuned=tuned)) and not (
+            mixed and _scored(left, right)
+        ):
             unpaired.append(Unpaired(seed=seed, kind="mismatch", reason="; ".join(faults)))
         else:
             pairs.append(Pair(seed=seed, baseline=left, arm=right, mismatch="; ".join(faults)))

@@ -1,7 +1,8 @@
 """Figures of a report, drawn with matplotlib from the same quantities as the tables.
 
 Each module is one kind of figure: `pairs` (every pair of runs), `differences` (estimates over
-pairs), `curves` (epoch by epoch) and `gradients` (the competition gap). A figure has three parts,
+pairs), `sensitivity` (along a key of a grid), `curves` (epoch by epoch) and `gradients` (the
+competition gap). A figure has three parts,
 in this order in its module:
 
 1. a frozen dataclass with the numbers to draw, and nothing of a record,
@@ -19,6 +20,7 @@ FIGURES = {
     "forest": "Paired differences of each backbone with their intervals",
     "tradeoff": "What an arm gains, and what it costs in parameters and time",
     "controls": "PRIME against each control (the paper's Figure 4)",
+    "sensitivity": "Validation and test AUC along a key of a grid",
     "curves": "Validation AUC by epoch of both arms",
     "load": "The largest load of PRIME's experts by epoch",
     "competition": "Gradient alignment of semantic and random groups (Figure 1)",

@@ -39,10 +39,12 @@ from prime_bench.report.figures.pairs import (
     runs_of,
 )
 from prime_bench.report.figures.save import NamedFigure
+from prime_bench.report.figures.sensitivity import draw_sensitivity, sensitivity_of, shown_keys
+from prime_bench.report.figures.style import unique
+from prime_bench.report.quantities.choice import Choice, choices_of
 from prime_bench.report.quantities.grid import Grid, GridBlock
 from prime_bench.report.quantities.layout import ArmColumn, arm_label, backbone_label
 from prime_bench.report.quantities.records import ReportRecords
-from prime_bench.store.pairing import arm_key, comparison_key
 from prime_bench.store.record import ProbeRecord
 
 EQUIVALENT_AUC = 0.001
@@ -76,6 +78,7 @@ def figures_of(
             if arm.key.plugin == "prime":
                 figures += _controls(records, arm=arm, baseline=baseline)
                 break
+    figures += _sensitivity(records, arms=arms)
     figures += _gradients(records, baseline=baseline, arms=arms)
     figures += _subgroups(records, baseline=baseline, arms=arms)
     # All figures of a data set together, in the order in which the data sets come.
@@ -204,10 +207,31 @@ def _curves(
                 curves, arms=(baseline.label, arm.label), metric_label="Validation AUC"
             ),
         )
-    keys = [row.comparison for row in block.layout.rows]
-    own = [run for run in grid.records if comparison_key(run) in keys and arm_key(run) == arm.key]
+    jobs = block.runs_of(arm.name)
+    own = [run for run in grid.records if run.job_id in jobs]
     if loads := load_curves(own):
         yield _named(f"Load over training of {arm.label}", data, f"load-{data}", draw_load(loads))
+
+
+def _sensitivity(records: ReportRecords, *, arms: Sequence[str]) -> Iterator[NamedFigure]:
+    """A figure for each data set and arm that has points of grids to compare."""
+    every = records.unchosen or records
+    asked = records.recipe.sensitivity if records.recipe else ()
+    choices = [c for c in choices_of(every.grouped, every.layout) if len(c.tried) > 1]
+    groups: dict[tuple[str, str, tuple[str, ...]], list[Choice]] = {}
+    for choice in choices:
+        if not arms or choice.arm.name in arms:
+            keys = tuple(shown_keys(choice, asked))
+            groups.setdefault((choice.block.label, choice.arm.name, keys), []).append(choice)
+    for (data, _, keys), own in groups.items():
+        arm = own[0].arm
+        others = unique(key for c in own for key in c.tried[0].values if key not in keys)
+        yield _named(
+            f"Sensitivity of {arm.label} to {' and '.join(keys)}",
+            data,
+            f"sensitivity-{data}-{arm.name}",
+            draw_sensitivity([sensitivity_of(c, keys) for c in own], keys=keys, others=others),
+        )
 
 
 def _gradients(

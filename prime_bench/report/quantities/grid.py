@@ -163,6 +163,11 @@ class GridBlock:
         own = (item for key, item in self.comparisons.items() if key[1:] == (arm, metric))
         return [job for item in own for job in item.jobs]
 
+    def runs_of(self, arm: str) -> set[str]:
+        """Ids of all runs of the arm."""
+        metric = METRICS[0]
+        return {job for row in self.layout.rows for job in self.scores[row.label, arm, metric].jobs}
+
     def has_degenerate(self, arm: str, metric: Metric) -> bool:
         """Whether a degenerate run is in any of the arm's comparisons."""
         own = (item for key, item in self.comparisons.items() if key[1:] == (arm, metric))
@@ -196,15 +201,17 @@ def build_grid(
     baseline: str,
     split: ProbedSplit = "test",
     mixed: bool = False,
+    tuned: bool = False,
 ) -> Grid:
     """Compute the numbers that `layout` asks for from grouped records.
 
-    `mixed` compares runs that may not be compared, too.
+    `mixed` compares runs that may not be compared, too, and `tuned` runs of backbones whose
+    settings were chosen for each arm on its own.
     """
     first = next((arm for arm in layout.arms if arm.name == baseline), None)
     others = tuple(arm for arm in layout.arms if arm is not first)
     blocks = tuple(
-        _block(grouped, block, baseline=first, others=others, split=split, mixed=mixed)
+        _block(grouped, block, baseline=first, others=others, split=split, mixed=mixed, tuned=tuned)
         for block in layout.blocks
     )
     shown = {
@@ -244,6 +251,7 @@ def _block(
     others: Sequence[ArmColumn],
     split: ProbedSplit,
     mixed: bool,
+    tuned: bool,
 ) -> GridBlock:
     scores: ScoresByKey = {}
     comparisons: ComparisonsByKey = {}
@@ -261,7 +269,9 @@ def _block(
             continue
         partners: dict[int, dict[str, RunRecord]] = {}
         for arm in others:
-            pairs, unpaired = pair_up(by_arm[baseline.name], by_arm[arm.name], mixed=mixed)
+            pairs, unpaired = pair_up(
+                by_arm[baseline.name], by_arm[arm.name], mixed=mixed, tuned=tuned
+            )
             compared_on_request += [
                 MixedPair(row=row, arm=arm, seed=pair.seed, reason=pair.mismatch)
                 for pair in pairs

@@ -6,11 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
+import pydantic
+
 from prime_bench.base.files import bundled_folder
-from prime_bench.base.frozen import Frozen
+from prime_bench.base.frozen import Frozen, JsonTable
 from prime_bench.catalog import BACKBONES, PLUGINS
 from prime_bench.recipe.job import Job
 from prime_bench.recipe.recipe import JobSpec
+from prime_bench.recipe.sweep import GridPoint
 from prime_bench.settings.training import TrainSpec
 from prime_bench.store.pairing import (
     ArmKey,
@@ -30,12 +33,28 @@ class ReportJob(Frozen):
     """Printed name of the arm by its name; of several where the job measures them together."""
     job: Job
     """The job on no table: its fingerprint is empty."""
+    arm_point: GridPoint | None = None
+    """The point of the arm's grid."""
+    backbone_point: GridPoint | None = None
+    """The point of the backbone's grid."""
+
+    @pydantic.model_serializer(mode="wrap")
+    def _without_absent_points(self, plain: pydantic.SerializerFunctionWrapHandler) -> JsonTable:
+        """Bundles of recipes without a grid are as they were before there were grids."""
+        points = ("arm_point", "backbone_point")
+        return {key: value for key, value in plain(self).items() if key not in points or value}
 
     @classmethod
     def of(cls, job_spec: JobSpec) -> Self:
         """The job of a recipe, whose classes are loaded here for the last time."""
         arms = {arm.name: arm.label for arm in job_spec.measured or (job_spec.arm,)}
-        return cls(dataset=job_spec.dataset, arms=arms, job=job_spec.bind(""))
+        return cls(
+            dataset=job_spec.dataset,
+            arms=arms,
+            job=job_spec.bind(""),
+            arm_point=job_spec.arm.point,
+            backbone_point=job_spec.backbone_point,
+        )
 
     @property
     def arm(self) -> str:
@@ -47,6 +66,16 @@ class ReportJob(Frozen):
         """Printed name of the arm, or of all that the job measures."""
         return "+".join(self.arms.values())
 
+    @property
+    def family(self) -> tuple[str, ...]:
+        """Name of the arm that has the grid; none without a grid."""
+        return (self.arm_point.of,) if self.arm_point else ()
+
+    @property
+    def backbone(self) -> str:
+        """Name of the backbone in the recipe."""
+        return self.backbone_point.name if self.backbone_point else self.job.backbone
+
 
 @dataclass(frozen=True, kw_only=True)
 class ArmColumn:
@@ -56,6 +85,13 @@ class ArmColumn:
     """Unique in the table; the key in JSON and CSV."""
     label: str
     key: ArmKey
+    point: GridPoint | None = None
+    """The point of a recipe's grid that it is."""
+
+    @property
+    def family(self) -> str:
+        """Name of the arm that has the grid; without one, its own."""
+        return self.point.of if self.point else self.name
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,6 +104,8 @@ class BackboneRow:
     backbone: str
     comparison: ComparisonKey | None
     """What its runs have in common; None where no record tells the version of the data."""
+    point: GridPoint | None = None
+    """The point of a recipe's grid that it is."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,7 +143,9 @@ def layout_from_trials(
     of its data that has records: versions are never mixed.
     """
     arms = {
-        asked.arm: ArmColumn(name=asked.arm, label=asked.label, key=arm_key_of(asked.job))
+        asked.arm: ArmColumn(
+            name=asked.arm, label=asked.label, key=arm_key_of(asked.job), point=asked.arm_point
+        )
         for asked in jobs
     }
     blocks = []
@@ -113,10 +153,13 @@ def layout_from_trials(
         own = [asked for asked in jobs if asked.dataset == dataset]
         for fingerprint in _fingerprints(own, grouped, variant=variants[dataset], arms=arms):
             rows = {
-                asked.job.backbone: BackboneRow(
-                    label=backbone_label(asked.job.backbone),
-                    key=asked.job.backbone,
+                asked.backbone: BackboneRow(
+                    label=asked.backbone_point.full_label
+                    if asked.backbone_point
+                    else backbone_label(asked.job.backbone),
+                    key=asked.backbone,
                     backbone=asked.job.backbone,
+                    point=asked.backbone_point,
                     comparison=_comparison_key(
                         asked, variant=variants[dataset], fingerprint=fingerprint
                     ),

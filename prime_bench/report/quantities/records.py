@@ -2,18 +2,19 @@
 
 import functools
 from collections.abc import Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Self
+from typing import Literal, Self
 
 import pydantic
 
-from prime_bench.base.frozen import Frozen
+from prime_bench.base.frozen import Frozen, JsonTable
 from prime_bench.base.identity import canonical_json
 from prime_bench.catalog import DENSE
 from prime_bench.findings import RoutingFindings
 from prime_bench.recipe.job import Job
-from prime_bench.recipe.recipe import ONLY_KEYS, Recipe, TableName, values_asked
+from prime_bench.recipe.recipe import ONLY_KEYS, Recipe, TableName, is_asked, values_asked
+from prime_bench.report.quantities.choice import Choice, choices_of, chosen_runs
 from prime_bench.report.quantities.grid import Grid, build_grid, without_degenerate
 from prime_bench.report.quantities.layout import (
     ArmColumn,
@@ -54,6 +55,16 @@ class RecipeJobs(Frozen):
     """Data set -> digest of its data settings."""
     labels: dict[str, str] = {}
     """Printed names of the data sets that have one."""
+    choose: Literal["validation"] | None = None
+    """How one point of each grid is chosen; None: all are shown."""
+    sensitivity: list[str] = []
+    """Keys of grids that figures of sensitivity show."""
+
+    @pydantic.model_serializer(mode="wrap")
+    def _without_unchosen(self, plain: pydantic.SerializerFunctionWrapHandler) -> JsonTable:
+        """Bundles of recipes without a grid are as they were before there were grids."""
+        grids = ("choose", "sensitivity")
+        return {key: value for key, value in plain(self).items() if key not in grids or value}
 
     @pydantic.model_validator(mode="after")
     def _knows_its_data(self) -> Self:
@@ -66,25 +77,29 @@ class RecipeJobs(Frozen):
 
         Raises UsageError for a key or value that no job has.
         """
+        jobs = self.jobs
         known = {
-            "dataset": dict.fromkeys(asked.dataset for asked in self.jobs),
-            "backbone": dict.fromkeys(asked.job.backbone for asked in self.jobs),
-            "arm": dict.fromkeys(arm for asked in self.jobs for arm in asked.arms),
-            "seed": dict.fromkeys(str(asked.job.seed) for asked in self.jobs),
+            "dataset": [job.dataset for job in jobs],
+            "backbone": [name for job in jobs for name in (job.job.backbone, job.backbone)],
+            "arm": [name for job in jobs for arm in job.arms for name in (*job.family, arm)],
+            "seed": [str(job.job.seed) for job in jobs],
         }
-        wanted = values_asked(only, {k: list(v) for k, v in known.items()}, whose="the recipe")
-        arms = wanted.get("arm", known["arm"])
-        jobs = [
-            asked.model_copy(
-                update={"arms": {k: label for k, label in asked.arms.items() if k in arms}}
-            )
-            for asked in self.jobs
-            if asked.dataset in wanted.get("dataset", [asked.dataset])
-            and asked.job.backbone in wanted.get("backbone", [asked.job.backbone])
-            and str(asked.job.seed) in wanted.get("seed", [str(asked.job.seed)])
-            and any(arm in arms for arm in asked.arms)
-        ]
-        return self.model_copy(update={"jobs": jobs})
+        wanted = values_asked(only, known, whose="the recipe")
+        narrowed = []
+        for job in jobs:
+            arms = {
+                name: label
+                for name, label in job.arms.items()
+                if is_asked(wanted, "arm", name, *job.family)
+            }
+            if (
+                arms
+                and is_asked(wanted, "dataset", job.dataset)
+                and is_asked(wanted, "backbone", job.job.backbone, job.backbone)
+                and is_asked(wanted, "seed", str(job.job.seed))
+            ):
+                narrowed.append(job.model_copy(update={"arms": arms}))
+        return self.model_copy(update={"jobs": narrowed})
 
 
 def as_asked(recipe: str, changes: Sequence[str]) -> str:
@@ -115,6 +130,8 @@ def jobs_of(
         jobs=[ReportJob.of(job_spec) for job_spec in recipe.job_specs()],
         variants=dict(variants),
         labels={dataset: labels.get(dataset, dataset) for dataset in recipe.datasets},
+        choose=recipe.report.choose,
+        sensitivity=recipe.report.sensitivity,
     )
 
 
@@ -137,6 +154,11 @@ class ReportRecords:
     """A message for each record that cannot be read; its run counts as missing."""
     mixed: bool = False
     """Whether runs that may not be compared are, because it was asked for."""
+    choices: Sequence[Choice] = ()
+    """What was chosen from the grids of the recipe; `grouped` and `layout` have the chosen alone.
+    Empty where all points are shown."""
+    unchosen: "ReportRecords | None" = None
+    """All points of the grids; None where nothing was chosen."""
     _grids: dict[tuple[str, ProbedSplit, bool], Grid] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
@@ -150,7 +172,12 @@ class ReportRecords:
         if key not in self._grids:
             grouped = without_degenerate(self.grouped) if sound else self.grouped
             self._grids[key] = build_grid(
-                grouped, layout=self.layout, baseline=baseline, split=split, mixed=self.mixed
+                grouped,
+                layout=self.layout,
+                baseline=baseline,
+                split=split,
+                mixed=self.mixed,
+                tuned=bool(self.choices),
             )
         return self._grids[key]
 
@@ -187,6 +214,8 @@ class ReportRecords:
 
     def all_records(self) -> list[RunRecord | ProbeRecord]:
         """Every record that any table of the report can be made from."""
+        if self.unchosen is not None:
+            return self.unchosen.all_records()
         runs = [
             run
             for block in self.layout.blocks
@@ -214,6 +243,8 @@ class ReportRecords:
 
     def degenerate_jobs(self) -> frozenset[str]:
         """Ids of the degenerate runs, and of the probes of such a run."""
+        if self.unchosen is not None:
+            return self.unchosen.degenerate_jobs()
         runs = {
             run.job_id
             for arms in self.grouped.values()
@@ -254,7 +285,7 @@ def gather(
         layout = layout_from_trials(
             recipe.jobs, grouped, variants=recipe.variants, dataset_labels=labels
         )
-    return ReportRecords(
+    found = ReportRecords(
         grouped=grouped,
         outdated=outdated,
         layout=layout,
@@ -264,6 +295,11 @@ def gather(
         unreadable=unreadable,
         mixed=mixed,
     )
+    if recipe is None or recipe.choose is None:
+        return found
+    choices = choices_of(grouped, layout)
+    chosen, chosen_layout = chosen_runs(choices, layout)
+    return replace(found, grouped=chosen, layout=chosen_layout, choices=choices, unchosen=found)
 
 
 def narrowed(records: Sequence[RunRecord], only: Sequence[str]) -> list[RunRecord]:

@@ -282,37 +282,6 @@ STATISTICS: dict[str, Callable[[Selection], Quantity]] = {
 }
 
 
-def best_arm(
-    records: ReportRecords,
-    block: GridBlock,
-    backbones: Sequence[BackboneRow],
-    *,
-    arms: Sequence[ArmColumn],
-) -> ArmColumn | None:
-    """The arm with the highest validation AUC, the mean over backbones of their means over seeds;
-    None where none has a score on each.
-    """
-    means: dict[str, float] = {}
-    for arm in arms:
-        scores = [
-            average_level(
-                Selection(
-                    records=records,
-                    block=block,
-                    backbones=(row,),
-                    arm=arm,
-                    metric="auc",
-                    split="valid",
-                )
-            ).value
-            for row in backbones
-        ]
-        if None not in scores:
-            means[arm.name] = mean(score for score in scores if score is not None)
-    ranked = [arm for arm in arms if arm.name in means]
-    return max(ranked, key=lambda arm: means[arm.name], default=None)
-
-
 def _average(selected: Selection, measure: Callable[[RunRecord], float | None]) -> Level:
     seeds = selected.block.layout.seeds if selected.seed is None else (selected.seed,)
     by_backbone: list[dict[str, float]] = []

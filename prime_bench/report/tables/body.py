@@ -7,6 +7,7 @@ from prime_bench.base.identity import canonical_json
 from prime_bench.report.quantities.grid import Grid, GridBlock
 from prime_bench.report.quantities.layout import ArmColumn
 from prime_bench.report.quantities.records import ReportRecords
+from prime_bench.report.tables.choices import choice_notes
 from prime_bench.report.tables.definition import TableDefinition
 from prime_bench.report.tables.model import Block, TableNote, note, series
 from prime_bench.report.tables.notes import collect_notes, data_notes, dirty_notes
@@ -69,7 +70,7 @@ def grid_body(
     backbones = [block.mean_rows if means else block.layout.rows for block in grid.blocks]
     return TableBody(
         blocks=blocks,
-        notes=[*notes, *own],
+        notes=[*notes, *choice_notes(records.choices, grid), *own],
         records=[*grid.records, *probes],
         bold=bold,
         mixed_pairs=sum(len(block.mixed) for block in grid.blocks),

@@ -193,6 +193,13 @@ class SubgroupsDefinition(TableDefinition):
     """The arm that is compared with the baseline."""
 
 
+class SensitivityDefinition(TableDefinition):
+    """Every point of a recipe's grids, a block an arm and backbone."""
+
+    kind: Literal["sensitivity"]
+    metrics: list[Metric]
+
+
 class FamilyDefinition(TableDefinition):
     """Statistics over architectures, a row a comparison of the recipe's family and a metric."""
 

@@ -9,7 +9,16 @@ from typing import Any, Generic, TypeVar
 from prime_bench.base.errors import UsageError, did_you_mean
 from prime_bench.base.files import bundled_folder
 from prime_bench.report.quantities.records import ReportRecords
-from prime_bench.report.tables import cost, family, gradients, methods, pivot, routing, subgroups
+from prime_bench.report.tables import (
+    cost,
+    family,
+    gradients,
+    methods,
+    pivot,
+    routing,
+    sensitivity,
+    subgroups,
+)
 from prime_bench.report.tables.body import TableBody
 from prime_bench.report.tables.definition import (
     CostDefinition,
@@ -18,6 +27,7 @@ from prime_bench.report.tables.definition import (
     MethodsDefinition,
     PivotDefinition,
     RoutingDefinition,
+    SensitivityDefinition,
     SubgroupsDefinition,
     TableDefinition,
     shipped_tables,
@@ -41,6 +51,7 @@ KINDS: dict[str, TableKind[Any]] = {
     "cost": TableKind(CostDefinition, cost.build),
     "routing": TableKind(RoutingDefinition, routing.build),
     "gradients": TableKind(GradientsDefinition, gradients.build),
+    "sensitivity": TableKind(SensitivityDefinition, sensitivity.build),
     "subgroups": TableKind(SubgroupsDefinition, subgroups.build),
     "family": TableKind(FamilyDefinition, family.build),
 }

@@ -80,6 +80,7 @@ NoteKind = Literal[
     "missing",
     "mismatch",
     "mixed",
+    "choice",
     "mean",
     "bold",
     "degenerate",
@@ -95,9 +96,10 @@ NoteKind = Literal[
 ]
 """What a note is about: records that cannot be read, arms that these jobs do not have, how many
 pairs there are, missing runs, runs that are not compared, runs that are compared on request, what
-means leave out, what bold cells are, degenerate runs, the data, a recipe's own notes, the training
-protocol, settings of arms, what arms add to a backbone, commits and devices, how statistics are
-made, how a probe measures, how a comparison with other numbers is made."""
+was chosen by validation, what means leave out, what bold cells are, degenerate runs, the data, a
+recipe's own notes, the training protocol, settings of arms, what arms add to a backbone, commits
+and devices, how statistics are made, how a probe measures, how a comparison with other numbers is
+made."""
 
 
 @dataclass(frozen=True, kw_only=True)

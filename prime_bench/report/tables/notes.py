@@ -1,9 +1,12 @@
 """Notes below a table: what a reader must know to judge its numbers."""
 
 import itertools
+import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 
+from prime_bench.base.identity import canonical_json
 from prime_bench.report.quantities import formulas
 from prime_bench.report.quantities.formulas import METRIC_LABELS, METRICS, Moments
 from prime_bench.report.quantities.grid import Grid, GridBlock
@@ -12,7 +15,6 @@ from prime_bench.report.quantities.values import MISSING, Difference, Level
 from prime_bench.report.tables.model import Cell, TableNote, note, series, shown
 from prime_bench.settings.interface import added_text
 from prime_bench.settings.training import TrainSpec
-from prime_bench.store.pairing import arm_key
 from prime_bench.store.record import ProbeRecord, RunRecord
 
 
@@ -231,20 +233,24 @@ def _protocol(grid: Grid) -> Iterator[TableNote]:
 
 
 def _arms(grid: Grid) -> Iterator[TableNote]:
+    found = []
     for arm in grid.arms:
-        if changes := changes_of_arm(arm.key):
-            yield note("arms", f"{arm.label} is {arm.key.plugin} with {changes}")
+        label, key = arm.label, arm.key
+        if arm.point is not None:  # its label has the keys of the grid
+            settings = json.loads(key.settings)
+            beside = {name: v for name, v in settings.items() if name not in arm.point.values}
+            label, key = arm.point.label, replace(key, settings=canonical_json(beside))
+        if changes := changes_of_arm(key):
+            found.append(f"{label} is {key.plugin} with {changes}")
+    yield from (note("arms", text) for text in dict.fromkeys(found))
 
 
 def _budgets(block: GridBlock, grid: Grid) -> Iterator[TableNote]:
     """What each arm adds, in one note: so a reader sees whether controls are matched."""
     parts = []
     for arm in grid.others:
-        budgets = [
-            record.budget
-            for record in grid.records
-            if record.job.fingerprint == block.layout.fingerprint and arm_key(record) == arm.key
-        ]
+        jobs = block.runs_of(arm.name)
+        budgets = [record.budget for record in grid.records if record.job_id in jobs]
         if budgets:
             parts.append(f"{arm.label} {added_text(budgets)}")
     if len(parts) > 1:

@@ -5,6 +5,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from prime_bench.report.quantities.choice import Tried, best, tried
 from prime_bench.report.quantities.formulas import METRIC_LABELS, METRICS, SPLIT_LABELS, Metric
 from prime_bench.report.quantities.grid import Grid, GridBlock
 from prime_bench.report.quantities.layout import ArmColumn, BackboneRow
@@ -13,7 +14,6 @@ from prime_bench.report.quantities.statistics import (
     LEVELS,
     STATISTICS,
     Selection,
-    best_arm,
 )
 from prime_bench.report.quantities.values import MISSING, Better, Count
 from prime_bench.report.tables.body import (
@@ -24,6 +24,7 @@ from prime_bench.report.tables.body import (
     grid_body,
     keyed_blocks,
 )
+from prime_bench.report.tables.choices import left_out
 from prime_bench.report.tables.definition import SETTING, Axis, PivotColumn, PivotDefinition
 from prime_bench.report.tables.model import (
     Block,
@@ -91,6 +92,18 @@ class SelectedColumn:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Group:
+    """A data set, or a backbone on it, before its block is built."""
+
+    number: int
+    """Which of the grid's blocks it is of."""
+    block: GridBlock
+    key: str
+    label: str
+    backbones: Sequence[BackboneRow]
+
+
+@dataclass(frozen=True, kw_only=True)
 class Line:
     """A row of a block before its cells are computed, and which runs it selects."""
 
@@ -133,26 +146,35 @@ class _Pivot:
 
     def blocks(self) -> Iterator[Block]:
         """The blocks with their cells."""
-        blocks = keyed_blocks(self.grid)
         if self.definition.rows == ["dataset"]:
             lines = [
                 Line(key=key, words=(p.layout.label,), block=p, backbones=(), instead=_MEAN)
-                for key, p in blocks
+                for key, p in keyed_blocks(self.grid)
             ]
             yield self._block("means", "", lines, columns=self._columns((), seeds=()))
             return
-        for number, (key, block) in enumerate(blocks):
+        for group in self._groups():
+            lines = list(self._lines(group.number, group.block, group.backbones))
+            columns = self._columns(group.backbones, seeds=group.block.layout.seeds)
+            yield self._block(group.key, group.label, lines, columns=columns)
+
+    def _groups(self) -> Iterator[Group]:
+        """What has a block of its own: each data set, or each backbone on it."""
+        for number, (key, block) in enumerate(keyed_blocks(self.grid)):
             layout = block.layout
-            groups = [(key, layout.label, layout.rows)]
-            if self.definition.blocks == "backbone":
-                groups = [
-                    (f"{key}.{row.key}", f"{row.label}, {layout.label}", (row,))
-                    for row in layout.rows
-                ]
-            for name, label, backbones in groups:
-                lines = list(self._lines(number, block, backbones))
-                columns = self._columns(backbones, seeds=layout.seeds)
-                yield self._block(name, label, lines, columns=columns)
+            whole = Group(
+                number=number, block=block, key=key, label=layout.label, backbones=layout.rows
+            )
+            if self.definition.blocks == "dataset":
+                yield whole
+                continue
+            for row in layout.rows:
+                yield replace(
+                    whole,
+                    key=f"{key}.{row.key}",
+                    label=f"{row.label}, {layout.label}",
+                    backbones=(row,),
+                )
 
     @property
     def means(self) -> str:
@@ -172,6 +194,10 @@ class _Pivot:
         names = [*(asked.arms or ()), *itertools.chain(*asked.best_of.values())]
         names += [name for pair in asked.comparisons for name in (pair.arm, pair.versus)]
         yield from absent_note(self.grid, list(dict.fromkeys(names)))
+        for place, (best_label, own) in itertools.product(self._groups(), asked.best_of.items()):
+            candidates = self._tried(place.block, place.backbones, own)
+            if best(candidates) is not None:
+                yield from left_out(f"{place.label}, {best_label}", candidates)
         if {column.shows for column in asked.columns} & {"entropy", "largest_load"}:
             yield note(
                 "measurement",
@@ -279,14 +305,11 @@ class _Pivot:
                     yield replace(whole, key=arm.name, words=(self._label(arm),), arm=arm)
             elif rows == "best_of":
                 for label, names in self.definition.best_of.items():
-                    if self.grid.baseline and (
-                        best := best_arm(
-                            self.records, block, backbones, arms=arms_named(self.grid, names)
-                        )
-                    ):
-                        text = f"{label} ({best.label})"
+                    found = best(self._tried(block, backbones, names))
+                    if self.grid.baseline and found:
+                        text = f"{label} ({found.arm.label})"
                         key = f"best.{label}"
-                        yield replace(whole, key=key, words=(text,), arm=best, ruled=True)
+                        yield replace(whole, key=key, words=(text,), arm=found.arm, ruled=True)
             elif rows == "seed":
                 for seed in block.layout.seeds:
                     yield replace(whole, key=str(seed), words=(str(seed),), seed=seed)
@@ -297,6 +320,16 @@ class _Pivot:
             elif rows == "mean" or self.grid.baseline:
                 label, instead = _SUMMARIES[rows]
                 yield replace(whole, words=(label,), instead=instead, ruled=rows == "mean")
+
+    def _tried(
+        self, block: GridBlock, backbones: Sequence[BackboneRow], names: Sequence[str]
+    ) -> list[Tried]:
+        """The arms of a row `best_of` with their validation AUC over these backbones."""
+        seeds = block.layout.seeds
+        return [
+            tried(self.records.grouped, arm=arm, rows=backbones, seeds=seeds)
+            for arm in arms_named(self.grid, names)
+        ]
 
     def _backbones_and_arms(self, whole: Line) -> Iterator[Line]:
         several = len(self.grid.others) > 1
