@@ -35,6 +35,7 @@ JOBS = {
     "routing": 20,  # 4 x 1 x 5
     "structural": 120,  # 4 x 6 x 5
     "subgroups": 60,  # 4 x 3 x 5
+    "sweep": 60,  # 2 x (1 + 9) x 3
 }
 
 
