@@ -47,6 +47,7 @@ def resolved(recipe: Recipe, datasets: Mapping[str, JsonTable]) -> dict[str, obj
             for name, per_dataset in recipe.backbones.items()
         },
         "probe": {} if recipe.probe is None else recipe.probe.plain(),
+        "budget": {} if recipe.budget is None else recipe.budget.plain(),
         "report": recipe.report.plain(),
     }
     return dotted(table)

@@ -29,7 +29,7 @@ from prime_bench.catalog import (
     is_foreign,
 )
 from prime_bench.recipe.recipe import Arm, JobSpec, Origin, Recipe, ReportKeys
-from prime_bench.recipe.sweep import DRAW, GridPoint, Sweep, read_sweep
+from prime_bench.recipe.sweep import DRAW, CandidateBudget, GridPoint, Sweep, read_sweep
 from prime_bench.settings.interface import BackboneSettings
 from prime_bench.settings.probes import PROBES, Kind, ProbeSettings
 from prime_bench.settings.training import TrainSpec
@@ -78,6 +78,8 @@ class RecipeKeys(Frozen):
     `[backbone.<name>.grid]` a list of values for each key that varies."""
     probe: JsonTable = {}
     """Keys of the probe, if `kind` is one."""
+    budget: CandidateBudget | None = None
+    """How many candidates each arm has, where grids of several sizes are compared."""
     report: ReportKeys = ReportKeys()
     """What the report of the recipe shows."""
 
@@ -195,6 +197,7 @@ def read_recipe(table: Mapping[str, object], *, name: str) -> tuple[Recipe | Non
         probe=probe,
         report=parsed.report,
         backbone_points=points,
+        budget=parsed.budget,
     )
     return recipe, []
 
@@ -276,6 +279,9 @@ def _report_faults(parsed: RecipeKeys) -> Iterator[Fault]:
     if parsed.report.choose and not swept:
         why = "no arm and no backbone has a `grid` to choose from"
         yield Fault(("report", "choose"), why)
+    if parsed.budget and not parsed.report.choose:
+        why = "needs `choose` in [report]: points that are drawn for each arm do not pair"
+        yield Fault(("budget",), why)
     if parsed.report.choose and parsed.kind != "train":
         why = "only a recipe that trains has validation scores to choose by"
         yield Fault(("report", "choose"), why)

@@ -13,7 +13,7 @@ from prime_bench.base.errors import UsageError, did_you_mean
 from prime_bench.base.frozen import Frozen, JsonTable
 from prime_bench.catalog import DENSE, find_backbone, find_plugin
 from prime_bench.recipe.job import Job
-from prime_bench.recipe.sweep import GridPoint
+from prime_bench.recipe.sweep import CandidateBudget, GridPoint
 from prime_bench.settings.interface import ArmSettings, BackboneSettings, DenseSettings
 from prime_bench.settings.probes import CostArm, Kind, ProbeSettings
 from prime_bench.settings.training import TrainSpec
@@ -180,6 +180,8 @@ class Recipe:
     """Folder of the recipe's file, from which the paths of cards in it are read."""
     backbone_points: dict[str, GridPoint] = field(default_factory=dict)
     """The point of each backbone that is one of a grid."""
+    budget: CandidateBudget | None = None
+    """How many points each arm has on each backbone; None: all."""
     places: dict[str, str] = field(default_factory=dict)
     """Data set -> file and line of its table, for errors that are found with the card."""
     given: dict[tuple[str, ...], Origin] = field(default_factory=dict)
@@ -194,7 +196,7 @@ class Recipe:
         arm or backbone with a grid stands for all of its points. Raises UsageError for a key or
         value that the recipe does not have.
         """
-        wanted = _wanted(self, only)
+        wanted, trained = _wanted(self, only), self._trained()
         arms = [arm for arm in self.arms if is_asked(wanted, "arm", arm.name, arm.family)]
         backbones = [
             (name, point.of if point else name, point, per_dataset)
@@ -222,7 +224,26 @@ class Recipe:
             and is_asked(wanted, "backbone", name, backbone)
             and is_asked(wanted, "seed", str(seed))
             for arm, measured in self._measured_together(per_dataset[dataset], arms=arms)
+            if trained is None or (name, arm.name) in trained
         ]
+
+    def _trained(self) -> set[tuple[str, str]] | None:
+        """The backbones and arms, by name, that the budget leaves together; None without one."""
+        if self.budget is None:
+            return None
+        arms: dict[str, list[str]] = {}
+        backbones: dict[str, list[str]] = {}
+        for arm in self.arms:
+            arms.setdefault(arm.family, []).append(arm.name)
+        for name in self.backbones:
+            point = self.backbone_points.get(name)
+            backbones.setdefault(point.of if point else name, []).append(name)
+        return {
+            (rows[row], columns[column])
+            for rows in backbones.values()
+            for columns in arms.values()
+            for row, column in self.budget.drawn(len(rows), len(columns))
+        }
 
     def _measured_together(
         self, backbone: BackboneSettings, *, arms: Sequence[Arm]

@@ -44,6 +44,36 @@ class GridPoint(Frozen):
         return ", ".join(f"{key} = {value_name(value)}" for key, value in self.values.items())
 
 
+class CandidateBudget(Frozen):
+    """`[budget]`: how many candidates `choose` has of every arm on every backbone."""
+
+    candidates: int = pydantic.Field(ge=1, le=MOST_POINTS)
+    """At most so many points of an arm's grid and the backbone's together, drawn where there are
+    more: a common budget of arms with grids of different sizes."""
+    seed: int = pydantic.Field(2021, ge=0)
+    """Seed of the draw."""
+
+    def drawn(self, n_backbones: int, n_arms: int) -> set[tuple[int, int]]:
+        """Which of `n_backbones` points of a backbone are trained with which of `n_arms` of an arm:
+        places in their orders. Arms that are drawn from share the backbone's stream.
+        """
+        n_pairs = n_backbones * n_arms
+        if n_pairs <= self.candidates:
+            return set(itertools.product(range(n_backbones), range(n_arms)))
+        pairs = set[tuple[int, int]]()
+        for number in itertools.count():
+            if len(pairs) == self.candidates:
+                break
+            backbone = _place(self.seed, f"budget/backbone/{number}", n_backbones)
+            pairs.add((backbone, _place(self.seed, f"budget/arm/{number}", n_arms)))
+        return pairs
+
+
+def _place(seed: int, stream: str, n: int) -> int:
+    """A number in [0, n) that depends on the seed and the name of the stream alone."""
+    return derive(seed, stream) * n >> 63  # of 63 bits, so that none is likelier by 1 in 2^50
+
+
 def value_name(value: pydantic.JsonValue) -> str:
     """A value as a part of a name: a text as it is, a list with hyphens, all else as JSON."""
     if isinstance(value, str):
@@ -89,8 +119,7 @@ class Sweep:
         seen = set()
         for number in itertools.count():
             positions = tuple(
-                # 63 random bits to a position: no remainder, whose bias would be as small.
-                derive(self.seed, f"grid/{key}/{number}") * len(values) >> 63
+                _place(self.seed, f"grid/{key}/{number}", len(values))
                 for key, values in self.values.items()
             )
             if positions not in seen:

@@ -6,7 +6,7 @@ import pytest
 
 from prime_bench.base.errors import UsageError
 from prime_bench.recipe.file import load_recipe, origins
-from prime_bench.recipe.sweep import GridPoint, Sweep, read_sweep
+from prime_bench.recipe.sweep import CandidateBudget, GridPoint, Sweep, read_sweep
 
 GRIDS = """
 [backbone.DNN.grid]
@@ -308,3 +308,79 @@ def test_a_huge_product_is_not_walked():
     assert len(sweep.points()) == 20
     assert faults == []
     assert "at most 1,000" in str(read_sweep(values, also_set=())[1][0])
+
+
+# ---- a common budget
+
+BUDGET = """
+[budget]
+candidates = 2
+[report]
+choose = "validation"
+"""
+
+
+def trained(job_specs):
+    """Arms by backbone and family, as names of points."""
+    found = {}
+    for spec in job_specs:
+        key = (spec.backbone, spec.arm.family)
+        found.setdefault(key, set()).add((spec.backbone_name, spec.arm.name))
+    return found
+
+
+def test_a_budget_leaves_each_arm_as_many_points(write, swept):
+    all_points = trained(load_recipe(write(swept)).job_specs())
+    recipe = load_recipe(write(swept + BUDGET))
+    points = trained(recipe.job_specs())
+
+    assert {key: len(own) for key, own in points.items()} == {
+        ("DNN", "dense"): 2,
+        ("DNN", "p"): 2,
+        ("DCNv2", "dense"): 1,  # it has no grid there
+        ("DCNv2", "p"): 2,
+    }
+    assert all(own <= all_points[key] for key, own in points.items())
+    assert len(recipe.job_specs()) == 2 * 7
+    narrowed = recipe.job_specs(only=["backbone=DNN", "arm=p"])
+    assert trained(narrowed)["DNN", "p"] == points["DNN", "p"]
+
+
+def test_a_larger_budget_keeps_the_points_of_a_smaller_one(write, swept):
+    sizes = range(1, 9)
+    recipe = load_recipe(write(swept + BUDGET))
+    drawn = [
+        trained(
+            load_recipe(write(swept + BUDGET), changes=[f"budget.candidates={size}"]).job_specs()
+        )["DNN", "p"]
+        for size in sizes
+    ]
+
+    assert [len(own) for own in drawn] == list(sizes)
+    assert all(fewer < more for fewer, more in itertools.pairwise(drawn))
+    other = load_recipe(write(swept + BUDGET), changes=["budget.seed=4"])
+    assert trained(other.job_specs()) != trained(recipe.job_specs())
+
+
+def test_a_budget_draws_the_same_everywhere():
+    assert CandidateBudget(candidates=3, seed=1).drawn(4, 5) == {(0, 2), (0, 4), (3, 4)}
+    assert CandidateBudget(candidates=20).drawn(4, 5) == {
+        (i, j) for i in range(4) for j in range(5)
+    }
+
+
+@pytest.mark.parametrize(
+    ("change", "wanted"),
+    [
+        ("budget.candidates=0", "budget.candidates: input should be greater than or equal to 1"),
+        ("budget.candidate=3", "budget.candidate: unknown key; did you mean `candidates`?"),
+    ],
+)
+def test_faults_of_a_budget(write, swept, change, wanted):
+    assert wanted in _message(write(swept + BUDGET), [change])
+
+
+def test_a_budget_needs_a_choice(write, swept):
+    text = swept + BUDGET.partition("[report]")[0]
+
+    assert "budget: needs `choose` in [report]" in _message(write(text))

@@ -5,6 +5,7 @@ from pathlib import Path
 from statistics import mean, stdev
 from typing import get_args
 
+import numpy as np
 import pytest
 
 from prime_bench.base.identity import digest
@@ -184,6 +185,22 @@ def test_arms_with_as_many_candidates_have_a_common_budget(chosen: Chosen) -> No
     assert "A common budget: 4 candidates an arm" in notes_of(records)
 
 
+def test_a_budget_of_candidates_is_common(chosen: Chosen) -> None:
+    records = chosen(RECIPE.replace("[report]", "[budget]\ncandidates = 2\n[report]"))
+    notes = notes_of(records, "sensitivity")
+
+    assert [arm.name for arm in records.layout.arms] == ["dense", "p", "prime"]
+    assert "Dense 2, Mine 2 and PRIME 2 on DNN; Dense 1, Mine 2 and PRIME 1" in notes_of(records)
+    assert "Mine is prime with temperature = 0.5" in notes_of(records)
+    assert "missing" not in notes
+    rows = [len(block.rows) for block in table_of(records, "sensitivity").blocks]
+    assert rows == [2, 2, 2, 2]  # Dense, Mine and PRIME on DNN, Mine on DCNv2
+    one = chosen(
+        RECIPE.replace("[report]", "[budget]\ncandidates = 2\n[report]"), only=("backbone=DNN",)
+    )
+    assert "A common budget: 2 candidates an arm" in notes_of(one)
+
+
 def test_what_lacks_a_seed_is_not_chosen_and_named(chosen: Chosen) -> None:
     def lacks(job_spec: JobSpec) -> bool:
         return job_spec.seed == 2 and job_spec.arm.name == "p[rank=4,bags=2]"
@@ -308,13 +325,13 @@ def test_a_bundle_keeps_points_and_the_choice(chosen: Chosen) -> None:
 def test_bundles_without_a_grid_have_no_new_keys() -> None:
     """The same records give the bytes that they gave before there were grids."""
     recipe = load_recipe("quick")
-    plain = jobs_of(recipe, name="quick", variants={"synthetic": "v"}).plain()
-    (job, *_) = plain["jobs"]  # type: ignore[misc]
+    jobs = jobs_of(recipe, name="quick", variants={"synthetic": "v"})
+    plain, job = jobs.plain(), jobs.jobs[0].plain()
 
     assert set(plain) == {
         *("name", "title", "kind", "tables", "notes", "family", "jobs", "variants", "labels")
     }
-    assert set(job) == {"dataset", "arms", "job"}  # type: ignore[arg-type]
+    assert set(job) == {"dataset", "arms", "job"}
 
 
 @pytest.mark.parametrize(
@@ -390,7 +407,7 @@ def test_figures_of_a_sweep_are_named_after_data_and_arm(chosen: Chosen) -> None
     titles = [axes.get_title() for axes in figure.axes]
     assert titles == ["DNN: validation", "DNN: test", "DCNv2: validation", "DCNv2: test"]
     line = figure.axes[0].get_lines()[0]
-    assert list(line.get_ydata()) == pytest.approx([0.711, 0.791])
+    assert np.asarray(line.get_ydata()) == pytest.approx([0.711, 0.791])
     assert [text.get_text() for text in figure.legends[0].get_texts()] == ["rank = 4", "rank = 8"]
     narrowed = figures_of(chosen(), baseline="dense", arms=["prime"])
     assert "sensitivity-avazu-p" not in {item.name for item in narrowed}

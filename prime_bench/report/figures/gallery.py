@@ -41,7 +41,7 @@ from prime_bench.report.figures.pairs import (
 from prime_bench.report.figures.save import NamedFigure
 from prime_bench.report.figures.sensitivity import draw_sensitivity, sensitivity_of, shown_keys
 from prime_bench.report.figures.style import unique
-from prime_bench.report.quantities.choice import Choice, choices_of
+from prime_bench.report.quantities.choice import Choice
 from prime_bench.report.quantities.grid import Grid, GridBlock
 from prime_bench.report.quantities.layout import ArmColumn, arm_label, backbone_label
 from prime_bench.report.quantities.records import ReportRecords
@@ -215,9 +215,8 @@ def _curves(
 
 def _sensitivity(records: ReportRecords, *, arms: Sequence[str]) -> Iterator[NamedFigure]:
     """A figure for each data set and arm that has points of grids to compare."""
-    every = records.unchosen or records
     asked = records.recipe.sensitivity if records.recipe else ()
-    choices = [c for c in choices_of(every.grouped, every.layout) if len(c.tried) > 1]
+    choices = [choice for choice in records.every_choice if len(choice.tried) > 1]
     groups: dict[tuple[str, str, tuple[str, ...]], list[Choice]] = {}
     for choice in choices:
         if not arms or choice.arm.name in arms:

@@ -5,14 +5,14 @@ Test scores have no part in a choice, and settings that lack a seed are never ch
 
 import itertools
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import mean
 from typing import TypeVar
 
 from prime_bench.base.frozen import JsonTable
 from prime_bench.base.identity import canonical_json
-from prime_bench.recipe.sweep import value_name
+from prime_bench.recipe.sweep import GridPoint, value_name
 from prime_bench.report.quantities.layout import ArmColumn, BackboneRow, BlockLayout, GridLayout
 from prime_bench.store.pairing import GroupedRuns
 from prime_bench.store.record import RunRecord
@@ -88,8 +88,16 @@ def best(candidates: Sequence[Tried]) -> Tried | None:
     return max(scored, key=lambda item: item.score or 0.0, default=None)
 
 
-def choices_of(grouped: GroupedRuns, layout: GridLayout) -> list[Choice]:
-    """For each data set, backbone and arm the points of their grids."""
+def choices_of(
+    grouped: GroupedRuns,
+    layout: GridLayout,
+    *,
+    asked: Collection[tuple[str, str, str]] | None = None,
+) -> list[Choice]:
+    """For each data set, backbone and arm the points of their grids.
+
+    `asked` has the data set, backbone and arm of each job by name, where not all are trained.
+    """
     families = _grouped((arm.family, arm) for arm in layout.arms)
     return [
         Choice(
@@ -99,6 +107,7 @@ def choices_of(grouped: GroupedRuns, layout: GridLayout) -> list[Choice]:
             tried=tuple(
                 tried(grouped, arm=arm, rows=(row,), seeds=block.seeds)
                 for row, arm in itertools.product(rows, arms)
+                if asked is None or (block.dataset, row.key, arm.name) in asked
             ),
         )
         for block in layout.blocks
@@ -153,7 +162,7 @@ def _arm_without_points(arms: Sequence[ArmColumn]) -> ArmColumn:
     first = arms[0]
     if first.point is None:
         return first
-    settings = _shared([arm.key.settings for arm in arms])
+    settings = _shared([arm.key.settings for arm in arms], point=first.point)
     key = replace(first.key, settings=settings, chosen_for=first.point.of)
     return ArmColumn(name=first.point.of, label=first.point.label, key=key)
 
@@ -165,7 +174,8 @@ def _without_points(rows: Sequence[BackboneRow]) -> BackboneRow:
     comparison = None
     if first.comparison is not None:
         settings = [row.comparison.backbone_settings for row in rows if row.comparison]
-        comparison = replace(first.comparison, backbone_settings=_shared(settings))
+        shared = _shared(settings, point=first.point)
+        comparison = replace(first.comparison, backbone_settings=shared)
     return BackboneRow(
         label=first.point.label,
         key=first.point.of,
@@ -174,13 +184,13 @@ def _without_points(rows: Sequence[BackboneRow]) -> BackboneRow:
     )
 
 
-def _shared(settings: Sequence[str]) -> str:
-    """The settings that all have in common, as JSON."""
+def _shared(settings: Sequence[str], *, point: GridPoint) -> str:
+    """The settings that all have in common, as JSON, without the keys of the grid."""
     tables = [json.loads(text) for text in settings]
     first = tables[0]
     same = {
         key: value
         for key, value in first.items()
-        if all(key in table and table[key] == value for table in tables)
+        if key not in point.values and all(key in table and table[key] == value for table in tables)
     }
     return canonical_json(same)

@@ -136,13 +136,15 @@ def layout_from_trials(
     *,
     variants: Mapping[str, str],
     dataset_labels: Mapping[str, str],
+    arms: Sequence[str] = (),
 ) -> GridLayout:
     """Return the layout of a recipe's jobs in its order, whether they have records or not.
 
-    `variants` gives the digest of each data set's settings. A data set has a block for each version
+    `variants` gives the digest of each data set's settings, `arms` the order of the arms where it
+    is not that of the jobs. A data set has a block for each version
     of its data that has records: versions are never mixed.
     """
-    arms = {
+    columns = {
         asked.arm: ArmColumn(
             name=asked.arm, label=asked.label, key=arm_key_of(asked.job), point=asked.arm_point
         )
@@ -151,7 +153,7 @@ def layout_from_trials(
     blocks = []
     for dataset in dict.fromkeys(asked.dataset for asked in jobs):
         own = [asked for asked in jobs if asked.dataset == dataset]
-        for fingerprint in _fingerprints(own, grouped, variant=variants[dataset], arms=arms):
+        for fingerprint in _fingerprints(own, grouped, variant=variants[dataset], arms=columns):
             rows = {
                 asked.backbone: BackboneRow(
                     label=asked.backbone_point.full_label
@@ -177,7 +179,11 @@ def layout_from_trials(
                     rows=tuple(rows.values()),
                 )
             )
-    return GridLayout(arms=tuple(arms.values()), blocks=_labelled(blocks, dataset_labels))
+    order = {name: number for number, name in enumerate(arms)}
+    return GridLayout(
+        arms=tuple(sorted(columns.values(), key=lambda arm: order.get(arm.name, 0))),
+        blocks=_labelled(blocks, dataset_labels),
+    )
 
 
 def layout_from_records(

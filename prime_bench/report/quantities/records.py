@@ -59,11 +59,13 @@ class RecipeJobs(Frozen):
     """How one point of each grid is chosen; None: all are shown."""
     sensitivity: list[str] = []
     """Keys of grids that figures of sensitivity show."""
+    arms: list[str] = []
+    """Names of the arms in the recipe's order, where that of the jobs is another."""
 
     @pydantic.model_serializer(mode="wrap")
     def _without_unchosen(self, plain: pydantic.SerializerFunctionWrapHandler) -> JsonTable:
         """Bundles of recipes without a grid are as they were before there were grids."""
-        grids = ("choose", "sensitivity")
+        grids = ("choose", "sensitivity", "arms")
         return {key: value for key, value in plain(self).items() if key not in grids or value}
 
     @pydantic.model_validator(mode="after")
@@ -132,6 +134,7 @@ def jobs_of(
         labels={dataset: labels.get(dataset, dataset) for dataset in recipe.datasets},
         choose=recipe.report.choose,
         sensitivity=recipe.report.sensitivity,
+        arms=[arm.name for arm in recipe.arms] if recipe.budget else [],
     )
 
 
@@ -189,6 +192,18 @@ class ReportRecords:
             return {}
         runs = self.grouped.get(row.comparison, {}).get(arm.key, {})
         return {seed: run for seed, run in runs.items() if seed in seeds}
+
+    @functools.cached_property
+    def every_choice(self) -> list[Choice]:
+        """The points of the recipe's grids for each data set, backbone and arm, whether one of them
+        is chosen for the other tables or all are shown.
+        """
+        every = self.unchosen or self
+        asked = None
+        if self.recipe is not None:
+            jobs = self.recipe.jobs
+            asked = {(job.dataset, job.backbone, arm) for job in jobs for arm in job.arms}
+        return choices_of(every.grouped, every.layout, asked=asked)
 
     def probes_of(self, kind: Kind) -> list[ProbeRecord]:
         """Records of probes of a kind: those of the recipe's jobs where it has such, else all."""
@@ -283,7 +298,11 @@ def gather(
         layout = layout_from_records(grouped, baseline=DENSE, dataset_labels=labels)
     else:
         layout = layout_from_trials(
-            recipe.jobs, grouped, variants=recipe.variants, dataset_labels=labels
+            recipe.jobs,
+            grouped,
+            variants=recipe.variants,
+            dataset_labels=labels,
+            arms=recipe.arms,
         )
     found = ReportRecords(
         grouped=grouped,
@@ -297,7 +316,7 @@ def gather(
     )
     if recipe is None or recipe.choose is None:
         return found
-    choices = choices_of(grouped, layout)
+    choices = found.every_choice
     chosen, chosen_layout = chosen_runs(choices, layout)
     return replace(found, grouped=chosen, layout=chosen_layout, choices=choices, unchosen=found)
 

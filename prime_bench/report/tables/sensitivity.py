@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from prime_bench.recipe.sweep import value_name
 from prime_bench.report.quantities import formulas
-from prime_bench.report.quantities.choice import Choice, Tried, choices_of
+from prime_bench.report.quantities.choice import Choice, Tried
 from prime_bench.report.quantities.formulas import METRIC_LABELS, Metric
 from prime_bench.report.quantities.grid import score_of
 from prime_bench.report.quantities.records import ReportRecords
@@ -24,7 +24,7 @@ def build(records: ReportRecords, definition: SensitivityDefinition) -> TableBod
     every = records.unchosen or records
     grid = every.grid(baseline="")  # nothing is compared with a baseline here
     keys = {id(block.layout): key for key, block in keyed_blocks(grid)}
-    choices = [c for c in choices_of(every.grouped, every.layout) if len(c.tried) > 1]
+    choices = [choice for choice in every.every_choice if len(choice.tried) > 1]
     return grid_body(
         every,
         grid,
