@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -252,6 +253,7 @@ def run(
     job_timeout_s: float | None = None,
     retrain_stale: bool = False,
     keep_predictions: bool = False,
+    log_to: Literal["tensorboard"] | None = None,
     engine: Literal["local", "ray"] | Engine = "local",
     address: str = "auto",
     data_dir: StrPath = "data",
@@ -282,6 +284,9 @@ def run(
         job_timeout_s: Seconds after which a job is ended; it counts as failed.
         retrain_stale: Whether jobs whose records cannot pair are done again; not with a plan.
         keep_predictions: Whether each job leaves its predictions in its folder.
+        log_to: `tensorboard` writes event files of TensorBoard, a folder a job, to the folder
+            `tensorboard` in `runs_dir`: losses, validation scores, learning rate, rows a second,
+            routing. No result depends on it.
         engine: `local`, `ray`, or an engine from `open_engine`.
         address: Of the Ray cluster: HOST:PORT, or `auto` for the one on this machine.
         data_dir: Folder of the prepared tables; not with a plan, which knows it.
@@ -297,9 +302,16 @@ def run(
     Raises:
         UsageError: The recipe or an argument is faulty.
         DataError: No data set of the recipe is prepared; the hint has the commands.
-        EnvironmentFault: The device or cluster is not there, or `runs_dir` cannot be written.
+        EnvironmentFault: The device or cluster is not there, `runs_dir` cannot be written, or
+            `log_to` is `tensorboard` and that is not installed.
         KeyboardInterrupt: The user stopped the run twice.
     """
+    from prime_bench.schedule.tensorboard import TensorBoard, check_installed
+
+    if log_to not in (None, "tensorboard"):
+        raise UsageError(f"log_to: `{log_to}` is not known", hint="it may be tensorboard")
+    if log_to is not None:
+        check_installed()
     if isinstance(recipe, Plan):
         if only or changes or retrain_stale:
             raise UsageError("`only`, `changes` and `retrain_stale` are arguments of `plan`")
@@ -325,25 +337,40 @@ def run(
             data_dir=data_dir,
             runs_dir=runs_dir,
         )
-    with stopping_gently(
+    runs = Runs(Path(runs_dir))
+    with contextlib.ExitStack() as stack:
+        board = None if log_to is None else stack.enter_context(TensorBoard(made, runs))
+
+        def event(found: WorkerEvent) -> None:
+            if board is not None:
+                board.event(found)
+            if on_event is not None:
+                on_event(found)
+
+        def outcome(found: Outcome) -> None:
+            if board is not None:
+                board.close(found.request.job.id)
+            if on_outcome is not None:
+                on_outcome(found)
+
         # A measurement of costs has no state to continue from: Ctrl-C ends it at once.
-        None if made.recipe.kind == "cost" else engine,
-        on_stop,
-    ) as signals:
+        gently = None if made.recipe.kind == "cost" else engine
+        signals = stack.enter_context(stopping_gently(gently, on_stop))
         summary = run_plan(
             made,
             engine,
-            runs=Runs(Path(runs_dir)),
+            runs=runs,
             limits=Limits(
                 retries=retries,
                 fail_fast=fail_fast,
                 max_s=None if max_hours is None else max_hours * 3600,
             ),
             keep_predictions=keep_predictions,
-            on_event=on_event or (lambda _event: None),
-            on_outcome=on_outcome or (lambda _outcome: None),
+            on_event=event,
+            on_outcome=outcome,
         )
-    return replace(summary, stopped=bool(signals))
+    fault = None if board is None else board.fault
+    return replace(summary, stopped=bool(signals), log_fault=fault)
 
 
 def status(

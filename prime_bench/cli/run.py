@@ -46,6 +46,13 @@ _STOPPING = b"\nstopping: running jobs finish their epoch; Ctrl-C again ends the
 )
 @options.compiled
 @click.option(
+    "--log",
+    "log_to",
+    type=click.Choice(["tensorboard"]),
+    help="Write event files of TensorBoard, a folder a job, to the folder `tensorboard` in the "
+    "folder of runs. No result depends on it.",
+)
+@click.option(
     "--engine",
     type=click.Choice(["local", "ray"]),
     default="local",
@@ -103,6 +110,7 @@ def run(
     retrain: str | None,
     keep_predictions: bool,
     compiled: bool,
+    log_to: Literal["tensorboard"] | None,
     engine: Literal["local", "ray"],
     address: str,
     nodes: str | None,
@@ -155,6 +163,7 @@ def run(
             fail_fast=fail_fast,
             max_hours=max_hours,
             keep_predictions=keep_predictions,
+            log_to=log_to,
             runs_dir=runs_dir,
             on_event=progress.event,
             on_outcome=progress.outcome,
@@ -163,6 +172,8 @@ def run(
         )
     print_line(f"{recipe}: {summary}")
     print_failures(summary, runs_dir=runs_dir)
+    if summary.log_fault is not None:
+        print_line(summary.log_fault, err=True)
     if summary.stopped:
         ctx.exit(EXIT_INTERRUPTED)
     ctx.exit(0 if summary.ok else EXIT_FAILED)

@@ -116,6 +116,8 @@ class RunSummary:
     """Jobs that were left when the run was stopped, by the user, a failure or a time limit."""
     stopped: bool
     """Whether the user stopped the run, with Ctrl-C or a SIGTERM."""
+    log_fault: str | None = None
+    """Why not everything was written for TensorBoard, in a line; None where all was."""
 
     @property
     def had_record(self) -> int:

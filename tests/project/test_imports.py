@@ -75,7 +75,11 @@ DATA_PARTS = {
 }
 """What of `data` these layers may use: the prepared table and its description, not the readers."""
 
-ONE_IMPORTER = {"fuxictr": {"backbones/fuxi.py"}, "ray": {"schedule/cluster.py"}}
+ONE_IMPORTER = {
+    "fuxictr": {"backbones/fuxi.py"},
+    "ray": {"schedule/cluster.py"},
+    "tensorboard": {"schedule/tensorboard.py"},
+}
 """Foreign package -> the only files that may import it."""
 
 TORCH_FREE = (

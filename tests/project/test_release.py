@@ -48,7 +48,10 @@ def test_workflow_runs_the_pythons_that_are_promised() -> None:
     assert jobs["test"]["strategy"]["matrix"]["python"] == [f"3.{minor}" for minor in promised]
 
 
-@pytest.mark.parametrize("requirement", PROJECT["dependencies"])
+@pytest.mark.parametrize(
+    "requirement",
+    [*PROJECT["dependencies"], *PROJECT["optional-dependencies"]["tensorboard"]],
+)
 def test_lowest_version_is_the_one_that_was_checked(requirement: str) -> None:
     match = re.fullmatch(r"([\w-]+)(?:>=|==)([\d.]+)", requirement)
 
