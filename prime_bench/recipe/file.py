@@ -402,8 +402,9 @@ def _in_grid(
     for fault in faults:
         key, *rest = fault.path or ("",)
         if key in sweep.values:
-            places = [n for n, v in enumerate(sweep.values[key]) if v is point.values[key]]
-            at = [str(n) for n in places] if key in keys else []
+            texts = [canonical_json(value) for value in sweep.values[key]]
+            place = texts.index(canonical_json(point.values[key]))
+            at = [str(place)] if key in keys else []
             placed.append(Fault(("grid", key, *at, *rest), fault.message))
         elif fault.path:
             placed.append(fault)

@@ -174,8 +174,19 @@ def _value_faults(keys: JsonTable, *, also_set: Collection[str]) -> Iterator[Fau
             # As JSON, since Python takes `true` and `1` as one value.
             texts = [json.dumps(value) for value in values]
             for number, text in enumerate(texts):
-                if text in texts[:number]:
+                if not _is_finite(values[number]):
+                    yield Fault((key, str(number)), f"must be finite, got {text}")
+                elif text in texts[:number]:
                     yield Fault((key, str(number)), f"{text} is listed twice")
+
+
+def _is_finite(value: pydantic.JsonValue) -> bool:
+    """Whether a value has no NaN and no infinity, which a job's identity cannot have."""
+    try:
+        json.dumps(value, allow_nan=False)
+    except ValueError:
+        return False
+    return True
 
 
 def _size_fault(sweep: Sweep) -> Fault | None:

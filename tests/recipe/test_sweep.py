@@ -254,6 +254,12 @@ def test_every_fault_of_a_grid_has_its_line(write):
     ("change", "wanted"),
     [
         ("arm.p.grid.rank=[]", "arm.p.grid.rank: has no value"),
+        ("arm.p.grid.rank=[4, inf]", "arm.p.grid.rank.1: must be finite, got Infinity"),
+        ("backbone.DCNv2.grid.cross_dims=[1]", "backbone.DCNv2.grid.cross_dims: unknown key"),
+        (
+            "backbone.DNN.grid.batch_norm=[true, 'x']",
+            'backbone.DNN.grid.batch_norm.1: input should be a valid boolean, got "x"',
+        ),
         ("arm.p.grid={}", "arm.p.grid: has no key: give each that it varies a list of values"),
         ("arm.p.grid.samples=5", "samples: 5 points are asked for, the grid has 4"),
         ("arm.p.grid.samples=0", "samples: must be a whole number of at least 1, got 0"),
@@ -265,6 +271,13 @@ def test_every_fault_of_a_grid_has_its_line(write):
 )
 def test_faults_of_set(write, swept, change, wanted):
     assert wanted in _message(write(swept), [change])
+
+
+def test_a_fault_inside_a_list_of_values_has_both_places(write, swept):
+    text = swept.replace("\n[arm.p]", "hidden_units = [[8], [16, 0]]\n[arm.p]")
+    text = text.replace("[backbone.DNN]\nhidden_units = [8]\n", "[backbone.DNN]\n")
+
+    assert "backbone.DNN.grid.hidden_units.1.1: input should be" in _message(write(text))
 
 
 def test_a_product_of_grids_has_a_limit(write, swept):
