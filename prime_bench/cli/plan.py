@@ -12,6 +12,7 @@ from prime_bench.cli import complete, options
 if TYPE_CHECKING:
     from prime_bench.schedule.estimate import Estimate, PlanEstimate, Total
     from prime_bench.schedule.plan import Plan
+    from prime_bench.settings.interface import Budget
 
 PLAN_SCHEMA = 1
 
@@ -116,8 +117,12 @@ def print_plan(made: "Plan", estimate: "PlanEstimate", *, as_json: bool = False)
     print_text(f"\n{visible(made.recipe.title)}\n{summary(made)}")
     for line in _outlook(total):
         print_line(line)
+    families = {planned.job_spec.arm.name: planned.job_spec.arm.family for planned in made.jobs}
     for dataset, arms in added.items():
-        parts = "; ".join(f"{arm} {added_text([*b.values()])}" for arm, b in arms.items())
+        budgets: dict[str, list[Budget]] = {}
+        for arm, own in arms.items():
+            budgets.setdefault(families[arm], []).extend(own.values())
+        parts = "; ".join(f"{arm} {added_text(own)}" for arm, own in budgets.items())
         print_line(f"{dataset}: parameters, and multiply-accumulates a row, added: {parts}")
 
 

@@ -402,9 +402,7 @@ def _in_grid(
     for fault in faults:
         key, *rest = fault.path or ("",)
         if key in sweep.values:
-            texts = [canonical_json(value) for value in sweep.values[key]]
-            place = texts.index(canonical_json(point.values[key]))
-            at = [str(place)] if key in keys else []
+            at = [str(sweep.place(key, point.values[key]))] if key in keys else []
             placed.append(Fault(("grid", key, *at, *rest), fault.message))
         elif fault.path:
             placed.append(fault)

@@ -1,5 +1,6 @@
 """A table `grid` of a recipe: the values of several keys, and the points that they stand for."""
 
+import functools
 import itertools
 import json
 import math
@@ -102,6 +103,18 @@ class Sweep:
     def n_product(self) -> int:
         """Number of points of which `samples` are drawn."""
         return math.prod(map(len, self.values.values()))
+
+    @functools.cached_property
+    def _places(self) -> dict[tuple[str, str], int]:
+        return {
+            (key, json.dumps(value)): number
+            for key, values in self.values.items()
+            for number, value in enumerate(values)
+        }
+
+    def place(self, key: str, value: pydantic.JsonValue) -> int:
+        """Where a value stands in the list of its key, from 0."""
+        return self._places[key, json.dumps(value)]
 
     def points(self) -> list[JsonTable]:
         """The values of each point: of all points the last key's change first, drawn points in the

@@ -51,6 +51,26 @@ def test_the_table_has_a_line_a_job_and_ends_with_what_to_do(capsys):
     ]
 
 
+def test_a_sweep_has_its_candidates_counted(capsys):
+    assert _plan("sweep") == 0
+
+    lines = capsys.readouterr().out.splitlines()
+    names = load_recipe("sweep").job_specs()
+    assert "60 jobs: 60 needs data" in lines
+    for backbone in ("DNN", "DCNv2"):
+        assert f"candidates on {backbone}: dense 1, prime 9; not a common budget" in lines
+    assert any(" prime[rank=16,experts_per_bag=4] " in line for line in lines[1:61])
+    assert len({spec.arm.name for spec in names}) == 10
+
+    only = ["--only", "backbone=DNN", "--only", "arm=prime[rank=4,experts_per_bag=2]"]
+    assert _plan("sweep", "--json", *only) == 0
+    content = json.loads(capsys.readouterr().out)
+    assert content["candidates"] == {"DNN": {"prime": 1}}
+    assert {job["arm"] for job in content["jobs"]} == {"prime[rank=4,experts_per_bag=2]"}
+    assert _plan("quick") == 0
+    assert "candidates" not in capsys.readouterr().out
+
+
 def test_jobs_of_two_kinds_are_distinguished(capsys):
     assert _plan("subgroups") == 0
 

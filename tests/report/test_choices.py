@@ -264,6 +264,9 @@ def test_the_sensitivity_table_has_every_point(chosen: Chosen, choose: bool) -> 
     text = RECIPE if choose else RECIPE.replace('choose = "validation"\n', "")
     table = table_of(chosen(text), "sensitivity")
 
+    notes = notes_of(chosen(text), "sensitivity")
+    assert "Mine is prime with temperature = 0.5" in notes
+    assert "that an arm adds to the backbone: Dense 1 and 1; Mine 1 and 1; PRIME 1 and 1" in notes
     blocks = {block.key: block for block in table.blocks}
     assert list(blocks) == ["avazu.DNN.dense", "avazu.DNN.p", "avazu.DNN.prime", "avazu.DCNv2.p"]
     block = blocks["avazu.DNN.p"]

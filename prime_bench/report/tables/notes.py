@@ -247,12 +247,14 @@ def _arms(grid: Grid) -> Iterator[TableNote]:
 
 def _budgets(block: GridBlock, grid: Grid) -> Iterator[TableNote]:
     """What each arm adds, in one note: so a reader sees whether controls are matched."""
+    labels = {arm.family: arm.point.label if arm.point else arm.label for arm in grid.others}
     parts = []
-    for arm in grid.others:
-        jobs = block.runs_of(arm.name)
+    for family, label in labels.items():
+        own = [block.runs_of(arm.name) for arm in grid.others if arm.family == family]
+        jobs = set().union(*own)
         budgets = [record.budget for record in grid.records if record.job_id in jobs]
         if budgets:
-            parts.append(f"{arm.label} {added_text(budgets)}")
+            parts.append(f"{label} {added_text(budgets)}")
     if len(parts) > 1:
         yield note(
             "budget",
