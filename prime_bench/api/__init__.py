@@ -57,7 +57,7 @@ from prime_bench.api.finished import Verification, predict, verify
 from prime_bench.api.frames import histories, predictions, records
 from prime_bench.api.machine import check, clean, doctor, leftovers
 from prime_bench.api.recipes import load_recipe
-from prime_bench.api.reports import pack, report
+from prime_bench.api.reports import pack, publish, report
 from prime_bench.api.tables import (
     Preparation,
     RawFiles,
@@ -116,6 +116,7 @@ __all__ = [
     "predictions",
     "prepare",
     "prepare_recipe",
+    "publish",
     "records",
     "report",
     "run",

@@ -12,6 +12,7 @@ from prime_bench.base.errors import UsageError
 from prime_bench.store.runs import Runs
 
 if TYPE_CHECKING:
+    from prime_bench.report.publish import Published
     from prime_bench.report.view import ReportView
 
 
@@ -127,3 +128,63 @@ def pack(
     for fault in unreadable:
         warnings.warn(f"left out: {fault}", stacklevel=2)
     return job_ids
+
+
+def publish(
+    what: StrPath,
+    to: StrPath,
+    *,
+    changes: Changes = (),
+    by: str = "",
+    anonymous: bool = False,
+    private: bool = False,
+    replace: bool = False,
+    message: str = "",
+    runs_dir: StrPath = "runs",
+) -> Published:
+    """Put the records of a recipe, the page of their report and a manifest where others find them.
+
+    The same records and words again change nothing. Whoever reads finds what was there before or
+    all of what is new, also after a kill.
+
+    Args:
+        what: A recipe, or a bundle that `pack` has written.
+        to: A folder, or `hf:org/name`, a data set repository of the Hugging Face hub, which is made
+            where it does not exist. The token is that of `hf auth login`, or HF_TOKEN.
+        changes: Keys of the recipe to override, as they were given to `run`.
+        by: Who publishes, as they call themselves.
+        anonymous: Whether to leave out the names of machines and folders. The records that have
+            changed are sealed with new digests, and the manifest names them.
+        private: Whether a new repository is private.
+        replace: Whether to put the publication in the place of another one.
+        message: Of the commit on the hub.
+        runs_dir: Folder of the records.
+
+    Returns:
+        Where it is, the manifest, and what was done: `published`, `replaced`, `completed` (a file
+        was missing or damaged) or `unchanged`.
+
+    Raises:
+        UsageError: The recipe or the name of the repository is faulty, or something else is there.
+        DataError: There is no record, the bundle cannot be read, or it names the user's home.
+        EnvironmentFault: Disk, network, token or permission.
+
+    Warns:
+        UserWarning: A record cannot be read and is left out.
+    """
+    from prime_bench.report.publish import publish as publish_records
+    from prime_bench.report.publish import target_of
+
+    done = publish_records(
+        str(what),
+        target_of(str(to), private=private),
+        changes=change_texts(changes),
+        by=by,
+        anonymous=anonymous,
+        replace=replace,
+        message=message,
+        runs=Runs(Path(runs_dir)),
+    )
+    for fault in done.left_out:
+        warnings.warn(f"left out: {fault}", stacklevel=2)
+    return done

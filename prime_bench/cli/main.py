@@ -24,6 +24,7 @@ COMMANDS = {
     "status": "prime_bench.cli.status:status",
     "report": "prime_bench.cli.report:report",
     "pack": "prime_bench.cli.pack:pack",
+    "publish": "prime_bench.cli.publish:publish",
     "profile": "prime_bench.cli.profile:profile",
     "predict": "prime_bench.cli.predict:predict",
     "verify": "prime_bench.cli.verify:verify",

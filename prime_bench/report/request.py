@@ -8,7 +8,7 @@ from pathlib import Path
 from prime_bench.base.errors import DataError, UsageError
 from prime_bench.data.manifest import read_cards, resolve
 from prime_bench.recipe.file import find_recipe, load_recipe
-from prime_bench.report.bundle import read_bundle, write_bundle
+from prime_bench.report.bundle import Bundle, read_bundle, write_bundle
 from prime_bench.report.document import make_report
 from prime_bench.report.quantities.records import (
     RecipeJobs,
@@ -53,7 +53,11 @@ def read_source(recipe: str | Path | None, runs_dir: Path) -> RecordSource:
         runs = Runs(runs_dir)
         found, unreadable = runs.readable()
         return _source(runs_dir, found, unreadable, digest=runs.record_digest)
-    bundle = read_bundle(Path(recipe))
+    return source_of(read_bundle(Path(recipe)))
+
+
+def source_of(bundle: Bundle) -> RecordSource:
+    """The records of a bundle that was read."""
     source = _source(
         bundle.path, bundle.records, bundle.unreadable, digest=bundle.digests.__getitem__
     )

@@ -1,0 +1,417 @@
+"""`prime-bench publish` into a folder: what is in it, the same again, another, kills, faults."""
+
+import contextlib
+import errno
+import hashlib
+import json
+import os
+import subprocess
+import sys
+import zipfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from prime_bench.base.errors import DataError
+from prime_bench.base.files import writing
+from prime_bench.base.locks import locked
+from prime_bench.cli.main import exit_code
+from prime_bench.report import publish as publishing
+from prime_bench.report.bundle import read_bundle
+from prime_bench.report.publication import PublicationManifest, make_publication, parse_manifest
+from prime_bench.store.record import is_as_written
+from prime_bench.store.runs import Runs
+
+PutRuns = Callable[..., Runs]
+
+
+def call(*arguments: object) -> int:
+    return exit_code(["publish", *map(str, arguments)])
+
+
+def manifest_in(folder: Path) -> PublicationManifest:
+    return parse_manifest((folder / "publication.json").read_bytes(), where="")
+
+
+def content_of(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def assert_whole(folder: Path) -> PublicationManifest:
+    """The manifest names files that are there, with its digests, and the bundle can be read."""
+    manifest = manifest_in(folder)
+    for name, file in manifest.files.items():
+        assert hashlib.sha256((folder / name).read_bytes()).hexdigest() == file.sha256
+    assert read_bundle(folder / manifest.bundle).digests == manifest.records
+    return manifest
+
+
+@pytest.fixture
+def runs(tmp_path: Path, put_runs: PutRuns) -> Path:
+    return put_runs(tmp_path / "runs", host="node-of-alice", node="a" * 32).folder
+
+
+@pytest.fixture(autouse=True)
+def no_page() -> Iterator[pytest.MonkeyPatch]:
+    """Pages without figures, which take seconds to draw."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("prime_bench.report.figures.gallery.figures_of", lambda *_, **__: [])
+        yield patched
+
+
+def test_a_publication_has_bundle_page_manifest_and_readme(
+    tmp_path: Path, recipe: Path, runs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "new" / "out"
+
+    assert call(recipe, "--runs-dir", runs, "--to", folder, "--by", "A. Author") == 0
+
+    manifest = assert_whole(folder)
+    assert sorted(content_of(folder)) == sorted(
+        [manifest.bundle, manifest.page, "publication.json", "README.md"]
+    )
+    assert manifest.bundle == f"bundle-{manifest.files[manifest.bundle].sha256[:8]}.zip"
+    assert (manifest.title, manifest.recipe, manifest.by) == ("Two | seeds", "two", "A. Author")
+    assert (manifest.backbones, manifest.arms) == (["DNN"], ["dense", "prime"])
+    assert (manifest.seeds, manifest.kinds) == ([1, 2], {"train": 4})
+    assert manifest.hosts == ["node-of-alice"]
+    (data,) = manifest.datasets
+    assert (data.name, data.licence) == ("synthetic", "Apache-2.0")
+    assert manifest.sealed_again == []
+    page = (folder / manifest.page).read_text(encoding="utf-8")
+    assert "<title>Two | seeds</title>" in page
+    readme = (folder / "README.md").read_text(encoding="utf-8")
+    assert readme.startswith('---\npretty_name: "Two | seeds"\n')
+    assert "# Two \\| seeds" in readme
+    assert "Published by A. Author." in readme
+    assert f"published {folder}: 4 records" in capsys.readouterr().err
+
+
+def test_the_bundle_is_that_of_pack(tmp_path: Path, recipe: Path, runs: Path) -> None:
+    bundle, folder = tmp_path / "b.zip", tmp_path / "out"
+    assert exit_code(["pack", str(recipe), "-o", str(bundle), "--runs-dir", str(runs)]) == 0
+
+    assert call(bundle, "--to", folder) == 0
+
+    packed = (folder / manifest_in(folder).bundle).read_bytes()
+    assert packed == bundle.read_bytes()
+    assert call(recipe, "--runs-dir", runs, "--to", folder) == 0  # the same, so not refused
+
+
+def test_the_same_again_changes_nothing(
+    tmp_path: Path, recipe: Path, runs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "out"
+    assert call(recipe, "--runs-dir", runs, "--to", folder) == 0
+    before = {path: path.stat().st_mtime_ns for path in folder.iterdir()}
+    capsys.readouterr()
+
+    assert call(recipe, "--runs-dir", runs, "--to", folder) == 0
+
+    assert {path: path.stat().st_mtime_ns for path in folder.iterdir()} == before
+    assert capsys.readouterr().err.startswith("unchanged ")
+
+
+def test_another_is_refused_without_replace(
+    tmp_path: Path, recipe: Path, runs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "out"
+    assert call(recipe, "--runs-dir", runs, "--to", folder) == 0
+    old = content_of(folder)
+    next(runs.iterdir()).joinpath("record.json").unlink()
+    capsys.readouterr()
+
+    assert call(recipe, "--runs-dir", runs, "--to", folder) == 2
+    assert content_of(folder) == old
+    err = capsys.readouterr().err
+    assert "has another publication, `Two | seeds`: of its records 1 gone" in err
+    assert "--replace" in err
+
+    assert call(recipe, "--runs-dir", runs, "--to", folder, "--replace") == 0
+    assert len(assert_whole(folder).records) == 3
+    assert len(content_of(folder)) == 4
+    assert content_of(folder).keys() & old.keys() == {"publication.json", "README.md"}
+
+
+def test_other_words_of_the_same_records_are_another_publication(
+    tmp_path: Path, recipe: Path, runs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "out"
+    assert call(recipe, "--runs-dir", runs, "--to", folder, "--by", "A") == 0
+
+    assert call(recipe, "--runs-dir", runs, "--to", folder, "--by", "B") == 2
+    assert "its records are the same, but not: by" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("damage", ["report", "README", "bundle"])
+def test_a_damaged_file_is_written_again(
+    damage: str, tmp_path: Path, recipe: Path, runs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "out"
+    assert call(recipe, "--runs-dir", runs, "--to", folder) == 0
+    whole = content_of(folder)
+    next(folder.glob(f"{damage}*")).write_bytes(b"x")
+
+    assert call(recipe, "--runs-dir", runs, "--to", folder) == 0
+
+    assert content_of(folder) == whole
+    assert "completed " in capsys.readouterr().err
+
+
+def test_a_folder_with_other_files_is_left_alone(
+    tmp_path: Path, recipe: Path, runs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    (folder / "README.md").write_text("mine")
+
+    assert call(recipe, "--runs-dir", runs, "--to", folder, "--replace") == 2
+
+    assert content_of(folder) == {"README.md": b"mine"}
+    assert "has other files, such as README.md" in capsys.readouterr().err
+
+
+def test_a_manifest_that_is_none_needs_replace(tmp_path: Path, recipe: Path, runs: Path) -> None:
+    folder = tmp_path / "out"
+    assert call(recipe, "--runs-dir", runs, "--to", folder) == 0
+    (folder / "publication.json").write_text('{"schema": 9}')
+
+    assert call(recipe, "--runs-dir", runs, "--to", folder) == 3
+    assert call(recipe, "--runs-dir", runs, "--to", folder, "--replace") == 0
+    assert_whole(folder)
+
+
+class Killed(BaseException):
+    """The end of the process, which nothing tidies up after."""
+
+
+def test_wherever_it_is_killed_the_old_or_the_new_can_be_read(
+    tmp_path: Path, recipe: Path, runs: Path, put_runs: PutRuns
+) -> None:
+    other = put_runs(tmp_path / "other", auc=0.6).folder
+    folder = tmp_path / "out"
+    assert call(recipe, "--runs-dir", runs, "--to", folder) == 0
+    old, before = manifest_in(folder), content_of(folder)
+    is_old = []
+    for step in range(6):
+        left = iter([False] * step + [True])
+
+        def dying(function: Callable[..., None], left: Iterator[bool]) -> Callable[..., None]:
+            def act(*arguments: object) -> None:
+                if next(left):
+                    raise Killed
+                function(*arguments)
+
+            return act
+
+        with pytest.MonkeyPatch.context() as patched:
+            for name in ("write_whole", "remove"):
+                patched.setattr(publishing, name, dying(getattr(publishing, name), left))
+            patched.setattr(publishing, "_all_or_nothing", lambda *_: contextlib.nullcontext())
+            with pytest.raises(Killed):
+                call(recipe, "--runs-dir", other, "--to", folder, "--replace")
+
+        is_old.append(assert_whole(folder).records == old.records)
+        assert call(recipe, "--runs-dir", other, "--to", folder, "--replace") == 0
+        assert len(content_of(folder)) == 4
+        for path in folder.iterdir():
+            path.unlink()
+        for name, content in before.items():
+            (folder / name).write_bytes(content)
+    # Bundle, page and manifest are written; then README.md, and two files are deleted.
+    assert is_old == [True, True, True, False, False, False]
+
+
+def test_a_killed_process_is_no_obstacle(tmp_path: Path, recipe: Path, runs: Path) -> None:
+    folder = tmp_path / "out"
+    code = (
+        "import os, sys\n"
+        "from prime_bench.cli.main import exit_code\n"
+        "from prime_bench.report.figures import gallery\n"
+        "gallery.figures_of = lambda *_, **__: []\n"
+        "os.fsync = lambda _: os._exit(9)\n"
+        "sys.exit(exit_code(sys.argv[1:]))\n"
+    )
+    bundle = tmp_path / "b.zip"
+    assert exit_code(["pack", str(recipe), "-o", str(bundle), "--runs-dir", str(runs)]) == 0
+    arguments = ["publish", str(bundle), "--to", str(folder)]
+    done = subprocess.run([sys.executable, "-c", code, *arguments], check=False)
+    assert done.returncode == 9
+    left = {path.name[:6] for path in folder.iterdir()}
+    assert left == {".part-", ".publi"}
+
+    assert exit_code(arguments) == 0
+
+    assert_whole(folder)
+    assert len(content_of(folder)) == 4
+
+
+@pytest.mark.parametrize("n_written", [0, 1, 2])
+def test_a_full_disk_leaves_nothing_new(
+    n_written: int,
+    tmp_path: Path,
+    recipe: Path,
+    runs: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    write_whole, left = publishing.write_whole, [n_written]
+
+    def full(path: Path, content: str | bytes) -> None:
+        left[0] -= 1
+        if left[0] < 0:
+            with writing(path):
+                raise OSError(errno.ENOSPC, "no space", str(path))
+        write_whole(path, content)
+
+    monkeypatch.setattr(publishing, "write_whole", full)
+
+    assert call(recipe, "--runs-dir", runs, "--to", tmp_path / "new" / "out") == 4
+
+    assert "the disk is full" in capsys.readouterr().err
+    assert not (tmp_path / "new").exists()
+
+
+def test_two_at_once_do_not_mix(
+    tmp_path: Path, recipe: Path, runs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "out"
+    with locked(folder / ".publish.lock"):
+        assert call(recipe, "--runs-dir", runs, "--to", folder) == 4
+    err = capsys.readouterr().err
+    assert f"process {os.getpid()} on " in err
+    assert "publishes there" in err
+
+
+@pytest.mark.parametrize(
+    ("place", "code", "said"),
+    [("recipe", 4, "a file is in the way"), ("/proc/none", 4, "nothing can be made here")],
+)
+def test_places_where_nothing_can_be_put(
+    place: str,
+    code: int,
+    said: str,
+    recipe: Path,
+    runs: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    to = recipe if place == "recipe" else place
+
+    assert call(recipe, "--runs-dir", runs, "--to", to) == code
+
+    assert said in capsys.readouterr().err
+
+
+def test_options_of_a_hub_are_refused_for_a_folder(
+    tmp_path: Path, recipe: Path, runs: Path
+) -> None:
+    for option in (["--private"], ["--message", "m"]):
+        assert call(recipe, "--runs-dir", runs, "--to", tmp_path / "out", *option) == 2
+    assert not (tmp_path / "out").exists()
+
+
+def members(path: Path) -> dict[str, bytes]:
+    with zipfile.ZipFile(path) as archive:
+        return {name: archive.read(name) for name in archive.namelist()}
+
+
+def test_folders_outside_are_named_by_their_last_part(
+    tmp_path: Path,
+    recipe: Path,
+    put_runs: PutRuns,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("HOME", "/home/alice")
+    runs = put_runs(tmp_path / "runs", home="/home/alice/work/", host="node-7").folder
+    folder = tmp_path / "out"
+
+    assert call(recipe, "--runs-dir", runs, "--to", folder) == 0
+
+    manifest = assert_whole(folder)
+    assert "names of folders or machines left out: 4 records with new digests" in (
+        capsys.readouterr().err
+    )
+    assert sorted(manifest.sealed_again) == sorted(manifest.records)
+    packed = members(folder / manifest.bundle)
+    assert not any(b"alice" in content for content in packed.values())
+    configs = [json.loads(packed[name]) for name in packed if name.endswith("config.json")]
+    assert {(c["table"], c["runs"]) for c in configs} == {("synthetic-12345678", "runs")}
+    assert all(is_as_written(r) for r in read_bundle(folder / manifest.bundle).records)
+    assert exit_code(["verify", str(folder / manifest.bundle)]) in (0, 1)
+    assert "config.json" not in capsys.readouterr().out
+
+
+def test_anonymous_names_no_machine_and_no_folder(
+    tmp_path: Path, recipe: Path, runs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "out"
+
+    assert call(recipe, "--runs-dir", runs, "--to", folder, "--anonymous") == 0
+
+    manifest = assert_whole(folder)
+    assert manifest.anonymous
+    assert manifest.hosts == []
+    assert sorted(manifest.sealed_again) == sorted(manifest.records)
+    texts = [*members(folder / manifest.bundle).values(), *content_of(folder).values()]
+    for name in (b"node-of-alice", b"a" * 32, b"synthetic-12345678"):
+        assert not any(name in text for text in texts)
+    originals = {record.job_id: record for record in Runs(runs).readable()[0]}
+    for record in read_bundle(folder / manifest.bundle).records:
+        own = originals[record.job_id]
+        assert is_as_written(record)
+        assert record.result == own.result
+        assert record.environment.device == own.environment.device
+    capsys.readouterr()
+    exit_code(["verify", str(folder / manifest.bundle)])
+    out = capsys.readouterr().out
+    assert "environment.json" not in out
+    assert "config.json" not in out
+
+
+def test_a_home_that_cannot_be_left_out_is_told_with_file_and_line(
+    tmp_path: Path,
+    recipe: Path,
+    runs: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("HOME", "/home/alice")
+    recipe.write_text(f"# see /home/alice/notes.txt\n{recipe.read_text()}")
+
+    assert call(recipe, "--runs-dir", runs, "--to", tmp_path / "out") == 3
+
+    assert "recipe.toml, line 1 names your home, /home/alice" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_record_that_cannot_be_read_is_named_and_left_out(
+    tmp_path: Path, recipe: Path, runs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (sorted(runs.iterdir())[0] / "record.json").write_text("{")
+
+    assert call(recipe, "--runs-dir", runs, "--to", tmp_path / "out") == 0
+
+    assert len(assert_whole(tmp_path / "out").records) == 3
+    assert "left out: " in capsys.readouterr().err
+
+
+def test_the_figures_of_the_page_have_the_same_bytes_again(
+    tmp_path: Path, recipe: Path, runs: Path, no_page: pytest.MonkeyPatch
+) -> None:
+    bundle = tmp_path / "b.zip"
+    assert exit_code(["pack", str(recipe), "-o", str(bundle), "--runs-dir", str(runs)]) == 0
+    no_page.undo()
+
+    first, second = make_publication(bundle), make_publication(bundle)
+
+    assert first == second
+    assert b"<svg" in first.contents[first.manifest.page]
+
+
+def test_a_broken_bundle_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "b.zip").write_bytes(b"no zip")
+
+    with pytest.raises(DataError, match="not a bundle"):
+        make_publication(tmp_path / "b.zip")

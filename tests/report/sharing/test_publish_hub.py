@@ -1,0 +1,250 @@
+"""`prime-bench publish --to hf:org/name`, against a server on this machine."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from prime_bench.base.errors import DataError
+from prime_bench.cli.main import exit_code
+from prime_bench.report.bundle import read_bundle
+from prime_bench.report.hub import HubRepository
+from prime_bench.report.publication import PublicationManifest, parse_manifest
+from prime_bench.store.runs import Runs
+
+PutRuns = Callable[..., Runs]
+# huggingface_hub hands a file to its HTTP library in a way that this one has given up.
+pytestmark = pytest.mark.filterwarnings("ignore:Use 'content=:DeprecationWarning")
+
+
+@pytest.fixture(autouse=True)
+def _no_figures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pages without figures, which take seconds to draw."""
+    monkeypatch.setattr("prime_bench.report.figures.gallery.figures_of", lambda *_, **__: [])
+
+
+@pytest.fixture
+def publish(recipe: Path, put_runs: PutRuns, tmp_path: Path) -> Iterator[Callable[..., int]]:
+    runs = put_runs(tmp_path / "runs").folder
+
+    def call(*options: object, to: str = "hf:lab/two", runs: Path = runs) -> int:
+        arguments = ["publish", recipe, "--runs-dir", runs, "--to", to, *options]
+        return exit_code([str(argument) for argument in arguments])
+
+    return call
+
+
+def manifest_on(hub: Any) -> PublicationManifest:
+    return parse_manifest(hub.files()["publication.json"], where="")
+
+
+def test_all_files_are_one_commit(
+    hub: Any, publish: Callable[..., int], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert publish("--by", "A", "--message", "First of it", "--private") == 0
+
+    manifest = manifest_on(hub)
+    assert sorted(hub.files()) == sorted(
+        [".gitattributes", "README.md", "publication.json", manifest.bundle, manifest.page]
+    )
+    assert len(hub.repositories["lab/two"]["commits"]) == 2  # that of the hub, and ours
+    assert hub.repositories["lab/two"]["private"]
+    assert hub.repositories["lab/two"]["message"] == "First of it"
+    packed = read_bundle(Path(manifest.bundle), hub.files()[manifest.bundle])
+    assert packed.digests == manifest.records
+    err = capsys.readouterr().err
+    assert f"published {hub.url}/datasets/lab/two: 4 records" in err
+    assert "commit 000000000000" in err
+
+
+def test_the_same_again_makes_no_commit(
+    hub: Any, publish: Callable[..., int], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert publish() == 0
+    hub.seen.clear()
+
+    assert publish() == 0
+
+    assert [method for method, _ in hub.seen if method != "GET"] == []
+    assert "unchanged " in capsys.readouterr().err
+
+
+def test_another_is_refused_and_replaces_in_one_commit(
+    hub: Any,
+    publish: Callable[..., int],
+    put_runs: PutRuns,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert publish() == 0
+    old = hub.files()
+    other = put_runs(tmp_path / "other", auc=0.6).folder
+
+    assert publish(runs=other) == 2
+    assert hub.files() == old
+    assert "hf:lab/two: has another publication, `Two | seeds`: of its records 4 changed" in (
+        capsys.readouterr().err
+    )
+
+    assert publish("--replace", runs=other) == 0
+    assert len(hub.files()) == 5
+    assert manifest_on(hub).bundle not in old
+    assert len(hub.repositories["lab/two"]["commits"]) == 3
+    assert hub.repositories["lab/two"]["commits"][1] == old
+
+
+def test_a_file_that_is_gone_comes_back(hub: Any, publish: Callable[..., int]) -> None:
+    assert publish() == 0
+    whole = hub.files()
+    hub.commit("lab/two", {name: whole[name] for name in whole if name != "README.md"})
+
+    assert publish() == 0
+    assert hub.files() == whole
+
+
+@pytest.mark.parametrize(
+    ("part", "is_there"),
+    [("create", False), ("preupload", True), ("/lfs/", True), ("/commit/", True)],
+)
+def test_a_connection_that_breaks_leaves_what_was_there(
+    part: str,
+    is_there: bool,
+    hub: Any,
+    publish: Callable[..., int],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    hub.answers[part] = ["drop"] * 9
+
+    assert publish() == 4
+
+    err = capsys.readouterr().err
+    assert f"hf:lab/two: {hub.url} cannot be reached" in err
+    assert "Traceback" not in err
+    assert ("lab/two" in hub.repositories) == is_there
+    assert not is_there or set(hub.files()) == {".gitattributes"}
+    hub.answers.clear()
+    assert publish() == 0
+    assert len(hub.files()) == 5
+
+
+@pytest.mark.parametrize(
+    ("part", "status", "said"),
+    [
+        ("create", 429, "asks to wait (429"),
+        ("/api/datasets/", 503, "has refused the request (503"),
+        ("/commit/", 412, "it has changed (412"),
+        ("/commit/", 413, "takes no file of this size (413"),
+        ("/commit/", 403, "no permission (403"),
+    ],
+)
+def test_refusals_of_the_hub_are_one_message(
+    part: str,
+    status: int,
+    said: str,
+    hub: Any,
+    publish: Callable[..., int],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    hub.answers[part] = [status] * 9
+
+    assert publish() == 4
+
+    err = capsys.readouterr().err
+    assert err.startswith("error: hf:lab/two: ")
+    assert said in err
+
+
+@pytest.mark.usefixtures("hub")
+def test_no_organisation_of_that_name(
+    publish: Callable[..., int], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert publish(to="hf:nobody/two") == 4
+    assert "no permission (403: You don't have the rights to create it there)" in (
+        capsys.readouterr().err
+    )
+
+
+@pytest.mark.usefixtures("hub")
+def test_a_token_that_the_hub_does_not_know(
+    publish: Callable[..., int],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("HF_TOKEN", "hf_wrong")
+
+    assert publish() == 4
+
+    err = capsys.readouterr().err
+    assert "the hub does not accept the token (401" in err
+    assert "hf_wrong" not in err
+    assert "hf auth login" in err
+
+
+def test_without_a_token_nothing_is_asked(
+    hub: Any,
+    publish: Callable[..., int],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.delenv("HF_TOKEN")
+
+    assert publish() == 4
+
+    assert "asks for a token" in capsys.readouterr().err
+    assert hub.seen == []
+
+
+def test_no_network(
+    publish: Callable[..., int],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("HF_TOKEN", "hf_any")
+
+    assert publish() == 4
+
+    err = capsys.readouterr().err
+    assert "hf:lab/two: http://127.0.0.1:1 cannot be reached" in err
+    assert "HTTPS_PROXY" in err
+
+
+@pytest.mark.parametrize("name", ["two", "lab/two/three", "lab--x/two", "lab/", "lab/two.git"])
+def test_names_that_no_repository_has(
+    name: str, publish: Callable[..., int], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert publish(to=f"hf:{name}") == 2
+    assert f"hf:{name}: " in capsys.readouterr().err
+
+
+def test_a_public_repository_does_not_become_private(
+    hub: Any, publish: Callable[..., int], capsys: pytest.CaptureFixture[str]
+) -> None:
+    hub.create("lab/two")
+
+    assert publish("--private") == 2
+    assert "is public" in capsys.readouterr().err
+    assert publish() == 0
+
+
+def test_a_repository_with_other_files_is_left_alone(
+    hub: Any, publish: Callable[..., int], capsys: pytest.CaptureFixture[str]
+) -> None:
+    hub.create("lab/two")
+    hub.commit("lab/two", {"train.csv": b"1"})
+
+    assert publish("--replace") == 2
+
+    assert "has other files, such as train.csv" in capsys.readouterr().err
+    assert hub.files() == {"train.csv": b"1"}
+
+
+def test_a_file_that_is_too_long_is_not_read_whole(hub: Any) -> None:
+    hub.create("lab/two")
+    hub.commit("lab/two", {"publication.json": b" " * 100_000})
+    repository = HubRepository("lab/two")
+    head = repository.head()
+    assert head is not None
+
+    with pytest.raises(DataError, match="more than 10 bytes"):
+        repository.read("publication.json", commit=head.commit, most_bytes=10)
