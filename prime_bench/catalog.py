@@ -314,8 +314,11 @@ def _settings(target: str, base: Any) -> Any:
 
 def _description(target: str) -> Description:
     found = load_class(target)
+    # The module that is named may be another than that in which the class is defined: it may make
+    # the class by a call.
+    modules = dict.fromkeys((found.__module__, target.partition(":")[0]))
     return {
         "label": str(getattr(found, "label", found.__name__)),
         "cite": str(getattr(found, "cite", target)),
-        "code": sources_digest(found.__module__),
+        "code": sources_digest(*modules),
     }

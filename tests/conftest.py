@@ -217,3 +217,26 @@ def plain_record():
         return RunRecord.parse(table, where="")
 
     return make
+
+
+@pytest.fixture
+def own_class(tmp_path, monkeypatch):
+    """A plug-in `own_mod:Gate` and a backbone `own_mod:Net`; what is returned sets the digest of
+    their source, as an edit does.
+    """
+    (tmp_path / "classes").mkdir()
+    (tmp_path / "classes" / "own_mod.py").write_text(
+        "from prime_bench.settings.backbones import DNNSettings\n"
+        "from prime_bench.settings.plugins import PrimeConfig\n\n\n"
+        "class Gate:\n    label = 'Gate'\n    Settings = PrimeConfig\n\n\n"
+        "class Net:\n    Settings = DNNSettings\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path / "classes")
+    monkeypatch.delitem(sys.modules, "own_mod", raising=False)
+
+    def edit(version):
+        digest = str(version) * 64
+        monkeypatch.setattr("prime_bench.catalog.sources_digest", lambda *_modules: digest)
+
+    edit(1)
+    return edit

@@ -50,6 +50,7 @@ def plan(
     device: str = "auto",
     engine: Engine | None = None,
     retrain_stale: bool = False,
+    accept_source: bool = False,
     data_dir: StrPath = "data",
     runs_dir: StrPath = "runs",
 ) -> Plan:
@@ -62,12 +63,15 @@ def plan(
         device: Where the jobs would run. Its kind tells which records could not pair.
         engine: An engine from `open_engine`, whose devices count in place of `device`.
         retrain_stale: Whether jobs whose records cannot pair are to be done again.
+        accept_source: Whether records of another version of a class of your own count as done. For
+            an edit that changes no number, such as that of a comment.
         data_dir: Folder of the prepared tables.
         runs_dir: Folder of the records.
 
     Returns:
         The plan. `Plan.counts` has the number of jobs by state, `Plan.to_run` those that `run`
-        would do, `Plan.prepare_commands` what data is missing; `jobs(plan)` makes a frame of it.
+        would do, `Plan.prepare_commands` what data is missing, `Plan.earlier` which records are of
+        an earlier version of a class of your own; `jobs(plan)` makes a frame of it.
 
     Raises:
         UsageError: The recipe is faulty, `only` names what it has not, or it is of the kind
@@ -84,6 +88,7 @@ def plan(
         changes=changes,
         device_kind=kind,
         retrain_stale=retrain_stale,
+        accept_source=accept_source,
         data_dir=data_dir,
         runs_dir=runs_dir,
     )
@@ -96,6 +101,7 @@ def plan_for(
     changes: Changes,
     device_kind: DeviceKind = "cpu",
     retrain_stale: bool = False,
+    accept_source: bool = False,
     data_dir: StrPath,
     runs_dir: StrPath,
 ) -> Plan:
@@ -114,6 +120,7 @@ def plan_for(
         only=only_texts(only),
         device_kind=device_kind,
         retrain_stale=retrain_stale,
+        accept_source=accept_source,
     )
 
 
@@ -252,6 +259,7 @@ def run(
     max_hours: float | None = None,
     job_timeout_s: float | None = None,
     retrain_stale: bool = False,
+    accept_source: bool = False,
     keep_predictions: bool = False,
     log_to: Literal["tensorboard"] | None = None,
     engine: Literal["local", "ray"] | Engine = "local",
@@ -283,6 +291,8 @@ def run(
         max_hours: Hours after which no job is started.
         job_timeout_s: Seconds after which a job is ended; it counts as failed.
         retrain_stale: Whether jobs whose records cannot pair are done again; not with a plan.
+        accept_source: Whether records of another version of a class of your own count as done, as
+            for `plan`; not with a plan.
         keep_predictions: Whether each job leaves its predictions in its folder.
         log_to: `tensorboard` writes event files of TensorBoard, a folder a job, to the folder
             `tensorboard` in `runs_dir`: losses, validation scores, learning rate, rows a second,
@@ -313,8 +323,10 @@ def run(
     if log_to is not None:
         check_installed()
     if isinstance(recipe, Plan):
-        if only or changes or retrain_stale:
-            raise UsageError("`only`, `changes` and `retrain_stale` are arguments of `plan`")
+        if only or changes or retrain_stale or accept_source:
+            raise UsageError(
+                "`only`, `changes`, `retrain_stale` and `accept_source` are arguments of `plan`"
+            )
         if recipe.recipe.kind == "cost" and engine == "local":
             engine = measuring_engine(device)
     if isinstance(engine, str):
@@ -334,6 +346,7 @@ def run(
             changes=changes,
             engine=engine,
             retrain_stale=retrain_stale,
+            accept_source=accept_source,
             data_dir=data_dir,
             runs_dir=runs_dir,
         )
@@ -379,6 +392,7 @@ def status(
     only: Only = (),
     changes: Changes = (),
     device: str = "auto",
+    accept_source: bool = False,
     data_dir: StrPath = "data",
     runs_dir: StrPath = "runs",
 ) -> Status:
@@ -389,6 +403,8 @@ def status(
         only: Which jobs of the recipe.
         changes: Keys of the recipe to override.
         device: Where the jobs are meant to run, as for `plan`.
+        accept_source: Whether records of another version of a class of your own count, as for
+            `plan`.
         data_dir: Folder of the prepared tables.
         runs_dir: Folder of the records.
 
@@ -403,12 +419,15 @@ def status(
     if recipe is None:
         if only or changes:
             raise UsageError(f"{RECIPE_ARGUMENTS}: name one")
+        if accept_source:
+            raise UsageError("accept_source (--accept-source) goes with a recipe: name one")
         return status_of_folder(runs)
     made = plan(
         recipe,
         only=only,
         changes=changes,
         device=device,
+        accept_source=accept_source,
         data_dir=data_dir,
         runs_dir=runs_dir,
     )

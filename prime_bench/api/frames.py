@@ -20,6 +20,7 @@ def records(
     *,
     only: Only = (),
     changes: Changes = (),
+    accept_source: bool = False,
     runs_dir: StrPath = "runs",
 ) -> pl.DataFrame:
     """Read the records of training runs into a frame, a row a run.
@@ -29,6 +30,8 @@ def records(
             Or a bundle that `pack` has written. None: every training run in `runs_dir`.
         only: Which data sets, backbones, arms and seeds.
         changes: Keys of the recipe to override, as they were given to `run`.
+        accept_source: Whether records of another version of a class of your own count as the
+            recipe's; without a recipe every version is there.
         runs_dir: Folder of the records.
 
     Returns:
@@ -49,11 +52,14 @@ def records(
         DataError: The bundle cannot be read.
 
     Warns:
-        UserWarning: A record cannot be read and is left out.
+        UserWarning: A record cannot be read and is left out, or those of an earlier version of a
+            class of your own are.
     """
     from prime_bench.store.frames import runs_frame
 
-    return runs_frame(_runs_of(recipe, only=only, changes=changes, runs_dir=runs_dir))
+    return runs_frame(
+        _runs_of(recipe, only, changes, accept_source=accept_source, runs_dir=runs_dir)
+    )
 
 
 def histories(
@@ -61,6 +67,7 @@ def histories(
     *,
     only: Only = (),
     changes: Changes = (),
+    accept_source: bool = False,
     runs_dir: StrPath = "runs",
 ) -> pl.DataFrame:
     """Read the learning curves of the runs that `records` has, a row a validation.
@@ -69,6 +76,8 @@ def histories(
         recipe: As in `records`.
         only: Which data sets, backbones, arms and seeds.
         changes: Keys of the recipe to override, as they were given to `run`.
+        accept_source: Whether records of another version of a class of your own count as the
+            recipe's; without a recipe every version is there.
         runs_dir: Folder of the records.
 
     Returns:
@@ -82,23 +91,35 @@ def histories(
     """
     from prime_bench.store.frames import histories_frame
 
-    return histories_frame(_runs_of(recipe, only=only, changes=changes, runs_dir=runs_dir))
+    return histories_frame(
+        _runs_of(recipe, only, changes, accept_source=accept_source, runs_dir=runs_dir)
+    )
 
 
 def _runs_of(
-    recipe: StrPath | None, *, only: Only, changes: Changes, runs_dir: StrPath
+    recipe: StrPath | None,
+    only: Only,
+    changes: Changes,
+    *,
+    accept_source: bool,
+    runs_dir: StrPath,
 ) -> list[RunRecord]:
     from prime_bench.report.request import ReportRequest, read_source
+    from prime_bench.store.source_versions import exist_text
 
     request = ReportRequest(
         recipe=None if recipe is None else str(recipe),
         only=only_texts(only),
         changes=change_texts(changes),
+        accept_source=accept_source,
     )
     source = read_source(request.recipe, Path(runs_dir))
     for fault in source.unreadable:
         warnings.warn(f"left out: {fault}", stacklevel=3)
-    return request.runs(source)
+    found, earlier = request.runs(source)
+    for text in exist_text(earlier, then="(accept_source=True) shows them"):
+        warnings.warn(text, stacklevel=3)
+    return found
 
 
 def predictions(job: str, *, runs_dir: StrPath = "runs") -> pl.DataFrame:

@@ -27,6 +27,7 @@ def report(
     check: StrPath | None = None,
     allow_missing: bool = False,
     mixed: bool = False,
+    accept_source: bool = False,
     arms: Sequence[str] = (),
     runs_dir: StrPath = "runs",
 ) -> ReportView:
@@ -45,6 +46,9 @@ def report(
             `ReportView.check` the verdict of each.
         allow_missing: Whether numbers of `check` may have no cell in the report.
         mixed: Whether to compare runs that differ in more than the arm; captions say so.
+        accept_source: Whether records count that differ from the recipe's jobs in nothing but the
+            source of a class of your own; captions and notes say which. Without a recipe they
+            count as of the version that was started last.
         arms: Which arms the figures show. Without it, figures of single pairs show the recipe's
             first arm beside Dense, the others all.
         runs_dir: Folder of the records.
@@ -78,6 +82,7 @@ def report(
         only=only_texts(only),
         changes=change_texts(changes),
         mixed=mixed,
+        accept_source=accept_source,
     )
     source = read_source(request.recipe, Path(runs_dir))
     if recipe is None and against == "paper":
@@ -98,6 +103,7 @@ def pack(
     output: StrPath,
     *,
     changes: Changes = (),
+    accept_source: bool = False,
     runs_dir: StrPath = "runs",
 ) -> list[str]:
     """Write the records of a recipe's jobs into a bundle, without weights and data.
@@ -108,6 +114,8 @@ def pack(
         recipe: A recipe.
         output: The bundle; its name ends in `.zip`.
         changes: Keys of the recipe to override, as they were given to `run`.
+        accept_source: Whether records of another version of a class of your own are packed, too; a
+            report on the bundle shows them with `accept_source`.
         runs_dir: Folder of the records.
 
     Returns:
@@ -123,7 +131,11 @@ def pack(
     from prime_bench.report.request import pack as pack_records
 
     job_ids, unreadable = pack_records(
-        str(recipe), Path(output), changes=change_texts(changes), runs=Runs(Path(runs_dir))
+        str(recipe),
+        Path(output),
+        changes=change_texts(changes),
+        runs=Runs(Path(runs_dir)),
+        accept_source=accept_source,
     )
     for fault in unreadable:
         warnings.warn(f"left out: {fault}", stacklevel=2)

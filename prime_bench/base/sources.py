@@ -1,4 +1,9 @@
-"""Classes of other packages that a recipe names, and a digest of their source files."""
+"""Classes of other packages that a recipe names, and digests of their source files.
+
+The bytes of the files count, comments and line ends too: a syntax tree prints differently from one
+version of Python to the next, and a docstring may be read by the code. Records of an earlier
+version are shown with `--accept-source`, for whoever knows that nothing but a comment was edited.
+"""
 
 import contextlib
 import functools
@@ -11,6 +16,7 @@ from pathlib import Path
 
 from prime_bench.base.characters import said
 from prime_bench.base.errors import UsageError
+from prime_bench.base.imports import used_modules
 
 
 def search_path() -> str:
@@ -43,19 +49,69 @@ def load_class(target: str) -> type:
 
 
 @functools.cache
-def sources_digest(module: str) -> str:
+def sources_digest(*modules: str) -> str:
+    """Return a SHA-256 over the files of these modules and all that they import of their packages.
+
+    What counts as imported: `imports.used_modules`. For a module outside a package it is its file
+    alone. Other packages, and files that are not Python, do not count.
+
+    Raises UsageError where a module's package has no Python file.
+    """
+    used: list[tuple[Path, Path]] = []
+    for top in sorted({module.partition(".")[0] for module in modules}):
+        files = _python_files(top)
+        if not files:
+            raise _without_files(top)
+        own = {module for module in modules if module.partition(".")[0] == top}
+        if _is_package(top):
+            named = [(_module_of(top, name), name, path) for name, path in files]
+            found = used_modules(
+                own,
+                {module: path for module, _, path in reversed(named)},
+                packages={module for module, name, _ in named if name.name == _INIT},
+            )
+            # Two files may have one name: a module and a package, or in two folders of a package.
+            files = [(name, path) for module, name, path in named if module in found]
+        used += sorted(files)
+    return _digest_of(used)
+
+
+@functools.cache
+def package_digest(module: str) -> str:
     """Return a SHA-256 over the names and contents of all Python files of a module's package.
 
     For a module outside a package, over its own file. Raises UsageError if there are no files.
     """
     files = _python_files(module)
     if not files:
-        raise UsageError(f"{module}: no Python files, so its code cannot be identified")
+        raise _without_files(module)
+    return _digest_of(sorted(files))
+
+
+def _digest_of(files: list[tuple[Path, Path]]) -> str:
     running = hashlib.sha256()
-    for name, path in sorted(files):
+    for name, path in files:
         running.update(f"{name.as_posix()} {path.stat().st_size}\n".encode())
         running.update(path.read_bytes())
     return running.hexdigest()
+
+
+def _is_package(top: str) -> bool:
+    spec = importlib.util.find_spec(top)
+    return spec is not None and spec.submodule_search_locations is not None
+
+
+def _module_of(package: str, name: Path) -> str:
+    """The dotted name of the module in a file of a package."""
+    parts = name.with_suffix("").parts
+    return ".".join([package, *(parts[:-1] if name.name == _INIT else parts)])
+
+
+_INIT = "__init__.py"
+
+
+def _without_files(module: str) -> UsageError:
+    return UsageError(f"{module}: no Python files, so its code cannot be identified")
 
 
 def own_sources(module: str) -> dict[str, bytes]:
@@ -65,8 +121,7 @@ def own_sources(module: str) -> dict[str, bytes]:
     another machine has to install too, since it may bring more than Python files.
     """
     top = module.partition(".")[0]
-    spec = importlib.util.find_spec(top)
-    inside = Path(top) if spec is not None and spec.submodule_search_locations else Path()
+    inside = Path(top) if _is_package(top) else Path()
     return {
         (inside / name).as_posix(): path.read_bytes()
         for name, path in _python_files(module)

@@ -101,6 +101,12 @@ retrain = click.option(
     type=click.Choice(["stale"]),
     help="Do jobs again whose records cannot pair with those of this device; old ones are kept.",
 )
+accept_source = click.option(
+    "--accept-source",
+    is_flag=True,
+    help="Let records count that differ from what is asked for in nothing but the source of a "
+    "class of your own. For an edit that changes no number.",
+)
 
 
 def with_compile(changes: tuple[str, ...], compiled: bool) -> tuple[str, ...]:

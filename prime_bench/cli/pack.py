@@ -17,8 +17,11 @@ from prime_bench.cli import complete, options
     required=True,
     help="The bundle, a .zip.",
 )
+@options.accept_source
 @options.runs_dir
-def pack(recipe: str, changes: tuple[str, ...], output: Path, runs_dir: Path) -> None:
+def pack(
+    recipe: str, changes: tuple[str, ...], output: Path, accept_source: bool, runs_dir: Path
+) -> None:
     """Pack the records of a recipe's jobs into one file.
 
     The bundle has records, configurations and environments, but neither weights nor data.
@@ -29,7 +32,9 @@ def pack(recipe: str, changes: tuple[str, ...], output: Path, runs_dir: Path) ->
     from prime_bench.report.request import pack as pack_records
     from prime_bench.store.runs import Runs
 
-    job_ids, unreadable = pack_records(recipe, output, changes=changes, runs=Runs(runs_dir))
+    job_ids, unreadable = pack_records(
+        recipe, output, changes=changes, runs=Runs(runs_dir), accept_source=accept_source
+    )
     for fault in unreadable:
         print_line(f"left out: {fault}", err=True)
     print_line(

@@ -25,6 +25,7 @@ PLAN_SCHEMA = 1
 @options.slots
 @options.threads
 @options.retrain
+@options.accept_source
 @click.option(
     "--measure",
     "measured",
@@ -42,6 +43,7 @@ def plan(
     slots: int | Literal["auto"],
     threads: int | None,
     retrain: str | None,
+    accept_source: bool,
     measured: bool,
     data_dir: Path,
     runs_dir: Path,
@@ -63,6 +65,7 @@ def plan(
         changes=changes,
         engine=engine,
         retrain_stale=retrain == "stale",
+        accept_source=accept_source,
         data_dir=data_dir,
         runs_dir=runs_dir,
     )
@@ -91,6 +94,7 @@ def print_plan(made: "Plan", estimate: "PlanEstimate", *, as_json: bool = False)
             "counts": made.counts,
             "prepare": made.prepare_commands,
             "candidates": made.candidates,
+            "earlier": made.earlier,
             "total": total.plain(),
             "added": {
                 dataset: {
@@ -184,7 +188,8 @@ def _outlook(total: "Total") -> Iterator[str]:
 
 
 def summary(made: "Plan") -> str:
-    """A line with the number of jobs in each state, then what is stale, broken or to prepare."""
+    """A line with the number of jobs in each state, then what is stale, broken, of another
+    source, or to prepare."""
     from dataclasses import replace
 
     kinds = dict.fromkeys(planned.job_spec.kind for planned in made.jobs)
@@ -205,5 +210,6 @@ def summary(made: "Plan") -> str:
     if again < stale:
         lines.append(f"stale: `--retrain stale` does {stale - again} jobs again")
     lines += [visible(f"broken: {why}") for why in made.broken]
+    lines += [visible(f"source: {text}") for text in made.earlier]
     lines += [visible(f"to prepare: {command}") for command in made.prepare_commands]
     return "\n".join(lines)

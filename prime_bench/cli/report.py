@@ -76,6 +76,7 @@ N_FAULTS = 20
     type=click.Path(path_type=Path, file_okay=False),
     help="Write into this folder, with a CSV of each table and a manifest, instead of printing.",
 )
+@options.accept_source
 @options.runs_dir
 @click.option("--json", "as_json", is_flag=True, help="Short for --format json.")
 @click.pass_context
@@ -94,6 +95,7 @@ def report(
     arms: str | None,
     mixed: bool,
     output: Path | None,
+    accept_source: bool,
     runs_dir: Path,
     as_json: bool,
 ) -> None:
@@ -124,6 +126,7 @@ def report(
         check=check,
         allow_missing=allow_missing,
         mixed=mixed,
+        accept_source=accept_source,
         arms=[name.strip() for name in arms.split(",")] if arms else (),
         runs_dir=runs_dir,
     )

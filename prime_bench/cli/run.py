@@ -39,6 +39,7 @@ _STOPPING = b"\nstopping: running jobs finish their epoch; Ctrl-C again ends the
     help="End a job that takes longer; it counts as failed.",
 )
 @options.retrain
+@options.accept_source
 @click.option(
     "--keep-predictions",
     is_flag=True,
@@ -108,6 +109,7 @@ def run(
     max_hours: float | None,
     job_timeout_s: float | None,
     retrain: str | None,
+    accept_source: bool,
     keep_predictions: bool,
     compiled: bool,
     log_to: Literal["tensorboard"] | None,
@@ -149,12 +151,15 @@ def run(
         changes=options.with_compile(changes, compiled),
         engine=opened,
         retrain_stale=retrain == "stale",
+        accept_source=accept_source,
         data_dir=data_dir,
         runs_dir=runs_dir,
     )
     if dry_run:
         print_plan(made, api.estimate(made, engine=opened, runs_dir=runs_dir))
         return
+    for text in made.earlier:
+        print_line(f"source: {text}", err=True)
     with RunProgress(made) as progress:
         summary = api.run(
             made,

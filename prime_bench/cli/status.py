@@ -27,6 +27,7 @@ _LINES_AROUND = 5  # header, rule, summary and what a terminal needs below
 @options.only
 @options.changes
 @options.device
+@options.accept_source
 @click.option("--watch", is_flag=True, help="Keep the table on the screen until Ctrl-C.")
 @options.data_dir
 @options.runs_dir
@@ -36,6 +37,7 @@ def status(
     only: tuple[str, ...],
     changes: tuple[str, ...],
     device: str,
+    accept_source: bool,
     watch: bool,
     data_dir: Path,
     runs_dir: Path,
@@ -49,7 +51,7 @@ def status(
     lists every job. `--device` says where the jobs are meant to run, as for `plan`.
     """
     from prime_bench import api
-    from prime_bench.cli.output import console, print_json, print_line
+    from prime_bench.cli.output import console, print_json, print_text
 
     def look() -> "Status":
         return api.status(
@@ -57,6 +59,7 @@ def status(
             only=only,
             changes=changes,
             device=device,
+            accept_source=accept_source,
             data_dir=data_dir,
             runs_dir=runs_dir,
         )
@@ -65,26 +68,29 @@ def status(
     if as_json:
         found = look()
         jobs = [job.plain() for job in found.jobs]
-        print_json(STATUS_SCHEMA, {"counts": found.counts, "jobs": jobs})
+        print_json(STATUS_SCHEMA, {"counts": found.counts, "earlier": found.earlier, "jobs": jobs})
     elif not screen.is_terminal:
-        print_line(summary(look()))
+        print_text(summary(look()))
     elif watch:
         _watch(look, screen=screen)
     else:
         found = look()
         if any(job.state in _SHOWN for job in found.jobs):
             screen.print(table_of(found, n_lines=len(found.jobs)))
-        print_line(summary(found))
+        print_text(summary(found))
 
 
 def summary(found: "Status") -> str:
-    """A line with the number of jobs in each state, and when the running ones will have ended."""
+    """A line with the number of jobs in each state, and when the running ones will have ended; a
+    line for each version of a class of the user's that has records which do not count.
+    """
     from prime_bench.cli.output import duration
 
     counts = ", ".join(f"{number} {state}" for state, number in found.counts.items())
     left = [job.left_s for job in found.jobs if job.left_s is not None]
     running = f"; those running end in {duration(max(left))} or sooner" if left else ""
-    return f"{len(found.jobs)} jobs: {counts or 'none'}{running}"
+    line = f"{len(found.jobs)} jobs: {counts or 'none'}{running}"
+    return "\n".join([line, *(visible(f"source: {text}") for text in found.earlier)])
 
 
 def table_of(found: "Status", *, n_lines: int) -> "Table":
@@ -138,7 +144,7 @@ def _watch(look: "Callable[[], Status]", *, screen: "Console") -> None:
     from rich.live import Live
     from rich.text import Text
 
-    from prime_bench.cli.output import print_line
+    from prime_bench.cli.output import print_text
 
     n_lines = max(1, screen.height - _LINES_AROUND)
 
@@ -153,4 +159,4 @@ def _watch(look: "Callable[[], Status]", *, screen: "Console") -> None:
                 live.update(drawn(), refresh=True)
         except KeyboardInterrupt:
             pass
-    print_line(summary(look()))
+    print_text(summary(look()))

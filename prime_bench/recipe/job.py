@@ -58,7 +58,8 @@ class Job(Frozen):
     numerics: int = NUMERICS
     """Version of everything that can change a number (docs/numerics.md)."""
     code: dict[str, str] = {}
-    """Digest of the source files of each backbone or plug-in that is not ours, by its name."""
+    """Digest of the source files of each backbone or plug-in that is not ours, by its name: of the
+    module of its class and of what this imports from its own package."""
     probe: JsonTable = {}
     """Settings of a probe; a training run has none."""
 

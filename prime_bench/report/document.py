@@ -11,6 +11,7 @@ from prime_bench.report.tables.body import TableBody
 from prime_bench.report.tables.definition import TableDefinition
 from prime_bench.report.tables.kinds import KINDS
 from prime_bench.report.tables.model import Report, Table, note
+from prime_bench.report.tables.notes import source_notes
 
 
 def make_report(records: ReportRecords, *, definitions: Mapping[str, TableDefinition]) -> Report:
@@ -23,7 +24,12 @@ def make_report(records: ReportRecords, *, definitions: Mapping[str, TableDefini
         for name, definition in definitions.items()
     }
     first = next(iter(definitions.values()))
-    behind = {item.job_id: item for body in bodies.values() for item in body.records}
+    as_written = {other.record.job_id: other.record for other in records.accepted}
+    behind = {
+        item.job_id: as_written.get(item.job_id, item)
+        for body in bodies.values()
+        for item in body.records
+    }
     return Report(
         title=records.recipe.title if records.recipe else first.title,
         tables=tuple(
@@ -43,15 +49,17 @@ def _table(
         note("unreadable", f"A record that cannot be read counts as missing: {fault}")
         for fault in records.unreadable
     ]
+    shown = {record.job_id for record in body.records}
+    accepted = [other for other in records.accepted if other.record.job_id in shown]
     blocks = tuple(body.blocks)
     cells = (cell for block in blocks for row in block.rows for cell in row.cells)
     bold = [note("bold", f"Bold: {body.bold}")] if any(c.emphasised for c in cells) else []
     return Table(
         name=name,
         title=definition.title,
-        caption=_caption(definition, body),
+        caption=_caption(definition, body, n_accepted=len(accepted)),
         blocks=blocks,
-        notes=(*unreadable, *bold, *body.notes),
+        notes=(*unreadable, *source_notes(records.earlier, accepted), *bold, *body.notes),
         provenance=provenance_of(body.records, recipe=records.recipe_name),
         label=definition.latex_label,
         compared_by=definition.compared_by,
@@ -59,7 +67,7 @@ def _table(
     )
 
 
-def _caption(definition: TableDefinition, body: TableBody) -> str:
+def _caption(definition: TableDefinition, body: TableBody, *, n_accepted: int) -> str:
     environment = jinja2.Environment(undefined=jinja2.StrictUndefined, autoescape=False)
     try:
         text = environment.from_string(definition.caption).render(body.words)
@@ -69,5 +77,10 @@ def _caption(definition: TableDefinition, body: TableBody) -> str:
         text += (
             f" Mixed on request: {body.mixed_pairs} pairs are of runs that differ in more than "
             "the arm, which the notes name."
+        )
+    if n_accepted:
+        text += (
+            f" On request {n_accepted} records are of another version of the source, which the "
+            "notes name."
         )
     return " ".join(text.split())

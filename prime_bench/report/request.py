@@ -1,7 +1,7 @@
 """A request for a report: reads a folder or a bundle, selects, and makes tables."""
 
 import contextlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -23,6 +23,12 @@ from prime_bench.report.tables.kinds import load_definition
 from prime_bench.report.tables.model import Report
 from prime_bench.store.record import ProbeRecord, Record, RunRecord
 from prime_bench.store.runs import Runs
+from prime_bench.store.source_versions import (
+    counted_by_class,
+    exist_text,
+    latest_codes,
+    other_versions,
+)
 
 FULL_LEVEL_TABLES = ("family", "cells", "pairs")
 """Tables that the level `full` adds to those of a recipe that trains."""
@@ -95,6 +101,9 @@ class ReportRequest:
     changes: Sequence[str] = ()
     mixed: bool = False
     """Whether runs that differ in more than the arm are compared too."""
+    accept_source: bool = False
+    """Whether records of another version of a user's own class count: of the recipe's classes, or
+    without a recipe of what was started last."""
 
     def report(self, source: RecordSource) -> tuple[Report, ReportRecords]:
         """Make the tables of the recipe, or of everything. Raises DataError without a record."""
@@ -102,17 +111,20 @@ class ReportRequest:
         definitions = {name: load_definition(name) for name in tables}
         made = make_report(selected, definitions=definitions)
         if not made.records:
-            raise self._nothing(source)
+            raise self._nothing(source, selected)
         return _with_digests(made, source), selected
 
-    def runs(self, source: RecordSource) -> list[RunRecord]:
-        """The training runs that are selected, in the order of the recipe or of their ids."""
+    def runs(self, source: RecordSource) -> tuple[list[RunRecord], Mapping[str, int]]:
+        """The training runs that are selected, in the order of the recipe or of their ids, and
+        `ReportRecords.earlier`.
+        """
         if self.recipe is None:
             self._check_no_changes()
             every = list(source.records)
-            return narrowed(every, self.only) if self.only else every
-        found = self.select(source)[0].all_records()
-        return [record for record in found if isinstance(record, RunRecord)]
+            return (narrowed(every, self.only) if self.only else every), {}
+        selected, _ = self.select(source)
+        runs = [record for record in selected.all_records() if isinstance(record, RunRecord)]
+        return runs, selected.earlier
 
     def paper_report(self, source: RecordSource) -> Report:
         """Make each of the paper's tables from its own bundled recipe. Raises DataError."""
@@ -152,32 +164,53 @@ class ReportRequest:
         """Select the records, and the names of the tables to make of them."""
         if self.recipe is None:
             self._check_no_changes()
+            jobs = None
             kinds = dict.fromkeys(record.job.kind for record in source.probes)
             own = ["main"] if source.records or not kinds else []
-            selected = gather(
-                narrowed(source.records, self.only) if self.only else source.records,
-                probes=source.probes,
+            own += kinds
+            trains = bool(source.records)
+        else:
+            jobs = recipe_jobs(self.recipe, source, changes=self.changes).narrowed(self.only)
+            own = list(jobs.tables) or ["main" if jobs.kind == "train" else jobs.kind]
+            trains = jobs.kind == "train"
+        return self._gathered(source, jobs), self._tables(own, trains=trains)
+
+    def _gathered(self, source: RecordSource, jobs: RecipeJobs | None) -> ReportRecords:
+        """The records of the jobs, or all, with those of other versions of a user's own class."""
+        every: list[Record] = [*source.records, *source.probes]
+        if jobs is None:
+            codes = latest_codes(every)
+        else:
+            codes = {name: code for asked in jobs.jobs for name, code in asked.job.code.items()}
+        others = other_versions(every, codes)
+
+        def made(records: Iterable[Record]) -> ReportRecords:
+            runs = [record for record in records if isinstance(record, RunRecord)]
+            return gather(
+                narrowed(runs, self.only) if jobs is None and self.only else runs,
+                recipe=jobs,
+                probes=[record for record in records if isinstance(record, ProbeRecord)],
                 unreadable=source.unreadable,
                 mixed=self.mixed,
             )
-            return selected, self._tables([*own, *kinds], trains=bool(source.records))
-        jobs = recipe_jobs(self.recipe, source, changes=self.changes).narrowed(self.only)
-        own = list(jobs.tables) or ["main" if jobs.kind == "train" else jobs.kind]
-        selected = gather(
-            source.records,
-            recipe=jobs,
-            probes=source.probes,
-            unreadable=source.unreadable,
-            mixed=self.mixed,
-        )
-        return selected, self._tables(own, trains=jobs.kind == "train")
+
+        replaced = {other.record.job_id for other in others}
+        # What could not stand in for any job, a version before the last, is an arm of its own.
+        rest = [record for record in every if record.job_id not in replaced]
+        as_asked_for = made([*rest, *(other.counted for other in others)]) if others else None
+        used = {record.job_id for record in as_asked_for.all_records()} if as_asked_for else ()
+        shown = [other for other in others if other.record.job_id in used]
+        if as_asked_for is not None and self.accept_source:
+            return replace(as_asked_for, accepted=shown)
+        # Without a recipe each version is an arm of its own.
+        return replace(made(every), earlier=counted_by_class(shown if jobs is not None else ()))
 
     def _tables(self, own: Sequence[str], *, trains: bool) -> list[str]:
         tables = list(self.tables or own)
         added = FULL_LEVEL_TABLES if self.level == "full" and trains else ()
         return list(dict.fromkeys((*tables, *added)))
 
-    def _nothing(self, source: RecordSource) -> DataError:
+    def _nothing(self, source: RecordSource, selected: ReportRecords) -> DataError:
         others = len(source.records) + len(source.probes)
         shown = f" that {', '.join(self.tables)} shows" if self.tables else ""
         there = f", though {others} of other jobs" if others else ""
@@ -188,6 +221,8 @@ class ReportRequest:
         else:
             what = f"no record of {self.recipe}{shown} here"
             hint = no_record_hint(self.recipe, changes=self.changes, others=others)
+        if selected.earlier:
+            hint = "; ".join(exist_text(selected.earlier, then="shows them"))
         return DataError(f"{source.path}: {what}{there}{broken}", hint=hint)
 
 
@@ -216,9 +251,15 @@ def no_record_hint(recipe: str | Path, *, changes: Sequence[str], others: int) -
 
 
 def pack(
-    recipe: str | Path, output: Path, *, changes: Sequence[str], runs: Runs
+    recipe: str | Path,
+    output: Path,
+    *,
+    changes: Sequence[str],
+    runs: Runs,
+    accept_source: bool = False,
 ) -> tuple[list[str], list[str]]:
-    """Write the records of a recipe into a bundle.
+    """Write the records of a recipe into a bundle, as they are; also those of another version of a
+    user's own class where `accept_source` says so.
 
     Returns the ids of the packed jobs, and a message for each record of the folder that cannot be
     read. Raises UsageError for a name that does not end in `.zip`, DataError without a record.
@@ -226,7 +267,7 @@ def pack(
     if output.suffix != ".zip":
         raise UsageError(f"--output {output}: a bundle's name ends in .zip")
     source = read_source(None, runs.folder)
-    request = ReportRequest(recipe=recipe, changes=changes)
+    request = ReportRequest(recipe=recipe, changes=changes, accept_source=accept_source)
     request.report(source)  # raises, with what to do, where there is no record
     file = find_recipe(recipe)
     name = as_asked(file.stem, changes)

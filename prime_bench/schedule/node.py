@@ -23,7 +23,7 @@ from prime_bench.base.errors import EnvironmentFault, UserError
 from prime_bench.base.files import environment_fault, write_whole
 from prime_bench.base.identity import NUMERICS
 from prime_bench.base.locks import Busy, locked
-from prime_bench.base.sources import search_path, sources_digest
+from prime_bench.base.sources import package_digest, search_path
 from prime_bench.recipe.events import WorkerEvent, write_event
 from prime_bench.recipe.job import JobRequest, MachineCheck
 from prime_bench.schedule.child import COMMAND, Child
@@ -56,7 +56,7 @@ class News:
 
 def identity() -> dict[str, Any]:
     """Version of this package, of its numerics, and digest of its source files."""
-    return {"version": __version__, "numerics": NUMERICS, "code": sources_digest("prime_bench")}
+    return {"version": __version__, "numerics": NUMERICS, "code": package_digest("prime_bench")}
 
 
 class NodeSlot:

@@ -23,6 +23,12 @@ from prime_bench.settings.interface import TableShape
 from prime_bench.settings.probes import CostOnDevice, CostSettings
 from prime_bench.store.record import DeviceKind, Record, RunRecord
 from prime_bench.store.runs import Runs
+from prime_bench.store.source_versions import (
+    OtherVersion,
+    counted_by_class,
+    exist_text,
+    other_versions,
+)
 
 
 def stale_halves(
@@ -52,7 +58,8 @@ def stale_halves(
         for record in members:
             kind = record.environment.device_kind
             if kind != here:
-                stale[record.job_id] = f"its record is on {kind}, {other}"
+                # Not `job_id`: an accepted record of another source stands in for another job.
+                stale[record.job.id] = f"its record is on {kind}, {other}"
     return stale
 
 
@@ -93,6 +100,9 @@ class Planned:
     """Ids of the jobs that must be done before it. They come before it in the plan."""
     record: Record | None = None
     """The record of a job that is done, or that is stale because of its device."""
+    other: OtherVersion | None = None
+    """A record of another version of the source, which stands in for the job's if it is `record`.
+    """
 
     @functools.cached_property
     def job_id(self) -> str | None:
@@ -128,6 +138,22 @@ class Plan:
     """Data set -> manifest of its table; None if it is not prepared."""
     retrain_stale: bool = False
     """Whether stale jobs that have a record run again."""
+
+    @property
+    def earlier(self) -> list[str]:
+        """Sentences on the records of another version of the source that could stand in, and on
+        those that do.
+        """
+        others = [(planned.other, planned.record) for planned in self.jobs if planned.other]
+        could = [other for other, record in others if record is None]
+        do = [other for other, record in others if record is not None]
+        return [
+            *exist_text(counted_by_class(could), then="counts them as done"),
+            *(
+                f"{n} jobs count as done by records of an earlier version of `{name}`, as asked"
+                for name, n in sorted(counted_by_class(do).items())
+            ),
+        ]
 
     @functools.cached_property
     def shapes(self) -> dict[str, TableShape]:
@@ -187,6 +213,7 @@ def make_plan(
     only: Sequence[str] = (),
     device_kind: DeviceKind = "cpu",
     retrain_stale: bool = False,
+    accept_source: bool = False,
 ) -> Plan:
     """Find the state of each job of a recipe, from the tables and the records.
 
@@ -197,6 +224,7 @@ def make_plan(
         only: Which jobs of the recipe, such as `backbone=DNN`; all if empty.
         device_kind: The kind of device on which the jobs would run.
         retrain_stale: Whether stale jobs that have a record run again.
+        accept_source: Whether records of another version of a user's own class count.
 
     Raises:
         UsageError: If no card has a data set or a key of the recipe.
@@ -210,9 +238,10 @@ def make_plan(
         planned = _planned(job_spec, spec, manifest=manifest, runs=runs)
         # A job without a table has no id; its text stands in for it.
         jobs.setdefault(planned.job_id or str(job_spec), planned)
+    with_others = _with_others(list(jobs.values()), runs=runs, accept=accept_source)
     return Plan(
         recipe=recipe,
-        jobs=_waiting_for_needs(_with_stale(list(jobs.values()), runs=runs, here=device_kind)),
+        jobs=_waiting_for_needs(_with_stale(with_others, runs=runs, here=device_kind)),
         data_dir=data_dir,
         manifests=manifests,
         retrain_stale=retrain_stale,
@@ -308,6 +337,42 @@ def job_state(job_id: str, runs: Runs) -> tuple[State, str, Record | None]:
         start = "continues from its saved state" if saved else "starts from the beginning"
         return "interrupted", f"was started and has no record; it {start}", None
     return "pending", "has no record", None
+
+
+def _with_others(jobs: list[Planned], *, runs: Runs, accept: bool) -> list[Planned]:
+    """The same jobs; those to run know a record of another version of their source, if there is
+    one, and are done where such records are accepted.
+    """
+    codes = {k: v for p in jobs if p.job and p.state in TO_RUN for k, v in p.job.code.items()}
+    if not codes:
+        return jobs
+    others = {other.counted.job.id: other for other in other_versions(runs.readable()[0], codes)}
+    known = [
+        replace(planned, other=others.get(planned.job_id or ""))
+        if planned.state in TO_RUN
+        else planned
+        for planned in jobs
+    ]
+    if not accept:
+        return known
+    # A probe that is to run needs the weights of its own version.
+    needed = {
+        job_id
+        for planned in known
+        if planned.state in TO_RUN and planned.other is None
+        for job_id in planned.needs
+    }
+    return [
+        replace(
+            planned,
+            state="done",
+            why=f"has a record of an earlier version of `{'` and `'.join(planned.other.names)}`",
+            record=planned.other.counted,
+        )
+        if planned.other is not None and planned.job_id not in needed
+        else planned
+        for planned in known
+    ]
 
 
 def _with_stale(jobs: list[Planned], *, runs: Runs, here: DeviceKind) -> list[Planned]:

@@ -1,7 +1,7 @@
 """How far jobs are, from the files in their folders, and how long those at work still take."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from prime_bench.base.errors import UsageError
 from prime_bench.findings import Validation
@@ -55,6 +55,8 @@ class Status:
     """How far all jobs are."""
 
     jobs: list[JobStatus]
+    earlier: list[str] = field(default_factory=list)
+    """Sentences on records of an earlier version of a class of the user's, as `Plan.earlier`."""
 
     @property
     def counts(self) -> dict[str, int]:
@@ -77,7 +79,8 @@ def status_of_plan(plan: Plan, runs: Runs) -> Status:
                 usual=usual,
             )
             for planned in plan.jobs
-        ]
+        ],
+        earlier=plan.earlier,
     )
 
 

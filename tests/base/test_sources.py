@@ -1,4 +1,4 @@
-"""The digest of somebody's source files: every byte and name counts, nothing else does."""
+"""Digests of somebody's source files: what counts, and that nothing else does."""
 
 import os
 import sys
@@ -8,7 +8,7 @@ import pytest
 
 import prime_bench
 from prime_bench.base.errors import UsageError
-from prime_bench.base.sources import load_class, search_path, sources_digest
+from prime_bench.base.sources import load_class, package_digest, search_path, sources_digest
 
 
 @pytest.fixture
@@ -19,14 +19,14 @@ def package(tmp_path, monkeypatch):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
     monkeypatch.syspath_prepend(tmp_path)
-    sources_digest.cache_clear()
     yield tmp_path
-    sources_digest.cache_clear()
+    for digest in (package_digest, sources_digest):
+        digest.cache_clear()
 
 
-def again(module):
-    sources_digest.cache_clear()
-    return sources_digest(module)
+def again(*modules, digest=package_digest):
+    digest.cache_clear()
+    return digest(*modules)
 
 
 @pytest.mark.parametrize(
@@ -39,7 +39,7 @@ def again(module):
     ],
 )
 def test_every_python_file_of_the_package_counts(package, name, text):
-    before = sources_digest("outer_pkg.inner.gate")
+    before = again("outer_pkg.inner.gate")
 
     (package / name).write_text(text)
 
@@ -60,7 +60,7 @@ def test_moving_text_from_one_file_to_the_next_counts(package):
 
 @pytest.mark.parametrize("name", ["single_mod.py", "outer_pkg/notes.txt", "outer_pkg/a.pyc"])
 def test_nothing_beside_them_counts(package, name):
-    before = sources_digest("outer_pkg")
+    before = again("outer_pkg")
 
     (package / name).write_text("other")
 
@@ -68,7 +68,7 @@ def test_nothing_beside_them_counts(package, name):
 
 
 def test_a_single_module_is_its_own_file(package):
-    before = sources_digest("single_mod")
+    before = again("single_mod")
 
     (package / "outer_pkg" / "__init__.py").write_text("B = 1")
     assert again("single_mod") == before
@@ -76,9 +76,120 @@ def test_a_single_module_is_its_own_file(package):
     assert again("single_mod") != before
 
 
+USED = {
+    "pkg/__init__.py": "from . import always",
+    "pkg/always.py": "",
+    "pkg/other.py": "raise RuntimeError('is never imported')",
+    "pkg/sub/__init__.py": "",
+    "pkg/sub/deep.py": "",
+    "pkg/sub/other.py": "",
+    "pkg/far.py": "from pkg.sub import deep",
+    "pkg/pkg.py": "",
+}
+NEVER = {"pkg/other.py", "pkg/sub/other.py", "pkg/pkg.py"}
+ALL = {*USED, "pkg/gate.py"}
+HERE = {"pkg/gate.py", "pkg/__init__.py", "pkg/always.py"}
+DEEP = {"pkg/sub/__init__.py", "pkg/sub/deep.py"}
+
+
+def files_that_count(folder, module="pkg.gate"):
+    """The files whose edit changes the digest: each is edited in turn."""
+    before = again(module, digest=sources_digest)
+    counting = set()
+    for path in folder.rglob("*.py"):
+        content = path.read_bytes()
+        path.write_bytes(content + b"#")
+        if again(module, digest=sources_digest) != before:
+            counting.add(path.relative_to(folder).as_posix())
+        path.write_bytes(content)
+    assert again(module, digest=sources_digest) == before
+    return counting
+
+
+@pytest.mark.parametrize(
+    ("text", "counting"),
+    [
+        ("A = 1", HERE),
+        ("import torch, pkg_of_others, os.path", HERE),
+        ("import pkg.sub.deep", HERE | DEEP),
+        ("import pkg.sub.deep as d", HERE | DEEP),
+        ("from pkg.sub.deep import x", HERE | DEEP),
+        ("from pkg.sub import deep", HERE | DEEP),
+        ("from .sub.deep import x", HERE | DEEP),
+        ("from .sub import deep as d", HERE | DEEP),
+        ("from . import far", HERE | DEEP | {"pkg/far.py"}),
+        ("from .. import far", HERE),
+        ("def f():\n    from . import sub", HERE | {"pkg/sub/__init__.py"}),
+        ("if A:\n    try:\n        import pkg.far\n    except: pass", HERE | DEEP | {"pkg/far.py"}),
+        ("from .far import *", HERE | DEEP | {"pkg/far.py"}),
+        ("from .sub import *", HERE | DEEP | {"pkg/sub/other.py"}),
+        ("import pkg\npkg.sub.deep.x", HERE | DEEP),
+        ("from . import sub\nsub.deep", HERE | DEEP),
+        ("from importlib.metadata import version", HERE),
+        ("import importlib.resources as r", HERE),
+        ("class A:\n    def __getattr__(self, name): return super().__getattr__(name)", HERE),
+        ("model.eval(); torch.compile", HERE),
+        ("import importlib", ALL),
+        ("from importlib import import_module as m", ALL),
+        ("import importlib.util", ALL),
+        ("def f(): __import__('pkg.' + x)", ALL),
+        ("exec(text)", ALL),
+        ("import pkgutil", ALL),
+        ("def __getattr__(name): ...", ALL),
+        ("__getattr__, __all__ = lazy.attach(__name__)", ALL),
+        ("__path__.append('elsewhere')", ALL),
+        ("this is no Python", ALL),
+        ("a = '\0'", ALL),
+    ],
+)
+def test_what_a_module_uses_of_its_package_counts(tmp_path, monkeypatch, text, counting):
+    for name, content in (USED | {"pkg/gate.py": text, "beside.py": ""}).items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(content)
+    monkeypatch.syspath_prepend(tmp_path)
+
+    assert files_that_count(tmp_path) == counting
+
+
+def test_a_class_that_a_module_makes_by_a_call_is_of_both_modules(tmp_path, monkeypatch):
+    (tmp_path / "made_pkg").mkdir()
+    (tmp_path / "made_pkg" / "__init__.py").write_text("")
+    (tmp_path / "made_pkg" / "factory.py").write_text(
+        "def make(n):\n    class Gate:\n        rank = n\n    return Gate\n"
+    )
+    (tmp_path / "made_pkg" / "gates.py").write_text(
+        "from made_pkg.factory import make\nGate = make(4)\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    assert load_class("made_pkg.gates:Gate").__module__ == "made_pkg.factory"
+
+    both = ("made_pkg.factory", "made_pkg.gates")
+    before = again(*both, digest=sources_digest)
+    assert again("made_pkg.factory", digest=sources_digest) != before
+    (tmp_path / "made_pkg" / "gates.py").write_text("")
+    assert again(*both, digest=sources_digest) != before
+
+
+@pytest.mark.usefixtures("package")
+def test_a_module_without_a_python_file_stands_for_its_package():
+    assert again("outer_pkg.compiled", digest=sources_digest) == again("outer_pkg")
+
+
+def test_a_package_that_is_used_whole_has_the_digest_of_the_package(package):
+    (package / "outer_pkg" / "__init__.py").write_text("from outer_pkg.inner import gate")
+    used = again("outer_pkg.inner.gate", digest=sources_digest)
+    assert used == again("outer_pkg")
+
+
+@pytest.mark.usefixtures("package")
+def test_a_module_outside_a_package_keeps_its_digest():
+    assert again("single_mod", digest=sources_digest) == again("single_mod")
+
+
 def test_code_without_files_is_an_error():
-    with pytest.raises(UsageError, match="sys: no Python files"):
-        sources_digest("sys")
+    for digest in (package_digest, sources_digest):
+        with pytest.raises(UsageError, match="sys: no Python files"):
+            digest("sys")
 
 
 def test_a_class_is_found_and_other_names_are_reported(package):

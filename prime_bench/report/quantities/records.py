@@ -28,6 +28,7 @@ from prime_bench.report.quantities.layout import (
 from prime_bench.settings.probes import PROBES, Kind, ProbedSplit
 from prime_bench.store.pairing import GroupedRuns, group_runs
 from prime_bench.store.record import ProbeRecord, RunRecord
+from prime_bench.store.source_versions import OtherVersion
 
 
 class RecipeJobs(Frozen):
@@ -162,6 +163,11 @@ class ReportRecords:
     Empty where all points are shown."""
     unchosen: "ReportRecords | None" = None
     """All points of the grids; None where nothing was chosen."""
+    earlier: Mapping[str, int] = field(default_factory=dict)
+    """Records that are not shown because they are of another version of a class of the user's, by
+    the name of the class: they would fill cells of this report."""
+    accepted: Sequence[OtherVersion] = ()
+    """Records of another version that count as those of the recipe's, because it was asked for."""
     _grids: dict[tuple[str, ProbedSplit, bool], Grid] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
@@ -225,7 +231,7 @@ class ReportRecords:
         """What a routing probe of a split found in the trained arm of a run; None without such a
         probe.
         """
-        return self._routing.get((run.job_id, split))
+        return self._routing.get((run.job.id, split))
 
     def all_records(self) -> list[RunRecord | ProbeRecord]:
         """Every record that any table of the report can be made from."""
@@ -260,15 +266,16 @@ class ReportRecords:
         """Ids of the degenerate runs, and of the probes of such a run."""
         if self.unchosen is not None:
             return self.unchosen.degenerate_jobs()
+        # By the id of the job, which of an accepted record is not that of its file.
         runs = {
-            run.job_id
+            run.job.id: run.job_id
             for arms in self.grouped.values()
             for by_seed in arms.values()
             for run in by_seed.values()
             if run.degenerate
         }
         probes = {probe.job_id for probe in self.probes if probe.job.training_run.id in runs}
-        return frozenset(runs | probes)
+        return frozenset({*runs.values(), *probes})
 
     @property
     def recipe_name(self) -> str:

@@ -3,7 +3,7 @@
 import itertools
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from prime_bench.base.identity import canonical_json
@@ -16,6 +16,7 @@ from prime_bench.report.tables.model import Cell, TableNote, note, series, shown
 from prime_bench.settings.interface import added_text
 from prime_bench.settings.training import TrainSpec
 from prime_bench.store.record import ProbeRecord, RunRecord
+from prime_bench.store.source_versions import OtherVersion, exist_text
 
 
 def collect_notes(
@@ -215,6 +216,33 @@ def dirty_notes(records: Sequence[RunRecord | ProbeRecord]) -> list[TableNote]:
     dirty = sum(bool(record.environment.dirty) for record in records)
     what = f"{dirty} of {len(records)} records were made with changes that are in no commit"
     return [note("origin", what)] if dirty else []
+
+
+def source_notes(earlier: Mapping[str, int], accepted: Sequence[OtherVersion]) -> list[TableNote]:
+    """Note records of another version of a user's own class: those left out, and those shown.
+
+    `earlier` has the number of those left out by the name of the class.
+    """
+    left_out = [note("source", text) for text in exist_text(earlier, then="shows them")]
+    versions: dict[str, dict[str, list[str]]] = {}
+    for other in sorted(accepted, key=lambda other: other.record.job.seed):
+        record = other.record
+        shorts = [
+            f"{name} (source {record.job.code[name][:8]}, now {other.counted.job.code[name][:8]})"
+            for name in other.names
+        ]
+        kind = "" if record.job.kind == "train" else f" {record.job.kind}"
+        place = f"{record.dataset} {record.job.backbone} {record.arm}{kind}"
+        seeds = versions.setdefault(" and ".join(shorts), {}).setdefault(place, [])
+        seeds.append(str(record.job.seed))
+    return left_out + [
+        note(
+            "source",
+            f"Of another version of {name}, counted on request: "
+            + "; ".join(f"{place}: {', '.join(seeds)}" for place, seeds in places.items()),
+        )
+        for name, places in sorted(versions.items())
+    ]
 
 
 def _data(block: GridBlock, records: Iterable[RunRecord]) -> Iterator[TableNote]:
