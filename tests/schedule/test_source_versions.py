@@ -1,4 +1,4 @@
-"""Plans after an edit of a user's own class: its earlier records are named, and count on request."""
+"""Plans after an edit of a user's own class: earlier records are named, and count on request."""
 
 import json
 from textwrap import dedent
