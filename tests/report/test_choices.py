@@ -13,7 +13,7 @@ from prime_bench.recipe.file import load_recipe
 from prime_bench.recipe.recipe import JobSpec
 from prime_bench.report.document import make_report
 from prime_bench.report.figures.gallery import figures_of
-from prime_bench.report.figures.sensitivity import sensitivity_of, shown_keys
+from prime_bench.report.figures.sensitivity import in_order, sensitivity_of, shown_keys
 from prime_bench.report.formats.notes import all_notes
 from prime_bench.report.formats.render import Format, render
 from prime_bench.report.quantities.choice import best, choices_of, tried
@@ -192,7 +192,7 @@ def test_a_budget_of_candidates_is_common(chosen: Chosen) -> None:
     assert [arm.name for arm in records.layout.arms] == ["dense", "p", "prime"]
     assert "Dense 2, Mine 2 and PRIME 2 on DNN; Dense 1, Mine 2 and PRIME 1" in notes_of(records)
     assert "Mine is prime with temperature = 0.5" in notes_of(records)
-    assert "missing" not in notes
+    assert "no record" not in notes
     rows = [len(block.rows) for block in table_of(records, "sensitivity").blocks]
     assert rows == [2, 2, 2, 2]  # Dense, Mine and PRIME on DNN, Mine on DCNv2
     one = chosen(
@@ -397,8 +397,17 @@ def test_a_figure_shows_the_keys_asked_for_and_rings_the_choice(chosen: Chosen) 
         ("2", "8"): pytest.approx(0.761),
     }
     assert [(p.x, p.line) for p in shown.points if p.chosen] == [("2", "4")]
+    assert shown.lines == ("4", "8")
     assert shown_keys(choice, []) == ["rank", "bags"]
     assert shown_keys(choice, ["hidden_units"]) == ["hidden_units"]
+
+
+def test_values_along_an_axis_are_in_order_however_they_were_drawn() -> None:
+    assert in_order([16, 4, 8, 4]) == ("4", "8", "16")
+    assert in_order([1e-5, 0.1, 0]) == ("0", "1e-05", "0.1")
+    assert in_order([[400, 400], [64], [128, 8]]) == ("64", "128-8", "400-400")
+    assert in_order(["logit", "embedding", "logit"]) == ("logit", "embedding")
+    assert in_order([True, False]) == ("true", "false")
 
 
 def test_figures_of_a_sweep_are_named_after_data_and_arm(chosen: Chosen) -> None:

@@ -8,6 +8,7 @@ from statistics import mean, stdev
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from pydantic import JsonValue
 
 from prime_bench.recipe.sweep import value_name
 from prime_bench.report.figures.style import (
@@ -56,7 +57,9 @@ class Sensitivity:
     """Printed name."""
     points: tuple[SensitivityPoint, ...]
     x_values: tuple[str, ...]
-    """Values along the axis, in the recipe's order."""
+    """Values along the axis, in their order."""
+    lines: tuple[str, ...]
+    """Values of the lines, in their order."""
     left_out: int
     """Settings without a validation AUC of every seed."""
 
@@ -88,9 +91,23 @@ def sensitivity_of(choice: Choice, keys: Sequence[str]) -> Sensitivity:
             )
             for (x, line), item in shown.items()
         ),
-        x_values=tuple(unique(value_name(item.values[keys[0]]) for item in choice.tried)),
+        x_values=in_order([item.values[keys[0]] for item in choice.tried]),
+        lines=in_order([item.values[key] for item in choice.tried for key in keys[1:]]) or ("",),
         left_out=sum(item.score is None for item in choice.tried),
     )
+
+
+def in_order(values: Sequence[JsonValue]) -> tuple[str, ...]:
+    """Each value once, by name: numbers and lists of numbers by size, others as they come."""
+    by_size: list[list[float]] = []
+    for value in values:
+        parts = value if isinstance(value, list) else [value]
+        numbers = [x for x in parts if isinstance(x, int | float) and not isinstance(x, bool)]
+        if len(numbers) < len(parts):
+            return tuple(unique(map(value_name, values)))
+        by_size.append(numbers)
+    ordered = sorted(zip(by_size, values, strict=True), key=lambda pair: pair[0])
+    return tuple(unique(value_name(value) for _, value in ordered))
 
 
 def _aucs(item: Tried, split: ProbedSplit) -> tuple[float, ...]:
@@ -108,7 +125,11 @@ def draw_sensitivity(
     ring marks the settings that validation chooses.
     """
     shown = [item for item in shown if item.points]
-    every = unique(point.line for item in shown for point in item.points)
+    widest = max(shown, key=lambda item: len(item.lines), default=None)
+    first = widest.lines if widest else ()
+    drawn = {point.line for item in shown for point in item.points}
+    ordered = unique([*first, *(line for item in shown for line in item.lines)])
+    every = [line for line in ordered if line in drawn]
     lines = every[:_MOST_LINES]
     if not shown:
         return empty_figure(PAGE_IN, "no settings with a validation AUC of every seed")

@@ -1,6 +1,7 @@
 """Every point of the grids of a recipe: scores of validation and test side by side."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from prime_bench.recipe.sweep import value_name
 from prime_bench.report.quantities import formulas
@@ -25,13 +26,17 @@ def build(records: ReportRecords, definition: SensitivityDefinition) -> TableBod
     grid = every.grid(baseline="")  # nothing is compared with a baseline here
     keys = {id(block.layout): key for key, block in keyed_blocks(grid)}
     choices = [choice for choice in every.every_choice if len(choice.tried) > 1]
-    return grid_body(
+    body = grid_body(
         every,
         grid,
         blocks=[_block(keys[id(choice.block)], choice, definition) for choice in choices],
         definition=definition,
         notes=list(_notes(choices)),
     )
+    if every.recipe is not None and every.recipe.arms:
+        # Points that no budget drew are not missing; those that are have a note of the choice.
+        return replace(body, notes=[item for item in body.notes if item.kind != "missing"])
+    return body
 
 
 def _block(key: str, choice: Choice, definition: SensitivityDefinition) -> Block:
