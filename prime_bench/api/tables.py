@@ -128,12 +128,42 @@ def prepare_recipe(
         UsageError: The recipe is faulty, or `sources` does not fit it.
         UserError: The first error of a data set, unless there is `on_error`.
     """
-    specs = table_specs_of(loaded_recipe(recipe, changes))
+    return prepare_tables(
+        table_specs_of(loaded_recipe(recipe, changes)),
+        whose="the recipe",
+        sources=sources,
+        allow_unverified=allow_unverified,
+        keep_download=keep_download,
+        data_dir=data_dir,
+        on_progress=on_progress,
+        on_table=on_table,
+        on_error=on_error,
+        log=log,
+    )
+
+
+def prepare_tables(
+    specs: Mapping[str, TableSpec],
+    *,
+    whose: str,
+    sources: Mapping[str, StrPath] | None,
+    allow_unverified: bool,
+    keep_download: bool,
+    data_dir: StrPath,
+    on_progress: Callable[[str, StageProgress], None] | None,
+    on_table: Callable[[Preparation], None] | None,
+    on_error: Callable[[str, UserError], None] | None,
+    log: Log | None,
+) -> list[Preparation]:
+    """Make the tables of data sets by their names, as `prepare_recipe` does.
+
+    `whose`, such as "the recipe", says in messages to what the names belong.
+    """
     paths = {name: Path(path) for name, path in (sources or {}).items()}
     for name in paths:
         if name not in specs:
             raise UsageError(
-                f"the recipe has no dataset `{name}`{did_you_mean(name, specs)}",
+                f"{whose} has no dataset `{name}`{did_you_mean(name, specs)}",
                 hint=f"it has: {', '.join(specs)}",
             )
         if specs[name].card.kind == "generated":

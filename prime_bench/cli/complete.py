@@ -25,6 +25,13 @@ def recipes(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> li
     return _items(_recipe_names(incomplete))
 
 
+def studies(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Bundled studies by name, and files `*.toml`."""
+    files = sorted((bundled_folder("recipes") / "studies").glob("*.toml"))
+    names = [file.stem for file in files if file.stem.startswith(incomplete)]
+    return _items([*names, *(_files(incomplete, ".toml") if incomplete else ())])
+
+
 def recipes_and_bundles(
     _ctx: click.Context, _param: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:

@@ -21,6 +21,8 @@ COMMANDS = {
     "prepare": "prime_bench.cli.prepare:prepare",
     "plan": "prime_bench.cli.plan:plan",
     "run": "prime_bench.cli.run:run",
+    "study": "prime_bench.cli.study:study",
+    "paper": "prime_bench.cli.study:paper",
     "status": "prime_bench.cli.status:status",
     "report": "prime_bench.cli.report:report",
     "pack": "prime_bench.cli.pack:pack",

@@ -90,6 +90,61 @@ threads = click.option(
     help="CPU threads of a job; by default OMP_NUM_THREADS, or 1 for `--slots auto` on CPUs, or "
     "else the slots share the cores.  [ray: 1]",
 )
+retries = click.option(
+    "--retries",
+    type=click.IntRange(min=0),
+    default=0,
+    show_default=True,
+    help="Further tries of a job that fails.",
+)
+fail_fast = click.option("--fail-fast", is_flag=True, help="Start no job after one has failed.")
+max_hours = click.option("--max-hours", type=Finite(min=0), help="Start no job after that time.")
+job_timeout = click.option(
+    "--job-timeout",
+    "job_timeout_s",
+    type=Finite(min=0, min_open=True),
+    metavar="SECONDS",
+    help="End a job that takes longer; it counts as failed.",
+)
+engine = click.option(
+    "--engine",
+    type=click.Choice(["local", "ray"]),
+    default="local",
+    show_default=True,
+    help="Child processes here, or tasks of a Ray cluster.",
+)
+address = click.option(
+    "--address",
+    default="auto",
+    show_default=True,
+    help="Of the Ray cluster: HOST:PORT, or `auto` for the one that runs on this machine.",
+)
+nodes = click.option(
+    "--nodes",
+    metavar="LABEL",
+    help="Nodes of the Ray cluster that take jobs: KEY=VALUE is a label of theirs, NAME a "
+    "resource, such as accelerator_type:H100.  [default: all]",
+)
+node_timeout = click.option(
+    "--node-timeout",
+    "node_timeout_s",
+    type=Finite(min=0),
+    default=0,
+    metavar="SECONDS",
+    help="How long to wait for a node of the Ray cluster that can take a job, where none is there: "
+    "an autoscaler is asked for as many as the jobs need.  [default: 0]",
+)
+mixed_devices = click.option(
+    "--allow-mixed-devices",
+    "mixed_devices",
+    is_flag=True,
+    help="On a Ray cluster: let arms that are compared run on different models of a device.",
+)
+sync_data = click.option(
+    "--sync-data",
+    is_flag=True,
+    help="On a Ray cluster: send each node the tables that it lacks.",
+)
 one_device = click.option(
     "--device",
     default="auto",

@@ -119,7 +119,7 @@ def print_plan(made: "Plan", estimate: "PlanEstimate", *, as_json: bool = False)
         return
     _print_table(made, estimates)
     print_text(f"\n{visible(made.recipe.title)}\n{summary(made)}")
-    for line in _outlook(total):
+    for line in outlook(total):
         print_line(line)
     families = {planned.job_spec.arm.name: planned.job_spec.arm.family for planned in made.jobs}
     for dataset, arms in added.items():
@@ -157,8 +157,8 @@ def _print_table(made: "Plan", estimates: "Mapping[str, Estimate]") -> None:
     print_text(table_text(rows, header=header))
 
 
-def _outlook(total: "Total") -> Iterator[str]:
-    """Lines on time, memory and disk of the jobs that would run."""
+def outlook(total: "Total") -> Iterator[str]:
+    """Say in lines what time, memory and disk the jobs that would run take."""
     from prime_bench.cli.output import duration, size
     from prime_bench.schedule.estimate import MEMORY_NOTE, RANGE_NOTE
 

@@ -176,7 +176,7 @@ def _prepare_recipe(
     with progress_bars() as bars:
         tables = api.prepare_recipe(
             recipe,
-            sources=_sources(sources),
+            sources=paths_by_name(sources),
             allow_unverified=allow_unverified,
             keep_download=keep_download,
             data_dir=data_dir,
@@ -208,13 +208,13 @@ def _log(message: str) -> None:
     print_text(message, err=True)
 
 
-def _sources(sources: tuple[str, ...]) -> dict[str, str]:
+def paths_by_name(sources: tuple[str, ...]) -> dict[str, str]:
     """The paths of `--from NAME=PATH` by data set."""
     paths: dict[str, str] = {}
     for source in sources:
         name, equals, path = source.partition("=")
         if not equals or not path:
-            raise UsageError(f"--from {source}: with --recipe expected NAME=PATH")
+            raise UsageError(f"--from {source}: expected NAME=PATH")
         if name in paths:
             raise UsageError(f"--from {source}: {name} is given twice")
         paths[name] = path

@@ -22,22 +22,10 @@ _STOPPING = b"\nstopping: running jobs finish their epoch; Ctrl-C again ends the
 @options.device
 @options.slots
 @options.threads
-@click.option(
-    "--retries",
-    type=click.IntRange(min=0),
-    default=0,
-    show_default=True,
-    help="Further tries of a job that fails.",
-)
-@click.option("--fail-fast", is_flag=True, help="Start no job after one has failed.")
-@click.option("--max-hours", type=options.Finite(min=0), help="Start no job after that time.")
-@click.option(
-    "--job-timeout",
-    "job_timeout_s",
-    type=options.Finite(min=0, min_open=True),
-    metavar="SECONDS",
-    help="End a job that takes longer; it counts as failed.",
-)
+@options.retries
+@options.fail_fast
+@options.max_hours
+@options.job_timeout
 @options.retrain
 @options.accept_source
 @click.option(
@@ -53,45 +41,12 @@ _STOPPING = b"\nstopping: running jobs finish their epoch; Ctrl-C again ends the
     help="Write event files of TensorBoard, a folder a job, to the folder `tensorboard` in the "
     "folder of runs. No result depends on it.",
 )
-@click.option(
-    "--engine",
-    type=click.Choice(["local", "ray"]),
-    default="local",
-    show_default=True,
-    help="Child processes here, or tasks of a Ray cluster.",
-)
-@click.option(
-    "--address",
-    default="auto",
-    show_default=True,
-    help="Of the Ray cluster: HOST:PORT, or `auto` for the one that runs on this machine.",
-)
-@click.option(
-    "--nodes",
-    metavar="LABEL",
-    help="Nodes of the Ray cluster that take jobs: KEY=VALUE is a label of theirs, NAME a "
-    "resource, such as accelerator_type:H100.  [default: all]",
-)
-@click.option(
-    "--node-timeout",
-    "node_timeout_s",
-    type=options.Finite(min=0),
-    default=0,
-    metavar="SECONDS",
-    help="How long to wait for a node of the Ray cluster that can take a job, where none is there: "
-    "an autoscaler is asked for as many as the jobs need.  [default: 0]",
-)
-@click.option(
-    "--allow-mixed-devices",
-    "mixed_devices",
-    is_flag=True,
-    help="On a Ray cluster: let arms that are compared run on different models of a device.",
-)
-@click.option(
-    "--sync-data",
-    is_flag=True,
-    help="On a Ray cluster: send each node the tables that it lacks.",
-)
+@options.engine
+@options.address
+@options.nodes
+@options.node_timeout
+@options.mixed_devices
+@options.sync_data
 @options.dry_run
 @options.data_dir
 @options.runs_dir

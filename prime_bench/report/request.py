@@ -6,10 +6,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from prime_bench.base.errors import DataError, UsageError
-from prime_bench.data.manifest import read_cards, resolve
+from prime_bench.data.manifest import TableSpec, read_cards, resolve
 from prime_bench.recipe.file import find_recipe, load_recipe
+from prime_bench.recipe.recipe import Recipe
 from prime_bench.report.bundle import Bundle, read_bundle, write_bundle
 from prime_bench.report.document import make_report
+from prime_bench.report.quantities.layout import dataset_labels
 from prime_bench.report.quantities.records import (
     RecipeJobs,
     ReportRecords,
@@ -296,6 +298,11 @@ def recipe_jobs(recipe: str | Path, source: RecordSource, *, changes: Sequence[s
             )
         return source.packed
     loaded = load_recipe(recipe, changes=changes)
+    return jobs_of_recipe(loaded, source, name=as_asked(str(recipe), changes))
+
+
+def jobs_of_recipe(loaded: Recipe, source: RecordSource, *, name: str) -> RecipeJobs:
+    """The jobs of a recipe that was read, which provenance calls `name`. Raises UsageError."""
     records: list[Record] = [*source.records, *source.probes]
     specs = {
         name: resolve(
@@ -309,7 +316,20 @@ def recipe_jobs(recipe: str | Path, source: RecordSource, *, changes: Sequence[s
     }
     return jobs_of(
         loaded,
-        name=as_asked(str(recipe), changes),
-        variants={name: spec.digest for name, spec in specs.items()},
-        titles={spec.name: spec.card.title for spec in specs.values() if spec.file is not None},
+        name=name,
+        variants={dataset: spec.digest for dataset, spec in specs.items()},
+        titles={
+            **{spec.name: spec.card.title for spec in specs.values() if spec.file is not None},
+            **_generated_titles(specs),
+        },
     )
+
+
+def _generated_titles(specs: Mapping[str, TableSpec]) -> dict[str, str]:
+    """Names for generated logs that a recipe calls as a real one, so that no report says it is."""
+    labels = dataset_labels()
+    return {
+        dataset: f"Synthetic {labels[dataset]}"
+        for dataset, spec in specs.items()
+        if spec.card.kind == "generated" and dataset in labels
+    }

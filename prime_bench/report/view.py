@@ -71,7 +71,7 @@ class ReportView:
 
         Plain text has lines of 80 letters. An HTML page has the figures in it.
         """
-        return render(self._with_pictures() if format == "html" else self.report, format)
+        return render(self.with_pictures() if format == "html" else self.report, format)
 
     def write(
         self, folder: str | Path, *, format: Format = "markdown", figures: bool = False
@@ -91,7 +91,7 @@ class ReportView:
         """
         from prime_bench.report.figures.save import write_figures
 
-        shown = self._with_pictures() if figures or format == "html" else self.report
+        shown = self.with_pictures() if figures or format == "html" else self.report
         files = write_report(shown, Path(folder), format=format)
         manifest = write_manifest(shown, Path(folder), files=files)
         paths = [*(path for each in files.values() for path in each), manifest]
@@ -107,8 +107,8 @@ class ReportView:
             self._drawn.update({item.name: item for item in found})
         return self._drawn
 
-    def _with_pictures(self) -> Report:
-        """The report with its figures, for a format that shows them."""
+    def with_pictures(self) -> Report:
+        """Return the report with its figures, for a format that shows them."""
         from prime_bench.report.figures.save import inline_svg
 
         pictures = [

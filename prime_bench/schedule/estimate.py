@@ -31,7 +31,9 @@ def budget_key(planned: Planned) -> BudgetKey:
 
 
 def budgets_of(plan: Plan) -> dict[BudgetKey, Budget]:
-    """Return the budgets of all jobs whose tables are prepared. A probe has that of its arm."""
+    """Return the budgets of all jobs of one recipe whose tables are prepared. A probe has that of
+    its arm.
+    """
     budgets: dict[BudgetKey, Budget] = {}
     for planned in plan.jobs:
         key, job_spec = budget_key(planned), planned.job_spec
@@ -46,6 +48,13 @@ def budgets_of(plan: Plan) -> dict[BudgetKey, Budget]:
 
 def needs_of(plan: Plan) -> dict[str, MemoryNeed]:
     """Return job id -> memory need of each job that is to run, where its table is prepared."""
+    needs: dict[str, MemoryNeed] = {}
+    for part in plan.by_recipe:
+        needs |= _needs_of_recipe(part)
+    return needs
+
+
+def _needs_of_recipe(plan: Plan) -> dict[str, MemoryNeed]:
     budgets, needs = budgets_of(plan), {}
     for planned in plan.to_run:
         job_spec, manifest = planned.job_spec, plan.manifests[planned.job_spec.dataset]
@@ -216,7 +225,8 @@ class PlanEstimate:
     total: Total
     """Of all of them."""
     added: Added
-    """Data set -> arm -> backbone -> what the plug-in adds; without `dense`."""
+    """Data set -> arm -> backbone -> what the plug-in adds; without `dense`. Empty for the plans of
+    several recipes, whose arms of one name may differ."""
     not_measured: tuple[str, ...] = ()
     """A line for each arm whose pace could not be measured."""
 
@@ -377,6 +387,19 @@ def estimates_of(
         slots: How many run at once.
         folder: A folder on the disk of the records, which need not exist.
     """
+    found: dict[str, Estimate] = {}
+    for part in plan.by_recipe:
+        found |= _estimates_of_recipe(part, experience=experience, device=device)
+    return PlanEstimate(
+        jobs=found,
+        total=total_of(found.values(), slots=slots, folder=folder),
+        added={} if plan.parts else added_budgets(plan),
+    )
+
+
+def _estimates_of_recipe(
+    plan: Plan, *, experience: Experience, device: Device
+) -> dict[str, Estimate]:
     needs, budgets, found = needs_of(plan), budgets_of(plan), {}
     for planned in plan.to_run:
         if planned.job is None or planned.job_id is None:
@@ -397,11 +420,7 @@ def estimates_of(
             memory_bytes=memory_bytes,
             disk_bytes=_FLOAT_BYTES * need.parameters if trains and need is not None else 0,
         )
-    return PlanEstimate(
-        jobs=found,
-        total=total_of(found.values(), slots=slots, folder=folder),
-        added=added_budgets(plan),
-    )
+    return found
 
 
 def total_of(estimates: Iterable[Estimate], *, slots: Slots, folder: Path) -> Total:

@@ -14,6 +14,7 @@ from prime_bench.schedule.devices import Device
 from prime_bench.schedule.estimate import (
     Experience,
     Pace,
+    SimilarityKey,
     Spread,
     budget_key,
     budgets_of,
@@ -74,9 +75,10 @@ def measure(
     Returns:
         A message for each arm that could not be measured.
     """
-    budgets, faults = budgets_of(plan), []
-    seen = set()
-    for planned in plan.to_run:
+    faults: list[str] = []
+    seen: set[SimilarityKey] = set()
+    places = [(planned, budgets_of(part)) for part in plan.by_recipe for planned in part.to_run]
+    for planned, budgets in places:
         job = planned.job
         if job is None or job.kind != "train" or similarity_key(job) in seen:
             continue

@@ -138,6 +138,15 @@ class Plan:
     """Data set -> manifest of its table; None if it is not prepared."""
     retrain_stale: bool = False
     """Whether stale jobs that have a record run again."""
+    parts: "tuple[Plan, ...]" = ()
+    """The plans of several recipes that `joined` has made one of, each without the jobs that an
+    earlier one has; empty for the plan of one recipe."""
+
+    @property
+    def by_recipe(self) -> "tuple[Plan, ...]":
+        """The parts, or the plan itself where it has none. Names of data sets and arms mean the
+        same within one of them only."""
+        return self.parts or (self,)
 
     @property
     def earlier(self) -> list[str]:
@@ -246,6 +255,40 @@ def make_plan(
         manifests=manifests,
         retrain_stale=retrain_stale,
     )
+
+
+def joined(plans: Sequence[Plan], *, name: str, title: str) -> Plan:
+    """Make one plan of those of several recipes, in their order; a job that several ask for is done
+    with the first of them.
+
+    Args:
+        plans: The plans, one or more; none of a recipe of the kind `cost`.
+        name: What the whole is called.
+        title: Its title.
+    """
+    seen: set[str] = set()
+    parts = []
+    for plan in plans:
+        own = {_identity(planned): planned for planned in plan.jobs}
+        jobs = [planned for key, planned in own.items() if key not in seen]
+        parts.append(replace(plan, jobs=jobs))
+        seen |= own.keys()
+    first = plans[0]
+    return Plan(
+        recipe=replace(first.recipe, name=name, title=title, kind="train", probe=None),
+        jobs=[planned for part in parts for planned in part.jobs],
+        data_dir=first.data_dir,
+        manifests={},
+        retrain_stale=first.retrain_stale,
+        parts=tuple(parts),
+    )
+
+
+def _identity(planned: Planned) -> str:
+    """The id of the job; without a table, that which it would have if the table's settings were its
+    fingerprint.
+    """
+    return planned.job_id or planned.job_spec.bind(planned.table_spec.digest).id
 
 
 def table_specs_of(recipe: Recipe, *, data_dir: Path | None = None) -> Mapping[str, TableSpec]:

@@ -223,8 +223,10 @@ def run_plan(
 
 
 def _works(plan: Plan, *, runs: Runs, threads: int, keep_predictions: bool) -> Iterator[Work]:
-    for planned in plan.to_run:
-        if planned.job is not None:
+    for part in plan.by_recipe:
+        for planned in part.to_run:
+            if planned.job is None:
+                continue
             request = JobRequest(
                 job=planned.job,
                 dataset=planned.job_spec.dataset,
@@ -233,8 +235,8 @@ def _works(plan: Plan, *, runs: Runs, threads: int, keep_predictions: bool) -> I
                 runs=str(runs.folder),
                 threads=threads,
                 keep_predictions=keep_predictions,
-                recipe=plan.recipe.name,
-                origins=dict(origins(plan.recipe, planned.job_spec)),
+                recipe=part.recipe.name,
+                origins=dict(origins(part.recipe, planned.job_spec)),
             )
             yield Work(request=request, needs=planned.needs, replaces=planned.record)
 
