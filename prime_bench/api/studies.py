@@ -33,7 +33,7 @@ def load_study(study: StrPath) -> Study:
     Raises:
         UsageError: The study or one of its recipes is faulty; the message has file, line and key.
     """
-    found = study_files.load_study(study)
+    found = study_files.load_study(Path(study))
     for item in found.recipes:
         _table_specs(found, item)
     return found

@@ -95,6 +95,8 @@ def print_plan(made: "Plan", estimate: "PlanEstimate", *, as_json: bool = False)
             "prepare": made.prepare_commands,
             "candidates": made.candidates,
             "earlier": made.earlier,
+            "unfit": made.unfit,
+            "skipped": list(made.skipped),
             "total": total.plain(),
             "added": {
                 dataset: {
@@ -151,7 +153,7 @@ def _print_table(made: "Plan", estimates: "Mapping[str, Estimate]") -> None:
                 planned.state,
                 "-" if estimate.wall_s is None else duration(estimate.wall_s),
                 "-" if estimate.memory_bytes is None else size(estimate.memory_bytes),
-                planned.why,
+                "too few rows, see below" if planned.state == "unfit" else planned.why,
             ]
         )
     print_text(table_text(rows, header=header))
@@ -189,7 +191,7 @@ def outlook(total: "Total") -> Iterator[str]:
 
 def summary(made: "Plan") -> str:
     """A line with the number of jobs in each state, then what is stale, broken, of another
-    source, or to prepare."""
+    source, without the rows that it needs, or to prepare."""
     from dataclasses import replace
 
     kinds = dict.fromkeys(planned.job_spec.kind for planned in made.jobs)
@@ -211,5 +213,7 @@ def summary(made: "Plan") -> str:
         lines.append(f"stale: `--retrain stale` does {stale - again} jobs again")
     lines += [visible(f"broken: {why}") for why in made.broken]
     lines += [visible(f"source: {text}") for text in made.earlier]
+    lines += [visible(f"unfit: {why}") for why in made.unfit]
+    lines += [visible(text) for text in made.skipped]
     lines += [visible(f"to prepare: {command}") for command in made.prepare_commands]
     return "\n".join(lines)

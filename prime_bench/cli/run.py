@@ -153,5 +153,5 @@ def print_failures(summary: "RunSummary", *, runs_dir: Path) -> None:
         )
     if summary.interrupted or summary.not_started:
         print_line("the same command continues this run", err=True)
-    if summary.plan.prepare_commands or summary.plan.broken:
+    if summary.plan.prepare_commands or summary.plan.broken or summary.plan.unfit:
         print_text(plan_summary(summary.plan), err=True)

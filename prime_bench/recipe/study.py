@@ -213,7 +213,7 @@ def _unfit_keys(keys: StudyKeys) -> Iterator[Fault]:
     if "probe" in keys.set:
         why = "keys of a probe differ by its kind: set them with the recipe that measures"
         yield Fault(("set", "probe"), why)
-    tables = [(("set",), keys.set)]
+    tables: list[tuple[_Key, JsonTable]] = [(("set",), keys.set)]
     tables += [(("recipes", str(i), "set"), item.set) for i, item in enumerate(keys.recipes)]
     for above, table in tables:
         for key, _ in _values(table):

@@ -160,7 +160,7 @@ def _of_recipe(
         unreadable=source.unreadable,
     )
     names = item.tables or jobs.tables or ["main" if jobs.kind == "train" else jobs.kind]
-    definitions = {name: load_definition(name) for name in names}
+    definitions = {str(name): load_definition(name) for name in names}
     return selected, make_report(selected, definitions=definitions)
 
 

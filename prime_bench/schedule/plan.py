@@ -2,7 +2,7 @@
 
 import functools
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
@@ -19,6 +19,7 @@ from prime_bench.data.schema import Schema
 from prime_bench.recipe.differences import KeyDifference, differing_keys, resolved
 from prime_bench.recipe.job import Job
 from prime_bench.recipe.recipe import JobSpec, Recipe
+from prime_bench.schedule.fitness import Fitness, fitness_of
 from prime_bench.settings.interface import TableShape
 from prime_bench.settings.probes import CostOnDevice, CostSettings
 from prime_bench.store.record import DeviceKind, Record, RunRecord
@@ -81,8 +82,17 @@ def group_of(job: Job) -> str:
 
 
 State = Literal[
-    "done", "broken", "failed", "interrupted", "running", "pending", "needs data", "stale"
+    "done",
+    "broken",
+    "failed",
+    "interrupted",
+    "running",
+    "pending",
+    "needs data",
+    "stale",
+    "unfit",
 ]
+"""`unfit`: the table has not the rows that a probe needs."""
 TO_RUN: tuple[State, ...] = ("failed", "interrupted", "pending")
 
 
@@ -138,6 +148,8 @@ class Plan:
     """Data set -> manifest of its table; None if it is not prepared."""
     retrain_stale: bool = False
     """Whether stale jobs that have a record run again."""
+    skipped: tuple[str, ...] = ()
+    """What a probe leaves out since the table has not the rows for it, a text each."""
     parts: "tuple[Plan, ...]" = ()
     """The plans of several recipes that `joined` has made one of, each without the jobs that an
     earlier one has; empty for the plan of one recipe."""
@@ -208,6 +220,12 @@ class Plan:
         return [planned.why for planned in self.jobs if planned.state == "broken"]
 
     @property
+    def unfit(self) -> list[str]:
+        """Why probes cannot measure a data set, with the key to change; their jobs do not run."""
+        found = [planned for planned in self.jobs if planned.state == "unfit"]
+        return list(dict.fromkeys(f"{p.job_spec.dataset}: {p.why}" for p in found))
+
+    @property
     def prepare_commands(self) -> list[str]:
         """The commands that prepare the missing tables."""
         missing = [planned for planned in self.jobs if planned.state == "needs data"]
@@ -242,11 +260,21 @@ def make_plan(
     specs = table_specs_of(recipe, data_dir=data_dir)
     manifests = {name: spec.manifest(data_dir) for name, spec in specs.items()}
     jobs: dict[object, Planned] = {}
-    for job_spec in _with_needed(recipe.job_specs(only=only)):
-        spec, manifest = specs[job_spec.dataset], manifests[job_spec.dataset]
-        planned = _planned(job_spec, spec, manifest=manifest, runs=runs)
-        # A job without a table has no id; its text stands in for it.
-        jobs.setdefault(planned.job_id or str(job_spec), planned)
+    fitness: dict[str, Fitness] = {}
+    for job_spec in recipe.job_specs(only=only):
+        name, needed = job_spec.dataset, job_spec.needed_job
+        state = functools.partial(_planned, spec=specs[name], manifest=manifests[name], runs=runs)
+        planned = state(job_spec)
+        if planned.job and planned.state in TO_RUN and recipe.probe is not None:
+            if name not in fitness:
+                fitness[name] = fitness_of(recipe.probe, folder=specs[name].folder(data_dir))
+            if why := fitness[name].unfit:
+                # Nothing is trained for a probe that would then fail.
+                why = f"{recipe.kind} {why}"
+                planned, needed = replace(planned, state="unfit", why=why, needs=()), None
+        for one in (state(needed), planned) if needed is not None else (planned,):
+            # A job without a table has no id; its text stands in for it.
+            jobs.setdefault(one.job_id or str(one.job_spec), one)
     with_others = _with_others(list(jobs.values()), runs=runs, accept=accept_source)
     return Plan(
         recipe=recipe,
@@ -254,6 +282,11 @@ def make_plan(
         data_dir=data_dir,
         manifests=manifests,
         retrain_stale=retrain_stale,
+        skipped=tuple(
+            f"{name}: {recipe.kind} leaves out {text}"
+            for name, found in fitness.items()
+            for text in found.skipped
+        ),
     )
 
 
@@ -280,6 +313,7 @@ def joined(plans: Sequence[Plan], *, name: str, title: str) -> Plan:
         data_dir=first.data_dir,
         manifests={},
         retrain_stale=first.retrain_stale,
+        skipped=tuple(text for part in parts for text in part.skipped),
         parts=tuple(parts),
     )
 
@@ -321,14 +355,6 @@ def _placed(fault: str, dataset: str, recipe: Recipe) -> str:
     if recipe.given.get(tuple(key.split("."))) == "--set":
         return f"--set {fault}"
     return f"{recipe.places.get(dataset, recipe.name)}: {fault}"
-
-
-def _with_needed(job_specs: Iterable[JobSpec]) -> Iterator[JobSpec]:
-    """Yield each job, and before it the one that it needs."""
-    for job_spec in job_specs:
-        if job_spec.needed_job is not None:
-            yield job_spec.needed_job
-        yield job_spec
 
 
 def _planned(
@@ -447,7 +473,12 @@ def _waiting_for_needs(jobs: list[Planned]) -> list[Planned]:
 
 
 def check_runnable(plan: Plan) -> None:
-    """Raise DataError if no data set of the plan is prepared."""
+    """Raise DataError if no data set of the plan is prepared, or none has the rows it needs."""
+    if plan.unfit and all(planned.state in ("unfit", "needs data") for planned in plan.jobs):
+        raise DataError(
+            "\n".join(plan.unfit),
+            hint="a change of the recipe's [probe] makes other jobs: give the same to `report`",
+        )
     if all(planned.state == "needs data" for planned in plan.jobs):
         raise DataError(
             f"{plan.recipe.name}: no data set of this recipe is prepared here",

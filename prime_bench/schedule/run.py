@@ -127,18 +127,19 @@ class RunSummary:
     @property
     def ok(self) -> bool:
         """Whether each job has a record that can be read, or was left to another process; jobs
-        whose data are not prepared do not count.
+        whose data are not prepared do not count, and those whose data do not suffice do.
         """
         left = self.interrupted or self.not_started
-        return not (self.failed or self.not_run or self.plan.broken or left)
+        return not (self.failed or self.not_run or self.plan.broken or self.plan.unfit or left)
 
     def __str__(self) -> str:
-        broken = len(self.plan.broken)
+        broken, unfit = len(self.plan.broken), self.plan.counts.get("unfit", 0)
         counts = [
             f"{self.done} jobs done",
             f"{self.had_record} had a record",
             f"{len(self.failed)} failed",
             *([f"{broken} broken"] if broken else []),
+            *([f"{unfit} unfit"] if unfit else []),
             *([f"{len(self.not_run)} not run"] if self.not_run else []),
             *([f"{self.skipped} left to another process"] if self.skipped else []),
             *([f"{self.interrupted} interrupted"] if self.interrupted else []),

@@ -64,7 +64,7 @@ reads the weights of a finished job imports `training` inside its function.
 
 DATA_PARTS = {
     "report": {"manifest"},
-    "schedule": {"manifest", "schema"},
+    "schedule": {"manifest", "schema", "table"},
     "backbones": {"schema"},
     "assemble": {"schema"},
     "integrations": {"schema"},
