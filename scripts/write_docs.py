@@ -25,12 +25,15 @@ from prime_bench.data.manifest import Manifest
 from prime_bench.recipe.file import RecipeKeys, TrainingKeys
 from prime_bench.recipe.job import Job
 from prime_bench.recipe.recipe import ReportKeys
+from prime_bench.recipe.study import StudyKeys, StudyRecipeKeys
 from prime_bench.settings.interface import Budget
 from prime_bench.settings.keys import SettingKey, keys_of
 from prime_bench.settings.probes import PROBES
 from prime_bench.store import record
 
 ROOT = Path(__file__).resolve().parents[1]
+EXAMPLES = ROOT / "reports" / "examples"
+"""Reports that were made, which are no files to read in."""
 WIDTH = 96
 FOLDERS = {
     "recipes": "**/*.toml",
@@ -67,7 +70,7 @@ def file_list() -> str:
             groups.setdefault(folder, []).append((path.name, _title(path)))
     for folder, pattern in FOLDERS.items():
         for path in sorted((ROOT / folder).glob(pattern)):
-            if path.is_file():
+            if path.is_file() and EXAMPLES not in path.parents:
                 name = path.relative_to(ROOT / folder).as_posix()
                 groups.setdefault(folder, []).append((name, _title(path)))
     parts = []
@@ -88,6 +91,11 @@ def recipe_keys() -> str:
             _keys("`[report]`", ReportKeys),
         ]
     )
+
+
+def study_keys() -> str:
+    """The top level of a study, and its recipes."""
+    return "\n".join([_keys("Top level", StudyKeys), _keys("`[[recipes]]`", StudyRecipeKeys)])
 
 
 def probe_keys() -> str:
@@ -169,7 +177,8 @@ def manifest_keys() -> str:
 def models() -> list[type[pydantic.BaseModel]]:
     """Every model whose keys stand on a page."""
     groups = [
-        [RecipeKeys, TrainingKeys, ReportKeys, *PROBES.values(), *DATA_SETTINGS.values()],
+        [RecipeKeys, TrainingKeys, ReportKeys, StudyKeys, StudyRecipeKeys],
+        [*PROBES.values(), *DATA_SETTINGS.values()],
         [entry.settings for entry in (*BACKBONES.values(), *PLUGINS.values())],
         [
             DatasetCard,
@@ -257,6 +266,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "cli": cli_reference,
     "files": file_list,
     "recipe keys": recipe_keys,
+    "study keys": study_keys,
     "backbone keys": backbone_keys,
     "arm keys": arm_keys,
     "probe keys": probe_keys,

@@ -34,7 +34,7 @@ _STOPPING = b"\nstopping: running jobs finish their epoch; Ctrl-C again ends the
     "--output",
     type=click.Path(path_type=Path, file_okay=False),
     metavar="DIR",
-    help="Folder of the report.  [default: reports/STUDY]",
+    help="Folder of the report.  [default: report/STUDY]",
 )
 @click.option(
     "--from",
@@ -119,7 +119,7 @@ def study(
     if plan_only and only_report:
         raise click.UsageError("--plan and --only-report exclude each other")
     loaded = api.load_study(study)
-    folder = output or Path("reports") / loaded.name
+    folder = output or Path("report") / loaded.name
     if only_report:
         _report(loaded, folder, runs_dir=runs_dir, as_json=as_json)
         return

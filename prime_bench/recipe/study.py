@@ -210,9 +210,10 @@ def _repeated_names(keys: StudyKeys, files: Sequence[Path]) -> Iterator[Fault]:
 
 def _unfit_keys(keys: StudyKeys) -> Iterator[Fault]:
     """Keys that a study cannot set."""
-    if "probe" in keys.set:
-        why = "keys of a probe differ by its kind: set them with the recipe that measures"
-        yield Fault(("set", "probe"), why)
+    for key, _ in _values(keys.set):
+        if key[0] == "probe":
+            why = "keys of a probe differ by its kind: set them with the recipe that measures"
+            yield Fault(("set", *key), why)
     tables: list[tuple[_Key, JsonTable]] = [(("set",), keys.set)]
     tables += [(("recipes", str(i), "set"), item.set) for i, item in enumerate(keys.recipes)]
     for above, table in tables:
@@ -224,13 +225,12 @@ def _unfit_keys(keys: StudyKeys) -> Iterator[Fault]:
 
 def _unknown_names(keys: StudyKeys, recipes: Sequence[Recipe]) -> Iterator[Fault]:
     """Names in the study's own `set` that no recipe has, so that the key would change nothing."""
-    for table in _NAMED:
-        known = sorted({name for recipe in recipes for name in _names(recipe, table)})
-        own = keys.set.get(table)
-        for name in own if isinstance(own, dict) else ():
-            if name not in known:
-                why = f"no recipe of the study has it{did_you_mean(name, known)}"
-                yield Fault(("set", table, name), why)
+    for key, _ in _values(keys.set):
+        if key[0] in _NAMED and len(key) > 1:
+            known = sorted({name for recipe in recipes for name in _names(recipe, key[0])})
+            if key[1] not in known:
+                near = did_you_mean(key[1], known)
+                yield Fault(("set", *key), f"no recipe of the study has `{key[1]}`{near}")
 
 
 def _names(recipe: Recipe, table: str) -> list[str]:

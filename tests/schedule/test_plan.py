@@ -11,7 +11,8 @@ from prime_bench.base.identity import NUMERICS
 from prime_bench.data.manifest import resolve
 from prime_bench.recipe.file import load_recipe
 from prime_bench.recipe.job import Job
-from prime_bench.schedule.plan import check_runnable, make_plan
+from prime_bench.schedule.estimate import needs_of
+from prime_bench.schedule.plan import check_runnable, joined, make_plan
 
 KEYS = {"rows": 1000}
 
@@ -303,3 +304,35 @@ def test_a_plan_says_in_json_what_it_says_in_words(plan, prepare):
         "why": "has no record",
         "needs": [],
     }
+
+
+def test_plans_of_several_recipes_are_one_list_in_which_a_shared_job_stands_once(
+    recipe, recipe_file, data_dir, runs, prepare
+):
+    prepare("synthetic", KEYS)
+    other = recipe_file.with_name("other.toml")
+    # Of the two arms of the first recipe it has one, and under PRIME's name another arm.
+    changed = recipe_file.read_text() + "[arm.prime]\nrank = 3\n"
+    other.write_text(changed.replace("seeds = [7, 3]", "seeds = [3, 5]"))
+    plans = [make_plan(one, data_dir=data_dir, runs=runs) for one in (recipe, load_recipe(other))]
+
+    made = joined(plans, name="both", title="Both")
+
+    ids = [[planned.job_id for planned in plan.jobs] for plan in plans]
+    assert [len(set(own)) for own in ids] == [4, 4]
+    assert set(ids[0]) & set(ids[1]) == {plans[0].jobs[2].job_id}  # dense, seed 3
+    assert [planned.job_id for planned in made.jobs] == list(dict.fromkeys([*ids[0], *ids[1]]))
+    assert [len(part.jobs) for part in made.by_recipe] == [4, 3]
+    assert (made.recipe.name, made.recipe.kind) == ("both", "train")
+    assert made.to_run == made.jobs
+    needs = needs_of(made)
+    assert needs == needs_of(plans[0]) | needs_of(plans[1])
+
+
+def test_a_job_without_data_is_shared_by_what_it_would_be(recipe, data_dir, runs):
+    plan = make_plan(recipe, data_dir=data_dir, runs=runs)
+
+    made = joined([plan, plan], name="twice", title="")
+
+    assert [len(part.jobs) for part in made.by_recipe] == [4, 0]
+    assert made.counts == {"needs data": 4}

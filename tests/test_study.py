@@ -1,0 +1,181 @@
+"""A study from an empty folder to its report, killed on the way: nothing finished is repeated, and
+every table and figure is there.
+"""
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from prime_bench.recipe.study import find_study, load_study
+from prime_bench.report.figures import FIGURES
+
+ONLY = {
+    "main13": ["backbone=DNN", "backbone=DCNv2"],
+    "controls": ["backbone=DNN"],
+    "apg": ["backbone=DCNv2"],
+    "apg_selected": ["backbone=DCNv2", "arm=dense", "arm=apg", "arm=apg_rank_4", "arm=prime"],
+    "gdcn_attachment": ["arm=dense", "arm=prime", "arm=post_post"],
+    "dense_weight": ["backbone=DNN"],
+    "structural": ["backbone=DNN"],
+    "gradients": ["backbone=DNN"],
+    "routing": ["backbone=DNN"],
+    "gdcn_routing": ["arm=prime", "arm=post_post"],
+    "subgroups": ["backbone=DNN"],
+    "cost": ["backbone=DCNv2", "dataset=avazu"],
+}
+SMALLER = {
+    "rows = 16_000": "rows = 5_000",
+    "rows = 10_000": "rows = 2_500",
+    "max_epochs = 2": "max_epochs = 1",
+    "min_rows = 100": "min_rows = 20",
+    "blocks = 2": "blocks = 1",
+    "positives_per_block = 4": "positives_per_block = 4",
+    "negatives_per_block = 8": "negatives_per_block = 4",
+}
+MOST_S = 1200
+"""Seconds for which a command may run here: other programs may have the machine's cores."""
+
+
+@pytest.fixture
+def smaller(tmp_path):
+    """The bundled miniature with few backbones and rows."""
+    text = find_study("miniature").read_text(encoding="utf-8")
+    for old, new in SMALLER.items():
+        assert old in text
+        text = text.replace(old, new)
+    for name, only in ONLY.items():
+        line = f'recipe = "{name}"'
+        assert text.count(f"{line}\n") + text.count(f"{line} ") == 1
+        text = re.sub(f"(?m)^{line}.*$", f"{line}\nonly = {json.dumps(only)}", text)
+    file = tmp_path / "smaller.toml"
+    file.write_text(text, encoding="utf-8")
+    return file
+
+
+def _start(study, *options, folder):
+    command = [sys.executable, "-m", "prime_bench", "study", str(study), *options]
+    return subprocess.Popen(
+        command,
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[1])},
+    )
+
+
+def _records(folder):
+    """Job id -> time and content of its record."""
+    files = sorted((folder / "runs").glob("*/record.json"))
+    return {file.parent.name: (file.stat().st_mtime_ns, file.read_bytes()) for file in files}
+
+
+def _kill_after_records(study, n, *, folder):
+    """Start the study, and kill its process once `n` more jobs have a record."""
+    before = len(_records(folder))
+    with _start(study, folder=folder) as process:
+        end = time.monotonic() + MOST_S
+        while len(list((folder / "runs").glob("*/record.json"))) < before + n:
+            assert process.poll() is None, process.stderr.read()
+            assert time.monotonic() < end
+            time.sleep(0.2)
+        process.kill()
+        process.communicate()
+    assert process.returncode == -signal.SIGKILL
+
+
+def _kill_in_report(study, *, folder):
+    """Start the study, and kill its process when it begins to write the report."""
+    with _start(study, folder=folder) as process:
+        for line in process.stderr:
+            if line == "writing the report\n":
+                process.kill()
+        process.communicate()
+    assert process.returncode == -signal.SIGKILL
+
+
+def _finish(study, *, folder):
+    with _start(study, "--json", folder=folder) as process:
+        out, errors = process.communicate(timeout=3 * MOST_S)
+    assert process.returncode == 0, errors
+    return json.loads(out)
+
+
+def _check_report(study, said, *, folder):
+    """Every table and figure of the study is there, filled and labelled."""
+    loaded = load_study(study)
+    assert {name.partition("-")[0] for name in said["figures"]} == set(FIGURES)
+    wanted = {table for item in loaded.recipes for table in item.tables}
+    wanted |= {"main", "gradients", "routing", "gdcn_routing_routing", "subgroups", "cost"}
+    assert set(said["tables"]) == wanted | {"claims", "paper"}
+    assert said["missing"] == []
+    assert said["label"] == loaded.label != ""
+    for name in said["tables"]:
+        rows = (folder / f"{name}.csv").read_text(encoding="utf-8").splitlines()
+        assert len(rows) > 1, name
+        assert loaded.label in " ".join((folder / f"{name}.tex").read_text("utf-8").split())
+    for name in said["figures"]:
+        assert all((folder / f"{name}.{kind}").stat().st_size for kind in ("pdf", "svg", "png"))
+        words = re.sub(r"<[^>]*>|\s+", " ", (folder / f"{name}.svg").read_text("utf-8"))
+        assert loaded.label[:30] in " ".join(words.split())
+    page = (folder / "report.html").read_text(encoding="utf-8")
+    n_labels = page.count(loaded.label)
+    assert n_labels >= 1 + len(said["tables"])
+    assert "Synthetic Avazu" in page
+    assert ">Avazu<" not in page
+    index = (folder / "index.md").read_text(encoding="utf-8")
+    assert loaded.label in index.replace("\\", "")
+    links = re.findall(r"\]\(([^)]+)\)", index)
+    assert len(links) == 2 + 2 * len(said["tables"]) + 3 * len(said["figures"])
+    assert all((folder / link).is_file() for link in links)
+
+
+def test_a_study_goes_on_after_kills_and_repeats_nothing(smaller, tmp_path):
+    _kill_after_records(smaller, 5, folder=tmp_path)
+    first = _records(tmp_path)
+    _kill_in_report(smaller, folder=tmp_path)
+    second = _records(tmp_path)
+    assert first.items() <= second.items()
+
+    said = _finish(smaller, folder=tmp_path)
+
+    assert (said["jobs_done"], said["jobs_failed"], said["jobs_left"]) == (0, 0, 0)
+    assert _records(tmp_path) == second
+    report = tmp_path / "report" / "smaller"
+    assert said["output"] == "report/smaller"
+    _check_report(smaller, said, folder=report)
+    # The manifest's promise, and the same bytes again.
+    from prime_bench.report.manifest import report_faults
+    from prime_bench.store.runs import Runs
+
+    assert report_faults(report, Runs(tmp_path / "runs")) == []
+    before = {file.name: file.read_bytes() for file in report.iterdir()}
+    with _start(smaller, "--only-report", folder=tmp_path) as process:
+        process.communicate(timeout=MOST_S)
+    assert process.returncode == 0
+    assert {file.name: file.read_bytes() for file in report.iterdir()} == before
+
+
+@pytest.mark.slow
+def test_the_miniature_from_an_empty_folder(tmp_path):
+    study = find_study("miniature")
+    _kill_after_records(study, 60, folder=tmp_path)
+    first = _records(tmp_path)
+    _kill_after_records(study, 60, folder=tmp_path)
+
+    said = _finish(study, folder=tmp_path)
+
+    assert first.items() <= _records(tmp_path).items()
+    report = tmp_path / "report" / "miniature"
+    _check_report(study, said, folder=report)
+    if shutil.which("pdflatex"):
+        command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "study.tex"]
+        subprocess.run(command, cwd=report, check=True, capture_output=True)
