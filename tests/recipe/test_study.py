@@ -1,5 +1,8 @@
 """Studies: what they set in which recipe, and every fault at its file and line."""
 
+import re
+from collections import Counter
+from pathlib import Path
 from textwrap import dedent
 from typing import get_args
 
@@ -198,3 +201,27 @@ def test_the_paper_has_every_recipe_behind_its_tables():
     needed = {load_definition(name).recipe for name in shipped_tables()} - {"", None}
     ours = {item.recipe.name for item in load_study("paper").recipes}
     assert needed - ours <= {"criteo_numeric"}  # ours, not the paper's
+
+
+def test_the_study_in_the_documents_is_one(tmp_path):
+    page = Path(__file__).parents[2] / "docs" / "studies.md"
+    (text,) = re.findall(r"^```toml\n(.*?)^```$", page.read_text("utf-8"), flags=re.M | re.S)
+    (tmp_path / "mine.toml").write_text(text, encoding="utf-8")
+
+    made = load_study(tmp_path / "mine.toml")
+
+    assert [item.recipe.name for item in made.recipes] == ["main13", "subgroups"]
+    assert {item.recipe.datasets["avazu"]["min_count"] for item in made.recipes} == {2}
+    assert made.recipes[1].recipe.probe.min_rows == 500
+
+
+def test_the_page_counts_the_jobs_of_the_paper(tmp_path):
+    from prime_bench import api
+
+    made = api.plan_study("paper", data_dir=tmp_path, runs_dir=tmp_path, device="cpu")
+
+    page = (Path(__file__).parents[2] / "docs" / "studies.md").read_text("utf-8")
+    kinds = Counter(planned.job_spec.kind for part in made.parts for planned in part.jobs)
+    assert f"has {made.n_jobs} jobs: {kinds['train']} training runs" in page
+    assert all(f"{kinds[kind]} `{kind}`" in page for kind in kinds if kind != "train")
+    assert f"would\nhave {made.n_shared} more" in page
