@@ -35,9 +35,10 @@ FigureKind = Literal[
     "wins",
     "forest",
     "tradeoff",
+    "controls",
+    "sensitivity",
     "curves",
     "load",
-    "controls",
     "competition",
     "gap",
     "subgroups",
@@ -234,9 +235,13 @@ def _unknown_names(keys: StudyKeys, recipes: Sequence[Recipe]) -> Iterator[Fault
 
 
 def _names(recipe: Recipe, table: str) -> list[str]:
-    if table == "arm":
-        return [arm.name for arm in recipe.arms]
-    return list(recipe.datasets if table == "dataset" else recipe.backbones)
+    own = {
+        "dataset": list(recipe.datasets),
+        "backbone": list(recipe.backbones),
+        "arm": [arm.name for arm in recipe.arms],
+    }
+    # A grid's points have names of their own, and its table has another.
+    return [*own[table], *(key[1] for key in recipe.given if key[0] == table and len(key) > 1)]
 
 
 def _study_recipe(

@@ -225,3 +225,22 @@ def test_the_page_counts_the_jobs_of_the_paper(tmp_path):
     assert f"has {made.n_jobs} jobs: {kinds['train']} training runs" in page
     assert all(f"{kinds[kind]} `{kind}`" in page for kind in kinds if kind != "train")
     assert f"would\nhave {made.n_shared} more" in page
+
+
+def test_a_key_of_a_grids_table_can_be_set(study, tmp_path):
+    text = ONE.replace("[8]", "[8]\ngrid.net_dropout = [0.0, 0.1]\n")
+    (tmp_path / "swept.toml").write_text(text)
+
+    made = study(
+        """\
+        schema = 1
+        title = "Swept"
+        set.backbone.DNN.hidden_units = [4]
+        [[recipes]]
+        recipe = "swept.toml"
+        """
+    )
+
+    backbones = made.recipes[0].recipe.backbones
+    assert len(backbones) == 2
+    assert {per["avazu"].hidden_units for per in backbones.values()} == {(4,)}
