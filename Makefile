@@ -3,21 +3,24 @@ PYTHON ?= python3
 VENV ?= .venv
 # Empty for the packages that running needs alone, as in the image.
 EXTRAS ?= [dev]
-# constraints-lowest.txt: the oldest versions of the dependencies.
+# constraints-lowest.txt: the oldest versions of the dependencies, which `make lowest` takes.
 CONSTRAINTS ?= constraints.txt
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 INSTALLED_DOCS := $(VENV)/.installed-docs
 
-.PHONY: demo test lint docs format install clean help
+LOWEST := .venv-lowest
+
+.PHONY: demo test lowest lint docs format install clean help
 
 help:
 	@echo "make demo     install, prepare synthetic data, run recipes/quick.toml, print the table"
 	@echo "make test     install, then ruff, mypy and the tests"
+	@echo "make lowest   ruff and the tests with the oldest versions of the dependencies, in $(LOWEST), on Python 3.11"
 	@echo "make docs     the documentation as a site in site/, all links checked"
 	@echo "make install  the environment alone, in $(VENV)"
 	@echo "make format   format the code"
-	@echo "make clean    remove $(VENV), site and caches; data/ and runs/ stay"
+	@echo "make clean    remove $(VENV), $(LOWEST), site and caches; data/ and runs/ stay"
 
 demo: $(INSTALLED)
 	$(BIN)/prime-bench prepare synthetic
@@ -27,6 +30,13 @@ demo: $(INSTALLED)
 
 test: lint
 	$(BIN)/pytest -n auto
+
+# Without mypy: it reads the types that numpy, torch and matplotlib ship, and those of old releases say less.
+lowest:
+	$(MAKE) install VENV=$(LOWEST) CONSTRAINTS=constraints-lowest.txt
+	$(LOWEST)/bin/ruff check .
+	$(LOWEST)/bin/ruff format --check .
+	$(LOWEST)/bin/pytest -n auto
 
 lint: $(INSTALLED)
 	$(BIN)/ruff check .
@@ -57,4 +67,4 @@ $(INSTALLED_DOCS): $(INSTALLED)
 	@touch $@
 
 clean:
-	rm -rf $(VENV) site .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(LOWEST) site .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -4,7 +4,8 @@
 
 Generated files of Avazu_x1's shape, on a card with the digests of those with LF: what published
 files with CRLF are whose digests were taken in text mode. Each run is a process of its own, in
-turns; its user time is that of all its threads, without imports, and both must make the same table. A busy machine changes user times too, so the ratio is that of the runs of one turn.
+turns; its user time is that of all its threads, without imports, and both must make the same
+table. A busy machine changes user times too, so the ratio is that of the runs of one turn.
 """
 
 import argparse

@@ -5,7 +5,8 @@
 Writes a small click log as train.csv, valid.csv and test.csv, lets FuxiCTR make its data set of it,
 and trains the model with PRIME by FuxiCTR's own loaders and `fit`. The predictions must be equal
 bit for bit before the first update; then each of PRIME's tensors must move, and the test AUC be
-above 0.7. FuxiCTR 2.3.10 reads CSV with polars below 2 (`pip install 'polars<2'`).
+above 0.7: exit code 1 otherwise. FuxiCTR 2.3.10 reads CSV with polars below 2 alone (`pip install
+'polars<2'`).
 
 Its reading starts ray, whose workers ask for a niceness of 15 beside the driver's: next to programs
 that keep every core busy, it stands still for minutes. RAY_worker_niceness=0 in the environment
@@ -25,8 +26,10 @@ from typing import Any
 import torch
 
 # Ours first: it keeps FuxiCTR's preprocessing, and so ray, out of the import of its layers.
+from prime_bench.base.errors import EnvironmentFault, UserError
 from prime_bench.integrations.fuxictr import attach_prime
 
+sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
 # isort: split
 from against_fuxictr import model_class, model_file
 from fuxictr.features import FeatureMap
@@ -109,6 +112,23 @@ def train(file: Path, folder: Path) -> float:
     return auc
 
 
+def run(options: argparse.Namespace) -> float:
+    """Print the versions. Returns the test AUC; raises UserError for a fault of the user."""
+    found = {name: version(name) for name in ("fuxictr", "polars", "ray", "pandas", "torch")}
+    print(", ".join(f"{name} {number}" for name, number in found.items()), flush=True)
+    if int(found["polars"].partition(".")[0]) >= 2:
+        raise EnvironmentFault(
+            f"FuxiCTR 2.3.10 cannot read csv files with polars {found['polars']}",
+            hint="pip install 'polars<2'",
+        )
+    file = model_file(options.zoo, options.model)
+    os.environ.setdefault("RAY_worker_niceness", "0")
+    torch.set_num_threads(1)
+    warnings.simplefilter("ignore")
+    with tempfile.TemporaryDirectory() as made:
+        return train(file, options.work or Path(made))
+
+
 def main() -> None:
     """Print the versions and the AUC."""
     parser = argparse.ArgumentParser(
@@ -118,16 +138,11 @@ def main() -> None:
     parser.add_argument("--model", default="DeepFM", help="a model with `hidden_units`")
     parser.add_argument("--work", type=Path, help="an empty folder for the files, which stay")
     options = parser.parse_args()
-    found = {name: version(name) for name in ("fuxictr", "polars", "ray", "pandas", "torch")}
-    print(", ".join(f"{name} {number}" for name, number in found.items()))
-    if int(found["polars"].partition(".")[0]) >= 2:
-        sys.exit("FuxiCTR 2.3.10 reads CSV with polars below 2: pip install 'polars<2'")
-    file = model_file(options.zoo, options.model)
-    os.environ.setdefault("RAY_worker_niceness", "0")
-    torch.set_num_threads(1)
-    warnings.simplefilter("ignore")
-    with tempfile.TemporaryDirectory() as made:
-        auc = train(file, options.work or Path(made))
+    try:
+        auc = run(options)
+    except UserError as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(error.exit_code)
     print(f"{options.model} with PRIME: test AUC {auc:.4f}")
     if auc < LOWEST_AUC:
         sys.exit("does not learn")

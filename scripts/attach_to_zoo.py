@@ -7,10 +7,10 @@ sources user, item and context. Two copies of equal weights get the same batches
 evaluation mode, one of them with PRIME: their predictions must be equal bit for bit. Then the one
 with PRIME trains with FuxiCTR's own `train_step`: it `learns` if each of PRIME's tensors moves and
 the loss falls; it `moves` if the loss does not fall without PRIME either, and is `spoilt` if it
-does. The learning rate is 0.003, so that 40 steps tell, where a model has none of its own below. A model that FuxiCTR
-itself cannot run on such fields (sequences, several tasks) is left out, with its reason. A model
-that `attach_prime` refuses is tried again with the `embedding=` that the hint of the refusal names.
-Exit code 1 for any other result.
+does. The learning rate is 0.003, so that 40 steps tell, where a model has none of its own below.
+A model that FuxiCTR itself cannot run on such fields (sequences, several tasks) is left out, with
+its reason. A model that `attach_prime` refuses is tried again with the `embedding=` that the hint
+of the refusal names. Exit code 1 for any other result.
 """
 
 import argparse
@@ -29,6 +29,7 @@ from tabulate import tabulate
 from prime_bench.base.errors import UsageError
 from prime_bench.integrations.fuxictr import attach_prime
 
+sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
 # isort: split
 from against_fuxictr import model_class
 from fuxictr.features import FeatureMap
