@@ -31,12 +31,13 @@ demo: $(INSTALLED)
 test: lint
 	$(BIN)/pytest -n auto
 
-# Without mypy: it reads the types that numpy, torch and matplotlib ship, and those of old releases say less.
+# The slow test needs polars below 2. Without mypy: it reads the types that numpy, torch and matplotlib ship, and those of old releases say less.
 lowest:
 	$(MAKE) install VENV=$(LOWEST) CONSTRAINTS=constraints-lowest.txt
 	$(LOWEST)/bin/ruff check .
 	$(LOWEST)/bin/ruff format --check .
 	$(LOWEST)/bin/pytest -n auto
+	$(LOWEST)/bin/pytest --slow tests/integrations/test_fuxictr_csv.py
 
 lint: $(INSTALLED)
 	$(BIN)/ruff check .

@@ -55,6 +55,7 @@ def attach(tmp_path):
 two = int(version("polars").partition(".")[0]) >= 2
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(two, reason="FuxiCTR 2.3.10 reads CSV with polars below 2")
 def test_prime_learns_on_what_fuxictr_builds_of_csv(attach):
     done = attach("DNN")

@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+from importlib.metadata import version
 from itertools import pairwise
 
 import numpy as np
@@ -192,10 +193,14 @@ def test_the_cases_reach_what_they_name():
 def test_compiled_code_rounds_like_the_interpreter(architecture, tmp_path):
     """IEEE rounding, no fused multiply-add, a learning rate in float64, loads of 16 bytes."""
     ptx = run(COMPILED, architecture, TRITON_CACHE_DIR=str(tmp_path), TRITON_INTERPRET="0")
-    inexact = [name for name in ("fma.", ".ftz", ".approx", ".full") if name in ptx]
+    inexact = [name for name in ("fma.", ".approx", ".full") if name in ptx]
     assert inexact == []
-    assert ptx.count("div.rn.f32") == 16
-    assert ptx.count("sqrt.rn.f32") == 8
+    # Triton before 3.6 takes numbers below 1.2e-38 for zeros, as the CPU does (fidelity 44).
+    old = [int(part) for part in version("triton").split(".")[:2]] < [3, 6]
+    ftz = ".ftz" if old else ""
+    assert ptx.count(".ftz") == (24 if old else 0)
+    assert ptx.count(f"div.rn{ftz}.f32") == 16
+    assert ptx.count(f"sqrt.rn{ftz}.f32") == 8
     assert ptx.count(".param .f32") == 1  # L2
     assert ptx.count(".param .f64") == 1
     assert re.search(r"^\tld\.global\.v4", ptx, flags=re.MULTILINE), "a load without a mask"
