@@ -54,6 +54,7 @@ from prime_bench.store.runs import CONFIG, ENVIRONMENT, Runs
 from prime_bench.training.checkpoint import JobFolder, one_line
 from prime_bench.training.device import (
     NoDevice,
+    device_bytes,
     device_name,
     fix_arithmetic,
     is_out_of_memory,
@@ -106,7 +107,8 @@ def run_job(
     """
     # A missing device is no fault of the job, so it is found before the job's folder is made.
     device = resolve_device(request.device)
-    runs, job_id = Runs(Path(request.runs)), request.job.id
+    # The code of a plug-in may go to another folder.
+    runs, job_id = Runs(Path(request.runs).absolute()), request.job.id
     with runs.claim(job_id) as mine:
         if not mine or runs.done(job_id):
             raise JobTaken(job_id)
@@ -140,6 +142,8 @@ def _do(
 ) -> Record:
     start, job = time.perf_counter(), request.job
     folder.write(CONFIG, {"job_id": job.id, **request.plain()})
+    here = {key: str(Path(getattr(request, key)).absolute()) for key in ("table", "runs")}
+    request = request.model_copy(update=here)
     if job.numerics != NUMERICS:
         raise UsageError(f"the job wants numerics {job.numerics}, this version has {NUMERICS}")
     if job.training.matmul == "tf32" and device.type != "cuda":
@@ -208,8 +212,9 @@ def check_machine(check: MachineCheck) -> CheckedEvent:
     for folder, fingerprint in check.tables.items():
         try:
             found = Manifest.read(Path(folder)).fingerprint
-        except DataError as error:
-            faults.append((error.message, _COPY_TABLE))
+        except (DataError, EnvironmentFault) as error:
+            hint = error.hint if isinstance(error, EnvironmentFault) else _COPY_TABLE
+            faults.append((error.message, hint))
             continue
         if found != fingerprint:
             differ = f"{folder}: has the fingerprint {found}, the caller's has {fingerprint}"
@@ -229,13 +234,15 @@ def check_machine(check: MachineCheck) -> CheckedEvent:
         if entry.code != code:
             other = f"{name}: its source files are not those of the caller"
             faults.append((other, "install the same version of its package there"))
-    device = ""
+    device, gpu_bytes = "", None
     try:
-        device = device_name(resolve_device(check.device))
+        found_device = resolve_device(check.device)
+        device = device_name(found_device)
+        gpu_bytes = device_bytes(found_device) if found_device.type == "cuda" else None
     except (EnvironmentFault, RuntimeError) as error:
         message = error.message if isinstance(error, EnvironmentFault) else one_line(error)
         faults.append((message, getattr(error, "hint", "")))
-    return CheckedEvent(faults=faults, torch=torch.__version__, device=device)
+    return CheckedEvent(faults=faults, torch=torch.__version__, device=device, gpu_bytes=gpu_bytes)
 
 
 _COPY_TABLE = (

@@ -455,6 +455,33 @@ class TestProcess:
         assert ends == ["done", "done"], (events, stderr)
         assert all((tmp_path / "own" / job.job.id / "record.json").is_file() for job in jobs)
 
+    def test_a_plugin_that_goes_to_another_folder_leaves_its_record_where_it_belongs(
+        self, make_request, tmp_path, monkeypatch
+    ):
+        """`config.json` has the paths as they were given: it goes into bundles."""
+        code = (
+            "import os\nfrom prime_bench import worker\n"
+            "from prime_bench.training import job\n"
+            "def leaving(build):\n"
+            "    def build_elsewhere(*arguments, **options):\n"
+            "        os.chdir('/')\n"
+            "        return build(*arguments, **options)\n"
+            "    return build_elsewhere\n"
+            "job.build_arm = leaving(job.build_arm)\n"
+            "worker.main()"
+        )
+        monkeypatch.chdir(tmp_path)
+        job = make_request(max_epochs=1)
+        table = os.path.relpath(job.table, tmp_path)
+        job = job.model_copy(update={"runs": "own", "table": table})
+        events, _, stderr = ask(job, command=[sys.executable, "-c", code])
+
+        assert events[-1]["event"] == "done", (events, stderr)
+        folder = tmp_path / "own" / job.job.id
+        assert (folder / "record.json").is_file()
+        config = json.loads((folder / "config.json").read_text())
+        assert (config["runs"], config["table"]) == ("own", table)
+
     def test_a_job_without_threads_has_torchs_choice_whatever_ran_before(self, make_request):
         first = make_request(max_epochs=1).model_copy(update={"threads": 2})
         second = make_request("dense", max_epochs=1).model_copy(update={"threads": None})

@@ -81,7 +81,7 @@ slots = click.option(
     default="auto",
     show_default=True,
     help="Jobs at once on each device, each in a process of its own. `auto`: on CPUs one a core, "
-    "on GPUs as many as their memory holds and one a core at most.  [ray: 1]",
+    "on GPUs as many as their memory holds and one a core at most. On a Ray cluster N is for GPUs.",
 )
 threads = click.option(
     "--threads-per-job",

@@ -143,6 +143,8 @@ class CheckedEvent(Frozen):
     """Version of torch, with its build."""
     device: str
     """Name of the device, as its vendor prints it; empty where it is missing."""
+    gpu_bytes: int | None = None
+    """Memory of the GPU; None for a CPU, and where it is missing."""
 
 
 class StartedEvent(JobEvent):

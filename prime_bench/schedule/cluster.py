@@ -24,7 +24,7 @@ from typing import Any, Literal, NamedTuple, Self
 
 import ray
 import ray._private.worker
-from ray.exceptions import RayError, RayTaskError
+from ray.exceptions import ActorUnschedulableError, RayError, RayTaskError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from prime_bench.base.errors import EnvironmentFault, UsageError, UserError
@@ -42,7 +42,7 @@ from prime_bench.schedule.engine import Outcome, Queue, by_record
 from prime_bench.schedule.mirror import Copy, Source
 from prime_bench.schedule.node import News, NodeSlot, identity
 from prime_bench.schedule.plan import group_of
-from prime_bench.schedule.slots import Slots, worker_variables
+from prime_bench.schedule.slots import MPS_CLIENTS, Slots, jobs_in_memory, worker_variables
 from prime_bench.schedule.table_copy import TableInfo, TablePiece, read_piece
 from prime_bench.settings.memory import MemoryNeed
 from prime_bench.settings.probes import PROBES
@@ -60,6 +60,8 @@ _AGAIN_S = 60.0
 """A node that was set aside is looked at again after so long."""
 _SOME_OF_IT = 0.001
 """Of a resource that a node must have, and of which nothing is used."""
+_UNITS = 10_000
+"""Into so many parts Ray divides a GPU."""
 _CLOSE_S = 10.0
 _MAX_LOSSES = 3
 _MAX_FAULTS = 3
@@ -84,6 +86,32 @@ class _Kind(NamedTuple):
         return f"{self.device} with torch {self.torch}"
 
 
+class _Chosen(NamedTuple):
+    """Which nodes take jobs: those with a label, or, without a value, with a resource."""
+
+    key: str
+    value: str | None
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """From `--nodes`: KEY=VALUE for a label, or the name of a resource."""
+        key, equals, value = text.partition("=")
+        return cls(key, value if equals else None)
+
+    def has(self, node: "_Node") -> bool:
+        """Whether a node is one of them."""
+        if self.value is None:
+            return bool(node.resources.get(self.key))
+        return node.labels.get(self.key) == self.value
+
+    @property
+    def asked(self) -> dict[str, Any]:
+        """The same for Ray, as options of a task."""
+        if self.value is None:
+            return {"resources": {self.key: _SOME_OF_IT}}
+        return {"label_selector": {self.key: self.value}}
+
+
 @dataclass(eq=False, kw_only=True)
 class _Node:
     """A node of the cluster, as this run sees it."""
@@ -95,6 +123,8 @@ class _Node:
     labels: dict[str, str]
     kind: _Kind | None = None
     """None before its first check was passed."""
+    gpu_bytes: int | None = None
+    """Memory of a GPU of it; None before its first check was passed, and without one."""
     fault: str = ""
     """Why it takes no jobs for now; empty if it does."""
     hint: str = ""
@@ -143,7 +173,7 @@ class RayEngine:
         *,
         address: str = "auto",
         device: str = "auto",
-        slots: int = 1,
+        slots: int | None = 1,
         threads: int = 1,
         job_timeout_s: float | None = None,
         nodes: str | None = None,
@@ -156,7 +186,8 @@ class RayEngine:
         Args:
             address: HOST:PORT, or `auto` for the cluster that runs on this machine.
             device: `cpu`, `cuda`, or `auto` for cuda if a node has a GPU.
-            slots: Jobs that share a GPU.
+            slots: Jobs that share a GPU; None for as many as its memory holds and its node has
+                CPUs for. On CPUs it has no effect.
             threads: CPUs of its node that a job takes.
             job_timeout_s: Seconds after which a job is killed; it has then failed.
             nodes: Which nodes take jobs: `KEY=VALUE` for a label that Ray knows of them, or the
@@ -179,7 +210,8 @@ class RayEngine:
                 hint="use `cpu`, `cuda` or `auto`",
             )
         _connect(address)
-        self.address, self._chosen = address, nodes
+        self.address = address
+        self._chosen = None if nodes is None else _Chosen.parse(nodes)
         found = self._nodes()
         if nodes is not None and not found and not node_timeout_s:
             raise EnvironmentFault(
@@ -213,7 +245,10 @@ class RayEngine:
         total = sum(self.room_on(node) for node in self._nodes())
         if self.node_timeout_s:
             total = max(total, 1)
-        return Slots(on_each=self.n_slots, total=total, threads=self.threads)
+        if self.asks_for_gpu_memory:
+            why = "or more, once the memory of the nodes' GPUs is known"
+            return Slots(on_each=1, total=total, threads=self.threads, bound=why)
+        return Slots(on_each=self.n_slots or 1, total=total, threads=self.threads)
 
     def run(
         self,
@@ -241,29 +276,44 @@ class RayEngine:
         """Number of jobs that a node can run at once, if nobody else uses it."""
         rooms = [node.resources.get("CPU", 0) // self.threads]
         if self.device_kind == "cuda":
-            rooms.append(node.resources.get("GPU", 0) * self.n_slots)
+            rooms.append(node.resources.get("GPU", 0) * self.on_each_gpu(node))
         if self.host_bytes:
             rooms.append(node.resources.get("memory", 0) // self.host_bytes)
         return int(min(rooms))
 
-    @property
-    def asked(self) -> dict[str, Any]:
+    def on_each_gpu(self, node: _Node) -> int:
+        """Number of jobs that share a GPU of a node: one as long as its memory is not known."""
+        if self.n_slots is not None:
+            return self.n_slots
+        if node.gpu_bytes is None:
+            return 1
+        cores_each = node.resources.get("CPU", 0) / max(node.resources.get("GPU", 0), 1)
+        by_cores = int(cores_each // self.threads)
+        return max(1, min(jobs_in_memory(self.needs, node.gpu_bytes), by_cores, MPS_CLIENTS))
+
+    def asked_of(self, node: _Node) -> dict[str, Any]:
         """What a slot takes of its node, as options of Ray's tasks and actors."""
+        return self._asked(on_each=self.on_each_gpu(node))
+
+    @property
+    def asked_anywhere(self) -> dict[str, Any]:
+        """What a slot takes on any of the chosen nodes, of whose GPUs nothing may be known."""
+        chosen = self._chosen.asked if self._chosen else {}
+        return {**self._asked(on_each=self.n_slots or 1), **chosen}
+
+    def _asked(self, *, on_each: int) -> dict[str, Any]:
+        # Rounded down as Ray counts: 7 x 0.1429 would be more than one.
+        part = 1 if on_each == 1 else _UNITS // on_each / _UNITS
         return {
             "num_cpus": self.threads,
-            "num_gpus": 0 if self.device_kind == "cpu" else 1 / self.n_slots,
+            "num_gpus": part if self.device_kind == "cuda" else 0,
             "memory": self.host_bytes or None,
         }
 
     @property
-    def asked_anywhere(self) -> dict[str, Any]:
-        """The same, on any of the chosen nodes."""
-        if self._chosen is None:
-            return self.asked
-        key, equals, value = self._chosen.partition("=")
-        if equals:
-            return {**self.asked, "label_selector": {key: value}}
-        return {**self.asked, "resources": {key: _SOME_OF_IT}}
+    def asks_for_gpu_memory(self) -> bool:
+        """Whether the memory of a node's GPU decides how many jobs share it."""
+        return self.n_slots is None and self.device_kind == "cuda"
 
     @property
     def host_bytes(self) -> int:
@@ -289,13 +339,7 @@ class RayEngine:
             for node in ray.nodes()  # type: ignore[no-untyped-call]
             if node["Alive"]
         ]
-        return [node for node in found if self._is_chosen(node)]
-
-    def _is_chosen(self, node: _Node) -> bool:
-        if self._chosen is None:
-            return True
-        key, equals, value = self._chosen.partition("=")
-        return node.labels.get(key) == value if equals else bool(node.resources.get(key))
+        return [node for node in found if self._chosen is None or self._chosen.has(node)]
 
 
 class _Watch(threading.Thread):
@@ -470,10 +514,10 @@ class _Run:
 
     def _room_on(self, node: _Node, *, now: float) -> int:
         """How many slots a node may have: one to look at it again if it was set aside, and one to
-        take its tables.
+        take its tables, or to tell how many jobs the memory of its GPU holds.
         """
         room = self._engine.room_on(node)
-        if self._tables and node.kind is None:
+        if node.kind is None and (self._tables or self._engine.asks_for_gpu_memory):
             room = min(room, 1)
         return room if not node.fault else min(room, now >= node.again_s)
 
@@ -482,11 +526,11 @@ class _Run:
         # How many other jobs share a node's CPU is not known here.
         shared = {}
         if engine.device_kind == "cuda":
-            shared = worker_variables("cuda", on_each=engine.n_slots)
+            shared = worker_variables("cuda", on_each=engine.on_each_gpu(node))
         # By a call and not as a decorator: Ray then names the class, and the node has its own.
         slot_class: Any = ray.remote(NodeSlot)
         actor = slot_class.options(
-            **engine.asked,
+            **engine.asked_of(node),
             scheduling_strategy=NodeAffinitySchedulingStrategy(node.node_id, soft=False),
             max_concurrency=4,
         ).remote({**shared, NODE_VARIABLE: node.node_id})
@@ -494,9 +538,11 @@ class _Run:
         self._slots.add(slot)
         self._answers[actor.hello.remote()] = slot
 
-    def _set_aside(self, node: _Node, fault: str, *, hint: str = "", broke: bool = False) -> None:
+    def _set_aside(
+        self, node: _Node, fault: str, *, hint: str = "", broke: bool = False, say: bool = True
+    ) -> None:
         """Give a node no more jobs for a while, and say so once."""
-        if node.fault != fault:
+        if say and node.fault != fault:
             self._say(node, "set aside", fault, hint=hint)
         node.fault, node.hint, node.broke = fault, hint, broke
         node.again_s = time.monotonic() + _AGAIN_S
@@ -549,7 +595,7 @@ class _Run:
         engine, address = self._engine, self._engine.address
         asked = f"{engine.threads} CPUs"
         if engine.device_kind == "cuda":
-            asked += f", 1/{engine.n_slots} of a GPU"
+            asked += f", 1/{engine.n_slots or 1} of a GPU"
         if engine.host_bytes:
             asked += f", {engine.host_bytes / 1e9:.1f} GB of memory"
         faults = [f"{node.where}: {node.fault}" for node in self._nodes.values() if node.fault]
@@ -624,7 +670,9 @@ class _Run:
                 yield from self._ended(slot, task, fault)
             return
         except RayError as error:
-            yield from self._lost(slot, _reason(error))
+            # Of a node that is gone it is said when it is no longer listed.
+            gone = isinstance(error, ActorUnschedulableError)
+            yield from self._lost(slot, _reason(error), say=not gone)
             return
         if slot.state == "placing":
             self._take_identity(slot, answer)
@@ -700,8 +748,13 @@ class _Run:
         if node.fault and time.monotonic() >= node.again_s:
             node.fault, node.hint, node.broke = "", "", False
             self._say(node, "back")
-        node.kind = _Kind(answer["device"], answer["torch"])
-        slot.state = "idle"
+        known = node.gpu_bytes is not None
+        node.kind, node.gpu_bytes = _Kind(answer["device"], answer["torch"]), answer["gpu_bytes"]
+        if not known and self._engine.asks_for_gpu_memory and self._engine.on_each_gpu(node) > 1:
+            # It has a whole GPU, from which smaller ones follow.
+            self._drop(slot)
+        else:
+            slot.state = "idle"
 
     def _take_news(self, slot: _Slot, task: _Task, news: News) -> Iterator[Outcome]:
         """Write what has come of a job's files, and pass its events on."""
@@ -735,12 +788,12 @@ class _Run:
             self._on_event(self._queue.retry_event(outcome, device=slot.node.where))
         yield from final
 
-    def _lost(self, slot: _Slot, why: str) -> Iterator[Outcome]:
+    def _lost(self, slot: _Slot, why: str, *, say: bool) -> Iterator[Outcome]:
         """Go on after the process of a slot, or its node, is gone. Its job goes on elsewhere."""
         self._slots.discard(slot)
         if (task := slot.task) is None:
             if slot.node.node_id in self._nodes:
-                self._set_aside(slot.node, f"it cannot run a worker: {why}")
+                self._set_aside(slot.node, f"it cannot run a worker: {why}", say=say)
             return
         task.claim.close()
         self._losses[task.job_id] += 1

@@ -24,7 +24,7 @@ from prime_bench.base.files import environment_fault, write_whole
 from prime_bench.base.identity import NUMERICS
 from prime_bench.base.locks import Busy, locked
 from prime_bench.base.sources import package_digest, search_path
-from prime_bench.recipe.events import WorkerEvent, write_event
+from prime_bench.recipe.events import CheckedEvent, WorkerEvent, write_event
 from prime_bench.recipe.job import JobRequest, MachineCheck
 from prime_bench.schedule.child import COMMAND, Child
 from prime_bench.schedule.engine import Outcome
@@ -121,8 +121,8 @@ class NodeSlot:
             free_bytes: What has to be free in the temporary folder.
 
         Returns:
-            `faults`: pairs of what is wrong and what to do; `torch` and `device`, as in
-            `CheckedEvent`, if the worker could be asked.
+            `faults`: pairs of what is wrong and what to do; `torch`, `device` and `gpu_bytes`, as
+            in `CheckedEvent`, if the worker could be asked.
         """
         try:
             folder = self._own_folder(free_bytes=free_bytes)
@@ -136,8 +136,8 @@ class NodeSlot:
             answer = self._worker().check(wanted.model_copy(update={"tables": here}))
         except (OSError, UserError) as error:
             fault = _as_fault(error)
-            return {"faults": [(fault.message, fault.hint)], "torch": "", "device": ""}
-        return {"faults": answer.faults, "torch": answer.torch, "device": answer.device}
+            answer = CheckedEvent(faults=[(fault.message, fault.hint)], torch="", device="")
+        return answer.model_dump(exclude={"event"})
 
     def receive(self, job_id: str, pieces: list[Piece]) -> None:
         """Write pieces of files of a job which the caller has. Raises EnvironmentFault."""

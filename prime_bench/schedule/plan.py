@@ -144,6 +144,8 @@ class Plan:
     recipe: Recipe
     jobs: list[Planned]
     data_dir: Path
+    runs_dir: Path
+    """Folder of the records."""
     manifests: Mapping[str, Manifest | None]
     """Data set -> manifest of its table; None if it is not prepared."""
     retrain_stale: bool = False
@@ -280,6 +282,7 @@ def make_plan(
         recipe=recipe,
         jobs=_waiting_for_needs(_with_stale(with_others, runs=runs, here=device_kind)),
         data_dir=data_dir,
+        runs_dir=runs.folder,
         manifests=manifests,
         retrain_stale=retrain_stale,
         skipped=tuple(

@@ -43,7 +43,7 @@ def open_engine(
         device: `cpu`, `cuda` (all there are), or a list such as `cuda:0,cuda:1`; `auto` is cuda
             where there is one.
         slots: Jobs at once on each device. `auto`: on CPUs one a core, on GPUs as many as their
-            memory holds and one a core at most; with Ray 1.
+            memory holds and one a core at most.
         threads: CPU threads of a job. None: `OMP_NUM_THREADS`, else the slots share the cores, one
             thread each for `auto` on CPUs; with Ray 1.
         job_timeout_s: Seconds after which a job is killed; it counts as failed.
@@ -74,7 +74,7 @@ def open_engine(
         return RayEngine(
             address=address,
             device=device,
-            slots=n_slots or 1,
+            slots=n_slots,
             threads=threads or 1,
             job_timeout_s=job_timeout_s,
             nodes=nodes,

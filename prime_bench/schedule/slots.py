@@ -14,8 +14,8 @@ _THREADS = "OMP_NUM_THREADS"
 _ALLOCATOR = ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF")
 # The rest is for the driver, the operating system, and what the counts leave out.
 _USABLE = 0.9
-# NVIDIA's limit of processes that share a GPU through MPS, from the Volta architecture on.
-_MPS_CLIENTS = 48
+MPS_CLIENTS = 48
+"""NVIDIA's limit of processes that share a GPU through MPS, from the Volta architecture on."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,10 +79,9 @@ def chosen_slots(
     on_each = {why: count // len(devices) for why, count in bounds.items()}
     gpu_bytes = min((device.memory_bytes or 0 for device in devices), default=0)
     if needs and gpu_bytes:
-        largest = max(need.gpu_bytes(gpu_bytes) for need in needs)
-        on_each["by memory of the device"] = int(_USABLE * gpu_bytes / largest)
+        on_each["by memory of the device"] = jobs_in_memory(needs, gpu_bytes)
     if devices[0].kind == "cuda" and mps_control() is not None:
-        on_each["by MPS"] = _MPS_CLIENTS
+        on_each["by MPS"] = MPS_CLIENTS
     if n_jobs is not None:
         on_each["a job each"] = -(-n_jobs // len(devices))
     why = min(on_each, key=lambda why: on_each[why])
@@ -92,6 +91,13 @@ def chosen_slots(
         # On a CPU always the same, so that the jobs of a recipe, and the tries of a job, agree.
         threads = 1 if devices[0].kind == "cpu" else max(1, cores() // total)
     return Slots(on_each=number, total=total, threads=threads, bound=why)
+
+
+def jobs_in_memory(needs: Sequence[MemoryNeed], gpu_bytes: int) -> int:
+    """How many of the largest job the memory of a GPU holds; 1 where nothing is known of them."""
+    if not needs:
+        return 1
+    return int(_USABLE * gpu_bytes / max(need.gpu_bytes(gpu_bytes) for need in needs))
 
 
 def _asked_threads() -> int | None:

@@ -90,7 +90,8 @@ def test_tables_are_looked_for_where_the_node_has_them(slot, monkeypatch):
 
     answer = _check(slot(ANSWERING), tables={"/yours/synthetic-1": "f"})
 
-    assert answer == {"faults": [], "torch": "{'/mine/synthetic-1': 'f'}", "device": "cpu"}
+    torch = "{'/mine/synthetic-1': 'f'}"
+    assert answer == {"faults": [], "torch": torch, "device": "cpu", "gpu_bytes": None}
 
 
 def test_sources_of_the_caller_come_first_on_the_workers_path(slot, place):

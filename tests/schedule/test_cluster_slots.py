@@ -1,0 +1,203 @@
+"""How many jobs share the GPUs of a cluster's nodes, with stand-ins for Ray, nodes and GPUs."""
+
+import platform
+from collections import Counter
+from types import SimpleNamespace
+
+import pytest
+from ray.exceptions import ActorUnschedulableError
+
+from prime_bench.recipe.events import MachineEvent
+from prime_bench.recipe.job import JobRequest
+from prime_bench.schedule import cluster
+from prime_bench.schedule.cluster import RayEngine
+from prime_bench.schedule.engine import Outcome
+from prime_bench.schedule.node import News, identity
+from prime_bench.settings.memory import JOBS_ON_DEVICE
+from prime_bench.store.runs import Runs
+
+GB = 1_000_000_000
+LOOKS = 3
+ID_LENGTH = 56
+NEED = SimpleNamespace(host_bytes=GB, parameters=1000, gpu_bytes=lambda _total: 20 * GB)
+
+
+class _Call:
+    """An answer that is there as soon as its actor has room."""
+
+    def __init__(self, actor, value):
+        self.actor, self.value = actor, value
+
+
+class _Actor:
+    """A slot whose jobs are done at the third look."""
+
+    def __init__(self, ray, options, variables):
+        self.ray, self.variables = ray, variables
+        self.node_id = options["scheduling_strategy"].node_id[0]
+        self.cpus, self.gpus = options["num_cpus"], options["num_gpus"]
+        self.placed, self._request, self._looks = False, None, 0
+
+    def __getattr__(self, name):
+        method = getattr(type(self), f"_{name}")
+        return SimpleNamespace(
+            remote=lambda *args, **keys: _Call(self, method(self, *args, **keys))
+        )
+
+    def _hello(self):
+        return {**identity(), "host": self.node_id}
+
+    def _check(self, *_arguments, free_bytes):
+        assert free_bytes > 0
+        gpu_bytes = self.ray.gpu_bytes[self.node_id]
+        return {"faults": [], "torch": "2", "device": "a GPU", "gpu_bytes": gpu_bytes}
+
+    def _receive(self, *_arguments):
+        pass
+
+    def _begin(self, request, **_keys):
+        self._request, self._looks = JobRequest.parse(request, where=""), 0
+        self.ray.busy[self.node_id] += 1
+        self.ray.most[self.node_id] = max(self.ray.most[self.node_id], self.ray.busy[self.node_id])
+
+    def _look(self):
+        self._looks += 1
+        outcome = None
+        if self._looks == LOOKS:
+            self.ray.busy[self.node_id] -= 1
+            folder = Runs(self.ray.folder).path(self._request.job.id)
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / "record.json").touch()
+            outcome = Outcome(request=self._request)
+        return News(events=[], pieces=[], gone=[], outcome=outcome)
+
+    def _close(self):
+        self.ray.kill(self)
+
+
+class _Ray:
+    """Gives actors the room that their nodes have; notes how many jobs each node did at once.
+
+    Nodes that are `gone` are still listed, as for some seconds after their end.
+    """
+
+    def __init__(self, folder, nodes, *, gone=""):
+        self.folder, self.gpu_bytes = folder, {name: size for name, (_, _, size) in nodes.items()}
+        self._resources = {name: (cpus, gpus) for name, (cpus, gpus, _) in nodes.items()}
+        self.actors, self.ever, self.busy, self.most = [], [], Counter(), Counter()
+        self.gone = gone
+        self._private = SimpleNamespace(worker=SimpleNamespace())
+
+    def init(self, **_keys):
+        pass
+
+    def shutdown(self):
+        pass
+
+    def get_runtime_context(self):
+        return SimpleNamespace(get_node_id=lambda: "here")
+
+    def nodes(self):
+        return [
+            {
+                "NodeID": name * ID_LENGTH,
+                "Alive": True,
+                "NodeManagerHostname": name,
+                "NodeManagerAddress": "127.0.0.1",
+                "Resources": {"CPU": cpus, "GPU": gpus, "memory": 1000 * GB},
+                "Labels": {},
+            }
+            for name, (cpus, gpus) in self._resources.items()
+        ]
+
+    def remote(self, what):
+        if what is platform.node:  # the demand for more nodes
+            task = SimpleNamespace(remote=lambda: _Call(None, None))
+            return SimpleNamespace(options=lambda **_options: task)
+
+        def options(**given):
+            return SimpleNamespace(remote=lambda variables: self._start(given, variables))
+
+        return SimpleNamespace(options=options)
+
+    def _start(self, options, variables):
+        actor = _Actor(self, options, variables)
+        self.actors.append(actor)
+        self.ever.append(actor)
+        return actor
+
+    def wait(self, calls, *, num_returns=1, timeout):  # noqa: ARG002  # as ray's
+        for actor in self.actors:
+            cpus, gpus = self._resources[actor.node_id]
+            there = [one for one in self.actors if one.placed and one.node_id == actor.node_id]
+            fits = sum(one.cpus for one in there) + actor.cpus <= cpus
+            # Ray counts in parts of 10,000.
+            fits &= round(10_000 * (sum(one.gpus for one in there) + actor.gpus)) <= 10_000 * gpus
+            actor.placed |= fits
+        ready = [call for call in calls if call.actor is not None and call.actor.placed]
+        return ready, [call for call in calls if call not in ready]
+
+    def get(self, call):
+        if call.actor.node_id in self.gone:
+            self.kill(call.actor)
+            raise ActorUnschedulableError("the node does not exist any more")
+        return call.value
+
+    def kill(self, actor):
+        if actor in self.actors:
+            self.actors.remove(actor)
+
+    def cancel(self, call):
+        pass
+
+
+@pytest.fixture
+def run(monkeypatch, runs, request_of, queue_of):
+    """Run 30 jobs on nodes of (CPUs, GPUs, bytes of a GPU)."""
+
+    def run(nodes, *, gone="", on_event=lambda _event: None, **keys):
+        ray = _Ray(runs.folder, nodes, gone=gone)
+        monkeypatch.setattr(cluster, "ray", ray)
+        engine = RayEngine(device="cuda", **keys)
+        slots = engine.slots_for([NEED])
+        queue = queue_of(*(request_of(seed) for seed in range(30)))
+        outcomes = list(engine.run(queue, slots=slots, on_event=on_event))
+        assert [outcome.state for outcome in outcomes] == ["done"] * 30
+        assert ray.actors == []
+        return ray, slots
+
+    return run
+
+
+def test_each_node_runs_as_many_jobs_as_the_memory_of_its_gpus_holds_and_its_cpus_serve(run):
+    # 90 % of 80 GB is three times 20 GB and some.
+    two_gpus, small, few_cpus = "abc"
+    nodes = {two_gpus: (16, 2, 80 * GB), small: (8, 1, 24 * GB), few_cpus: (2, 1, 80 * GB)}
+    ray, slots = run(nodes, slots=None)
+
+    assert ray.most == {two_gpus: 6, small: 1, few_cpus: 2}
+    assert (slots.on_each, slots.total) == (1, 4)
+    assert "once the memory of the nodes' GPUs is known" in str(slots)
+    seen = {name: [one for one in ray.ever if one.node_id == name] for name in nodes}
+    assert [one.gpus for one in seen[two_gpus]] == [1] + [0.3333] * 6
+    assert [one.gpus for one in seen[small]] == [1]
+    assert [one.gpus for one in seen[few_cpus]] == [1, 0.5, 0.5]
+    shares = [one.variables[JOBS_ON_DEVICE] for one in seen[two_gpus]]
+    assert shares == ["1"] + ["3"] * 6
+
+
+def test_a_number_of_slots_that_was_asked_for_is_that_of_every_gpu(run):
+    ray, slots = run({"a": (16, 2, 24 * GB)}, slots=7)
+
+    assert ray.most == {"a": 14}
+    assert (slots.on_each, slots.total) == (7, 14)
+    # A seventh, rounded down: seven times 0.1429 is more than a GPU.
+    assert {one.gpus for one in ray.ever} == {0.1428}
+
+
+def test_a_node_that_has_just_gone_has_no_fault_to_tell_of(run):
+    events = []
+    ray, _ = run({"a": (2, 1, 80 * GB), "b": (2, 1, 80 * GB)}, gone="b", on_event=events.append)
+
+    assert ray.most == {"a": 1}
+    assert [event for event in events if isinstance(event, MachineEvent)] == []
