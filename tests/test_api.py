@@ -233,6 +233,23 @@ def test_a_plan_is_run_as_it_is(tmp_path: Path) -> None:
         api.status(only={"seed": 1})
 
 
+@pytest.mark.parametrize("named", [None, "others"])
+def test_a_plan_is_run_in_its_own_folder_unless_another_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, named: str | None
+) -> None:
+    folders = []
+
+    def run_plan(*_arguments: object, runs: Runs, **_keys: object) -> None:
+        folders.append(runs.folder)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("prime_bench.api.execution.run_plan", run_plan)
+    made = api.plan("quick", device="cpu", data_dir=tmp_path, runs_dir=tmp_path / "own")
+    with pytest.raises(KeyboardInterrupt):
+        api.run(made, device="cpu", runs_dir=named)
+    assert folders == [Path(named or tmp_path / "own")]
+
+
 def test_a_loaded_recipe_takes_no_changes(tmp_path: Path) -> None:
     loaded = api.load_recipe("quick", changes={"seeds": [5], "training.max_epochs": 2})
     assert (loaded.seeds, loaded.training.max_epochs) == ([5], 2)

@@ -132,7 +132,7 @@ def estimate(
     threads: int | None = None,
     engine: Engine | None = None,
     measure: bool = False,
-    runs_dir: StrPath = "runs",
+    runs_dir: StrPath | None = None,
     log: Log | None = None,
 ) -> PlanEstimate:
     """Estimate the time, memory and disk that the jobs of a plan will take.
@@ -151,7 +151,8 @@ def estimate(
         engine: An engine from `open_engine`, which counts in place of the three.
         measure: Whether to train ten seconds for each data set, backbone and arm whose pace no
             record tells.
-        runs_dir: Folder of the records. Records that cannot be read are left out.
+        runs_dir: Folder of the records, by default that of the plan. Records that cannot be read
+            are left out.
         log: Called with the name of each job that is trained to measure.
 
     Returns:
@@ -168,7 +169,7 @@ def estimate(
         engine = measuring_engine(device)
     opened = engine or open_engine(device=device, slots=slots, threads=threads)
     layout = opened.slots_for(list(needs_of(plan).values()), n_jobs=len(plan.to_run))
-    folder = Path(runs_dir)
+    folder = Path(runs_dir or plan.runs_dir)
     records, _ = Runs(folder).readable() if plan.to_run else ([], [])
     experience = Experience(records, device=opened.device, slots=layout)
     faults: list[str] = []
@@ -229,18 +230,18 @@ def cost_plan(
     return measured_again(made) if again else made
 
 
-def costs(plan: Plan, *, runs_dir: StrPath = "runs") -> list[MeasuredCosts]:
+def costs(plan: Plan, *, runs_dir: StrPath | None = None) -> list[MeasuredCosts]:
     """Read the costs that the jobs of a plan from `cost_plan` have measured, now or earlier.
 
     Args:
         plan: A plan from `cost_plan`.
-        runs_dir: Folder of the records.
+        runs_dir: Folder of the records, by default that of the plan.
 
     Returns:
         The costs of all arms of a data set and backbone, one for each job that has a record.
         `MeasuredCosts.plain()` has the numbers, with medians and ratios to Dense.
     """
-    runs = Runs(Path(runs_dir))
+    runs = Runs(Path(runs_dir or plan.runs_dir))
     sound = [planned.job_id for planned in plan.jobs if planned.state != "broken"]
     records = [runs.find(job_id) for job_id in sound if job_id is not None]
     return [MeasuredCosts.of(record, plan.recipe) for record in records if record is not None]
@@ -265,7 +266,7 @@ def run(
     engine: Literal["local", "ray"] | Engine = "local",
     address: str = "auto",
     data_dir: StrPath = "data",
-    runs_dir: StrPath = "runs",
+    runs_dir: StrPath | None = None,
     on_event: Callable[[WorkerEvent], None] | None = None,
     on_outcome: Callable[[Outcome], None] | None = None,
     on_stop: Callable[[], object] | None = None,
@@ -300,7 +301,7 @@ def run(
         engine: `local`, `ray`, or an engine from `open_engine`.
         address: Of the Ray cluster: HOST:PORT, or `auto` for the one on this machine.
         data_dir: Folder of the prepared tables; not with a plan, which knows it.
-        runs_dir: Folder of the records.
+        runs_dir: Folder of the records: by default that of the plan, or `runs`.
         on_event: Called with each event of a worker: the rows of the running epoch, a validation.
             Called in the main thread while `run` waits.
         on_outcome: Called with each job's outcome as it ends.
@@ -348,9 +349,9 @@ def run(
             retrain_stale=retrain_stale,
             accept_source=accept_source,
             data_dir=data_dir,
-            runs_dir=runs_dir,
+            runs_dir=runs_dir or "runs",
         )
-    runs = Runs(Path(runs_dir))
+    runs = Runs(Path(runs_dir or made.runs_dir))
     with contextlib.ExitStack() as stack:
         board = None if log_to is None else stack.enter_context(TensorBoard(made, runs))
 

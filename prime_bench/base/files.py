@@ -56,6 +56,8 @@ _REASONS: dict[int, tuple[str, str]] = {
 }
 _OF_ANY_FILE = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
 """Errors that say nothing about the file that was to be opened."""
+_OF_DISKS = frozenset({errno.EIO, errno.ESTALE, errno.ETIMEDOUT, errno.ENXIO, errno.ENODEV})
+"""Errors of the disk or the network, whatever is in the file."""
 _OF_LIBRARIES = {
     "failed to map segment": errno.ENOMEM,
     "Cannot allocate memory": errno.ENOMEM,
@@ -128,6 +130,14 @@ def environment_fault(error: BaseException, path: Path | None = None) -> Environ
     # Other file systems have other errors; those of `open_file` bring their own text.
     reason, advice = _REASONS.get(error.errno, (error.strerror or str(error), _DISK))
     return EnvironmentFault(f"{_shown(place)}: {reason}", hint=advice)
+
+
+def fault_of_disk(error: BaseException, path: Path) -> EnvironmentFault | None:
+    """Return the fault for an error of the disk or the network below `path`; None for any other,
+    which may tell of the file.
+    """
+    of_disk = isinstance(error, OSError) and error.errno in _OF_DISKS
+    return environment_fault(error, path) if of_disk else None
 
 
 def _shown(place: object) -> str:

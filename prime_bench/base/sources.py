@@ -12,7 +12,10 @@ import importlib
 import importlib.util
 import os
 import sys
+import threading
+from collections.abc import Iterator
 from pathlib import Path
+from typing import NoReturn
 
 from prime_bench.base.characters import said
 from prime_bench.base.errors import UsageError
@@ -34,7 +37,7 @@ def load_class(target: str) -> type:
     """
     module_name, _, name = target.partition(":")
     try:
-        with contextlib.redirect_stdout(sys.stderr):
+        with contextlib.redirect_stdout(sys.stderr), _no_silent_end():
             found = getattr(importlib.import_module(module_name), name)
     except KeyboardInterrupt:
         raise
@@ -46,6 +49,25 @@ def load_class(target: str) -> type:
     if not isinstance(found, type):
         raise UsageError(f"`{target}` is not a class but {type(found).__name__}")
     return found
+
+
+@contextlib.contextmanager
+def _no_silent_end() -> Iterator[None]:
+    """Have `os._exit` raise SystemExit in the block, where it would end a command in the middle, at
+    once and perhaps with exit code 0. Other threads, and processes that are forked, still may end.
+    """
+    end, caller = os._exit, (os.getpid(), threading.get_ident())
+
+    def refuse(status: int) -> NoReturn:
+        if (os.getpid(), threading.get_ident()) != caller:
+            end(status)
+        raise SystemExit(f"os._exit({status})")
+
+    os._exit = refuse
+    try:
+        yield
+    finally:
+        os._exit = end
 
 
 @functools.cache

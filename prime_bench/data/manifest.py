@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from prime_bench.base.errors import DataError, UsageError, did_you_mean
-from prime_bench.base.files import read_json, write_whole
+from prime_bench.base.files import fault_of_disk, read_json, write_whole
 from prime_bench.base.frozen import Frozen, JsonTable
 from prime_bench.base.identity import digest
 from prime_bench.data.card import (
@@ -174,7 +174,8 @@ class Manifest(Frozen):
     def read(cls, folder: Path) -> "Manifest":
         """Read the manifest of the table in `folder`.
 
-        Raises DataError where it is missing, cannot be read or has another version.
+        Raises DataError where it is missing, cannot be read or has another version, and
+        EnvironmentFault for an error of the disk.
         """
         path = folder / MANIFEST_NAME
         try:
@@ -184,6 +185,8 @@ class Manifest(Frozen):
                 f"{folder}: no prepared table here ({MANIFEST_NAME} is missing)"
             ) from None
         except (OSError, ValueError) as error:
+            if (fault := fault_of_disk(error, path)) is not None:
+                raise fault from error
             raise DataError(f"{path}: cannot be read: {error}", hint=_ADVICE) from error
         if not isinstance(table, dict) or table.get("manifest_schema") != MANIFEST_SCHEMA:
             raise DataError(f"{path}: not a manifest of version {MANIFEST_SCHEMA}", hint=_ADVICE)

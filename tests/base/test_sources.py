@@ -235,6 +235,24 @@ def test_a_module_that_exits_cannot_be_imported(package, monkeypatch, code):
         load_class("leaving_mod:G")
 
 
+def test_a_module_that_ends_the_process_cannot_be_imported(package, monkeypatch):
+    """And not: the command ends in silence, with exit code 0."""
+    monkeypatch.delitem(sys.modules, "ending_mod", raising=False)
+    (package / "ending_mod.py").write_text("import os\nos._exit(0)\n")
+    end = os._exit
+    with pytest.raises(UsageError, match=r"cannot be imported: SystemExit: os\._exit\(0\)"):
+        load_class("ending_mod:G")
+    assert os._exit is end
+
+
+def test_what_a_module_forks_may_end_while_it_is_imported(package, monkeypatch):
+    monkeypatch.delitem(sys.modules, "forking_mod", raising=False)
+    code = "import os\nif not (child := os.fork()): os._exit(7)\n"
+    code += "class G: code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])\n"
+    (package / "forking_mod.py").write_text(code)
+    assert load_class("forking_mod:G").code == 7
+
+
 @pytest.mark.parametrize(
     ("code", "why"),
     [

@@ -1,6 +1,8 @@
 """Cards, table specs and the tables that others open."""
 
+import errno
 import json
+import os
 import shlex
 import subprocess
 import sys
@@ -10,9 +12,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from prime_bench.base.errors import DataError, UsageError
+from prime_bench.base.errors import DataError, EnvironmentFault, UsageError
 from prime_bench.base.files import bundled_folder
 from prime_bench.cli.prepare import prepare as command
+from prime_bench.data import manifest
 from prime_bench.data.card import card_names, load_card
 from prime_bench.data.manifest import Manifest, resolve
 from prime_bench.data.prepare import prepare
@@ -242,6 +245,24 @@ def test_unfit_table(prepared, name):
     assert "prime-bench prepare criteo" in error.value.hint
     if name == "no manifest":
         assert spec.manifest(folder.parent) is None
+
+
+@pytest.mark.parametrize(
+    ("number", "raised"),
+    [
+        (errno.ESTALE, EnvironmentFault),
+        (errno.EIO, EnvironmentFault),
+        (errno.EACCES, DataError),
+        (errno.EISDIR, DataError),
+    ],
+)
+def test_an_error_of_the_disk_is_no_fault_of_the_manifest(tmp_path, monkeypatch, number, raised):
+    def read_json(path):
+        raise OSError(number, os.strerror(number), str(path))
+
+    monkeypatch.setattr(manifest, "read_json", read_json)
+    with pytest.raises(raised, match=f"{tmp_path}/manifest.json: "):
+        Manifest.read(tmp_path)
 
 
 def test_missing_table_of_defaults_names_the_whole_command(tmp_path):
