@@ -72,7 +72,7 @@ ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 START = re.compile(r"^\S+ \S+ on ", re.MULTILINE)
 """The line of a job's log that each try has once."""
 WIDTH, HEIGHT = 150, 30
-HEAD_TIMEOUT_S = 12
+HEAD_TIMEOUT_S = 30
 SAMPLE_S = 0.05
 PATIENCE_S = 3600.0
 """What takes seconds may take a quarter of an hour where much else computes."""
@@ -295,7 +295,7 @@ def two_runs(folder: Path) -> Part:
 
 def lost_head(folder: Path) -> Part:
     """Part d."""
-    part = Part(folder, batch_size=32, epochs=50)
+    part = Part(folder, batch_size=32, epochs=100)
     patience = {"RAY_gcs_rpc_server_reconnect_timeout_s": str(HEAD_TIMEOUT_S)}
     with part.cluster() as cluster:
         part.join(cluster, "one")
