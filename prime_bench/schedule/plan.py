@@ -314,6 +314,7 @@ def joined(plans: Sequence[Plan], *, name: str, title: str) -> Plan:
         recipe=replace(first.recipe, name=name, title=title, kind="train", probe=None),
         jobs=[planned for part in parts for planned in part.jobs],
         data_dir=first.data_dir,
+        runs_dir=first.runs_dir,
         manifests={},
         retrain_stale=first.retrain_stale,
         skipped=tuple(text for part in parts for text in part.skipped),
