@@ -115,7 +115,7 @@ def _check_report(study, said, *, folder):
     assert {name.partition("-")[0] for name in said["figures"]} == set(FIGURES)
     wanted = {table for item in loaded.recipes for table in item.tables}
     wanted |= {"main", "gradients", "routing", "gdcn_routing_routing", "subgroups", "cost"}
-    assert set(said["tables"]) == wanted | {"claims", "paper"}
+    assert set(said["tables"]) == wanted | {"claims", "paper", "bars"}
     assert said["missing"] == []
     assert said["label"] == loaded.label != ""
     for name in said["tables"]:

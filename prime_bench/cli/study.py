@@ -276,14 +276,14 @@ def _report(
     if as_json:
         print_json(STUDY_SCHEMA, _plain(made, folder, summaries or []))
         return
+    if study.label:
+        print_line(f"{study.label}.")
     for claim, verdict, _ in made.verdicts:
         print_line(f"{verdict}: {claim}")
     for name in made.missing:
         print_line(f"no record yet: {name}")
     n_tables, n_figures = len(made.view.report.tables), len(made.figures)
     print_line(f"{folder / 'index.md'}: {n_tables} tables, {n_figures} figures")
-    if study.label:
-        print_line(f"{study.label}.")
 
 
 def _plain(made: "StudyReport", folder: Path, summaries: "list[RunSummary]") -> dict[str, Any]:

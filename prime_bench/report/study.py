@@ -8,7 +8,6 @@ manifest.json   digests of the files and of the records behind each table
 index.md        what is where, and the verdict on each claim; written last
 """
 
-import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,8 +17,8 @@ from prime_bench.base.files import write_whole
 from prime_bench.recipe.study import Study, StudyRecipe
 from prime_bench.report.document import make_report
 from prime_bench.report.figures.gallery import figures_of
-from prime_bench.report.figures.save import NamedFigure, write_figures
-from prime_bench.report.figures.style import FAINT
+from prime_bench.report.figures.save import NamedFigure, labelled, write_figures
+from prime_bench.report.formats import latex
 from prime_bench.report.formats.cells import printed
 from prime_bench.report.formats.markdown import escaped
 from prime_bench.report.formats.render import write_report
@@ -31,8 +30,7 @@ from prime_bench.report.tables.model import Report, Table
 from prime_bench.report.view import ReportView, compared_with
 
 INDEX, DOCUMENT = "index.md", "study.tex"
-_LETTERS_PER_IN = 17
-"""Letters of a label, in the size of a figure's notes, that an inch of a figure has room for."""
+_BEGIN = "  \\begin{document}\n"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,7 +68,7 @@ class StudyReport:
         files = write_report(report, folder, format="latex")
         for name, paths in write_report(self.view.with_pictures(), folder, format="html").items():
             files[name] = list(dict.fromkeys([*files[name], *paths]))
-        write_whole(folder / DOCUMENT, self.view.render("latex"))
+        write_whole(folder / DOCUMENT, self._document())
         written = [
             *(path for paths in files.values() for path in paths),
             folder / DOCUMENT,
@@ -79,6 +77,23 @@ class StudyReport:
         ]
         write_whole(folder / INDEX, "\n".join(self._index()) + "\n")
         return list(dict.fromkeys([*written, folder / INDEX]))
+
+    def _document(self) -> str:
+        """LaTeX of all tables, which has the label on every page when it is compiled alone."""
+        text = self.view.render("latex")
+        if not self.study.label:
+            return text
+        head = rf"\footnotesize\hfil {latex.escaped(self.study.label)}\hfil"
+        foot = r"\hfil\thepage\hfil"
+        style = (
+            "  \\makeatletter\n"
+            rf"  \def\ps@label{{\def\@oddhead{{{head}}}\def\@oddfoot{{{foot}}}"
+            "\n"
+            r"    \let\@evenhead\@oddhead\let\@evenfoot\@oddfoot}"
+            "\n"
+            "  \\makeatother\n  \\pagestyle{label}\n"
+        )
+        return text.replace(_BEGIN, style + _BEGIN, 1)
 
     def _index(self) -> Iterator[str]:
         yield f"# {escaped(self.study.title)}"
@@ -137,8 +152,7 @@ def study_report(study: Study, source: RecordSource) -> StudyReport:
                 replace(table, caption=f"{study.label}. {table.caption}") for table in merged.tables
             ),
         )
-        for figure in figures:
-            _label(figure, study.label)
+        figures = [labelled(figure, study.label) for figure in figures]
     drawn = {figure.name: figure for figure in figures}
     return StudyReport(
         study=study,
@@ -195,9 +209,3 @@ def _merged(study: Study, reports: Sequence[Report], source: RecordSource) -> Re
         record_digests={job_id: source.digest(job_id) for job_id in jobs},
         degenerate=frozenset().union(*(report.degenerate for report in reports)),
     )
-
-
-def _label(figure: NamedFigure, label: str) -> None:
-    """Print what the numbers are above the figure."""
-    width = int(_LETTERS_PER_IN * figure.figure.get_figwidth())
-    figure.figure.suptitle("\n".join(textwrap.wrap(label, width)), fontsize=6, color=FAINT)

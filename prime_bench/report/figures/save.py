@@ -2,13 +2,15 @@
 
 import io
 import re
+import textwrap
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
 import matplotlib
 from matplotlib.figure import Figure
+from matplotlib.transforms import Bbox
 
 from prime_bench.base.files import write_whole
 from prime_bench.report.figures.style import FAINT, INK, PAGE_IN, PNG_DPI, without_glyph_warnings
@@ -21,6 +23,8 @@ _METADATA: dict[FileType, dict[str, None]] = {
     "pdf": {"CreationDate": None},
     "png": {},
 }
+_LABEL_LETTERS_PER_IN, _LABEL_LINE_IN = 20, 0.12
+"""Letters of a label's line, and its height, at the size of notes."""
 _SVG_ID = re.compile(r'(\bid="|href="#|url\(#)')
 
 
@@ -34,6 +38,8 @@ class NamedFigure:
     data: str
     """Printed name of the data set."""
     figure: Figure
+    above_in: float = 0.0
+    """Inches above the figure that belong to it, with a label in them."""
 
     @property
     def width_share(self) -> float:
@@ -50,13 +56,33 @@ def write_figures(figures: Sequence[NamedFigure], folder: Path) -> list[Path]:
     for item in figures:
         for file_type in FILE_TYPES:
             path = folder / f"{item.name}.{file_type}"
-            write_whole(path, figure_bytes(item.figure, file_type, name=item.name))
+            content = figure_bytes(item.figure, file_type, name=item.name, above_in=item.above_in)
+            write_whole(path, content)
             paths.append(path)
     return paths
 
 
-def figure_bytes(figure: Figure, file_type: FileType, *, name: str) -> bytes:
-    """Return the figure as the content of a file; the ids inside an SVG follow from `name`."""
+def labelled(item: NamedFigure, label: str) -> NamedFigure:
+    """Return the figure with a line of small type above it."""
+    width_in, height_in = (float(size) for size in item.figure.get_size_inches())
+    for legend in item.figure.legends:
+        # One that stands outside of the plots would move to the new upper edge.
+        place = legend.get_window_extent().transformed(item.figure.transFigure.inverted())
+        legend.borderaxespad = 0
+        legend.set_loc("lower left")
+        legend.set_bbox_to_anchor((place.x0, place.y0), transform=item.figure.transFigure)
+    text = textwrap.fill(label, int(width_in * _LABEL_LETTERS_PER_IN))
+    item.figure.text(
+        0.5, 1 + 0.03 / height_in, text, ha="center", va="bottom", fontsize=6.5, color=FAINT
+    )
+    return replace(item, above_in=0.06 + _LABEL_LINE_IN * (1 + text.count("\n")))
+
+
+def figure_bytes(figure: Figure, file_type: FileType, *, name: str, above_in: float = 0.0) -> bytes:
+    """Return the figure as the content of a file; the ids inside an SVG follow from `name`.
+
+    `above_in` are the inches above it that are shown too.
+    """
     buffer = io.BytesIO()
     # Text stays text in SVG (small, can be searched) and is TrueType in PDF (publishers refuse
     # Type 3).
@@ -68,6 +94,7 @@ def figure_bytes(figure: Figure, file_type: FileType, *, name: str) -> bytes:
             dpi=PNG_DPI,
             metadata=_METADATA[file_type],
             facecolor="white" if file_type == "png" else "none",
+            bbox_inches=_with_room_above(figure, above_in) if above_in else None,
         )
     content = buffer.getvalue()
     if file_type != "svg":
@@ -76,13 +103,18 @@ def figure_bytes(figure: Figure, file_type: FileType, *, name: str) -> bytes:
     return content.replace(b"'DejaVu Sans'", b"'DejaVu Sans', Verdana, sans-serif")
 
 
+def _with_room_above(figure: Figure, above_in: float) -> Bbox:
+    width_in, height_in = (float(size) for size in figure.get_size_inches())
+    return Bbox.from_bounds(0.0, 0.0, width_in, height_in + above_in)
+
+
 def inline_svg(item: NamedFigure) -> str:
     """Return the figure as an `<svg>` element that can stand in a page beside others.
 
     Its ids begin with the figure's name, its colours are the page's (which has a CSS variable
     `--faint`), and its title is what a screen reader reads.
     """
-    text = figure_bytes(item.figure, "svg", name=item.name).decode("utf-8")
+    text = figure_bytes(item.figure, "svg", name=item.name, above_in=item.above_in).decode("utf-8")
     svg = text[text.index("<svg") :]
     for tag in ("metadata", "style"):  # a `<style>` would hold for the whole page
         svg = re.sub(rf"<{tag}.*?</{tag}>\s*", "", svg, flags=re.DOTALL)

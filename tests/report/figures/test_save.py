@@ -1,11 +1,14 @@
 """Files of a figure: the same bytes each time, whole, and fit to stand in a page."""
 
+import io
 import re
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
+from matplotlib.image import imread
 
 from prime_bench.base.errors import EnvironmentFault
 from prime_bench.report.figures.pairs import PairedScores, draw_paired_dots
@@ -15,9 +18,10 @@ from prime_bench.report.figures.save import (
     NamedFigure,
     figure_bytes,
     inline_svg,
+    labelled,
     write_figures,
 )
-from prime_bench.report.figures.style import FAINT, INK
+from prime_bench.report.figures.style import FAINT, INK, PNG_DPI
 
 MakeCell = Callable[..., PairedScores]
 BEGINNINGS = {"svg": b"<?xml", "pdf": b"%PDF", "png": b"\x89PNG"}
@@ -47,6 +51,29 @@ def test_three_files(make_cell: MakeCell, tmp_path: Path) -> None:
 
     assert [path.name for path in paths] == ["dots.svg", "dots.pdf", "dots.png"]
     assert all(path.stat().st_size > 1000 for path in paths)
+
+
+def test_a_label_stands_above_the_figure_and_moves_nothing(make_cell: MakeCell) -> None:
+    def draw() -> NamedFigure:
+        figure = draw_paired_dots([make_cell()], baseline="Dense", arm="PRIME", metric_label="AUC")
+        assert figure.legends
+        return NamedFigure(name="dots", title="Dots", data="avazu", figure=figure)
+
+    def pixels(item: NamedFigure) -> np.ndarray:
+        made = figure_bytes(item.figure, "png", name=item.name, above_in=item.above_in)
+        return np.asarray(imread(io.BytesIO(made)))
+
+    plain, item = pixels(draw()), labelled(draw(), "Miniature: these numbers say nothing " * 3)
+    found = pixels(item)
+
+    above = len(found) - len(plain)
+    assert above == round(item.above_in * PNG_DPI)
+    assert above > 2 * 0.1 * PNG_DPI  # two lines
+    np.testing.assert_allclose(found[above:], plain, atol=0.02)
+    ink = (found[:above, :, :3] < 0.9).any(axis=(1, 2))
+    assert ink.any()
+    assert not ink[0]
+    assert "Miniature" in inline_svg(item)
 
 
 def test_a_file_in_the_way_of_the_folder(make_cell: MakeCell, tmp_path: Path) -> None:
