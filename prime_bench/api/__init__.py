@@ -53,7 +53,7 @@ from prime_bench.api.execution import (
     run,
     status,
 )
-from prime_bench.api.finished import Verification, predict, verify
+from prime_bench.api.finished import Verification, predict, predict_rows, verify
 from prime_bench.api.frames import histories, predictions, records
 from prime_bench.api.machine import check, clean, doctor, leftovers
 from prime_bench.api.recipes import load_recipe
@@ -81,7 +81,7 @@ from prime_bench.schedule.estimate import PlanEstimate
 from prime_bench.schedule.plan import RecipeDiff
 from prime_bench.schedule.run import RunSummary, open_engine
 from prime_bench.store.costs import MeasuredCosts
-from prime_bench.store.predictions import Prediction, PredictionProgress
+from prime_bench.store.predictions import Prediction, PredictionProgress, RowPredictions
 
 __all__ = [
     "ArmFacts",
@@ -96,6 +96,7 @@ __all__ = [
     "PreparedTableFacts",
     "RawFiles",
     "RecipeDiff",
+    "RowPredictions",
     "RunSummary",
     "StudyEstimate",
     "StudyPlan",
@@ -127,6 +128,7 @@ __all__ = [
     "plan",
     "plan_study",
     "predict",
+    "predict_rows",
     "predictions",
     "prepare",
     "prepare_recipe",

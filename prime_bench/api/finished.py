@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,13 +17,17 @@ from prime_bench.api.recipes import (
     StrPath,
     change_texts,
 )
+from prime_bench.api.tables import file_paths
 from prime_bench.base.errors import DataError, UsageError
 from prime_bench.recipe.file import find_recipe
-from prime_bench.store.predictions import Prediction, PredictionProgress
+from prime_bench.store.predictions import Prediction, PredictionProgress, RowPredictions
 from prime_bench.store.record import ProbeRecord, RunRecord
-from prime_bench.store.runs import PREDICTIONS, Runs
+from prime_bench.store.runs import LISTING_HINT, PREDICTIONS, Runs
 
 if TYPE_CHECKING:
+    import numpy as np
+
+    from prime_bench.data.stages import OnProgress
     from prime_bench.store.verification import Discrepancy, JobFiles, ManifestFacts
 
 
@@ -86,10 +90,7 @@ def predict(
     ids = _ids_of(what, runs, only=only, changes=changes, data_dir=data_dir)
     found = [record for record in map(runs.find, ids) if isinstance(record, RunRecord)]
     if not found:
-        raise DataError(
-            f"{what}: no training run has a record in {runs.folder}",
-            hint="train it first, with `prime-bench run`",
-        )
+        raise _no_training_run(what, runs)
 
     from prime_bench.training.recompute import write_predictions
 
@@ -101,6 +102,93 @@ def predict(
         if on_prediction is not None:
             on_prediction(prediction)
     return made
+
+
+def predict_rows(
+    job: str,
+    source: StrPath | Sequence[StrPath],
+    *,
+    device: str = "auto",
+    data_dir: StrPath = "data",
+    runs_dir: StrPath = "runs",
+    on_block: Callable[[np.ndarray], None] | None = None,
+    on_progress: OnProgress | None = None,
+    log: Log | None = None,
+) -> RowPredictions:
+    """Predict rows of raw files with the weights that a finished job has kept.
+
+    The files are read by the card of the job's table, as `prepare` reads a log, and encoded with
+    its vocabularies and the constants of its numeric rules. They need no label, nor columns that
+    only say how a log is split.
+
+    Args:
+        job: The id of a job, or its first digits, four at least.
+        source: A file, folder, archive or pattern, or several.
+        device: `cpu`, `cuda` or `cuda:INDEX`; `auto` is cuda where there is one.
+        data_dir: Folder of the prepared tables. Of the job's table the vocabularies are read.
+        runs_dir: Folder of the records.
+        on_block: Called with the probabilities (n,) float32 of the next rows. With it none are
+            kept, so that memory does not grow with the number of rows.
+        on_progress: Called as the files are read.
+        log: Called with the columns that a file has and the card has not.
+
+    Returns:
+        The probabilities, unless there is `on_block`, and how many values of each field are not in
+        its vocabulary.
+
+    Raises:
+        UsageError: `job` is no job, or of other numerics.
+        DataError: There is no record, no table or no weights; or a file is missing or, at the line
+            that is named, not as the card says.
+        EnvironmentFault: The device is not there, or its memory is too small.
+    """
+    import numpy as np
+
+    from prime_bench.data.manifest import table_with
+    from prime_bench.data.new_rows import NewRows
+    from prime_bench.data.stages import no_log, no_progress
+    from prime_bench.data.table import PreparedTable
+    from prime_bench.recipe.job import check_device
+
+    check_device(device)
+    runs = Runs(Path(runs_dir))
+    job_id = runs.find_job(job)
+    if job_id is None:
+        raise UsageError(f"{job}: rows of a file are predicted by one job", hint=LISTING_HINT)
+    record = runs.find(job_id)
+    if not isinstance(record, RunRecord):
+        raise _no_training_run(job, runs)
+    table = PreparedTable.open(table_with(record.job.fingerprint, data_dir=Path(data_dir)))
+    rows = NewRows(
+        table,
+        file_paths(source),
+        on_progress=on_progress or no_progress,
+        log=log or no_log,
+    )
+
+    from prime_bench.training.device import resolve_device
+    from prime_bench.training.recompute import RowPredictor
+
+    predictor = RowPredictor(
+        record=record, folder=runs.path(job_id), table=table, device=resolve_device(device)
+    )
+    kept: list[np.ndarray] = []
+    for block in predictor.predict(rows.blocks(n_rows=predictor.block_rows)):
+        (on_block or kept.append)(block)
+    return RowPredictions(
+        record=record,
+        rows=rows.rows,
+        unknown=rows.unknown,
+        conditions=predictor.conditions,
+        probabilities=None if on_block else np.concatenate(kept),
+    )
+
+
+def _no_training_run(what: str, runs: Runs) -> DataError:
+    return DataError(
+        f"{what}: no training run has a record in {runs.folder}",
+        hint="train it first, with `prime-bench run`",
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -79,7 +79,7 @@ def prepare(
     manifest = make(
         spec,
         data_dir=folder,
-        source=None if source is None else _paths(source),
+        source=None if source is None else file_paths(source),
         allow_unverified=allow_unverified,
         keep_download=keep_download,
         on_progress=on_progress or no_progress,
@@ -328,7 +328,8 @@ def _downloads(spec: TableSpec, source: object) -> bool:
     return source is None and bool(spec.card.archives)
 
 
-def _paths(source: StrPath | Sequence[StrPath]) -> list[Path]:
+def file_paths(source: StrPath | Sequence[StrPath]) -> list[Path]:
+    """One path or several, as a list."""
     given = [source] if isinstance(source, str | os.PathLike) else source
     return [Path(path) for path in given]
 

@@ -217,12 +217,20 @@ def read_json(path: Path) -> Any:
 
 def write_whole(path: Path, content: str | bytes | memoryview) -> None:
     """Write a file atomically: after a crash at any point, the old file or the new one is there."""
-    data = content.encode() if isinstance(content, str) else content
+    with whole_file(path) as file:
+        file.write(content.encode() if isinstance(content, str) else content)
+
+
+@contextlib.contextmanager
+def whole_file(path: Path) -> Iterator[IO[bytes]]:
+    """A file to write in pieces, which appears at `path` when the block ends without an error, and
+    else not at all.
+    """
     with making(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile(dir=path.parent, prefix=_PART, delete=False) as part:
             try:
-                part.write(data)
+                yield part
                 part.flush()
                 os.fsync(part.fileno())
                 # NamedTemporaryFile makes private files; others may read a record.

@@ -46,6 +46,23 @@ class Prediction:
         return not self.differences
 
 
+@dataclass(frozen=True, kw_only=True)
+class RowPredictions:
+    """The predictions of a finished job for rows of another log."""
+
+    record: RunRecord
+    rows: int
+    """Rows that were predicted."""
+    unknown: dict[str, int]
+    """Field -> values that are not in the table's vocabulary, and were predicted as such; missing
+    ones are not counted."""
+    conditions: list[str]
+    """What is not as it was when the job ran: device, threads, versions. The bits may be others
+    then."""
+    probabilities: "np.ndarray | None"
+    """(N,) float32 in the order of the files; None where they were given to `on_block`."""
+
+
 def read_predictions(folder: Path) -> "dict[str, tuple[np.ndarray, np.ndarray]]":
     """Read predictions.npz of a job's folder: of the splits `valid` and `test`, the labels (N,)
     uint8 and the probabilities (N,) float32.

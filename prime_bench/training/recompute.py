@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -12,7 +13,7 @@ from prime_bench.base.errors import DataError, EnvironmentFault, UsageError
 from prime_bench.base.files import sha256_of
 from prime_bench.base.identity import NUMERICS
 from prime_bench.data.manifest import table_with
-from prime_bench.data.table import PreparedTable, checked_table
+from prime_bench.data.table import PreparedTable, Split, checked_table
 from prime_bench.findings import Score
 from prime_bench.store.predictions import Prediction, PredictionProgress, read_predictions
 from prime_bench.store.record import RunRecord, not_finite
@@ -31,6 +32,9 @@ from prime_bench.training.evaluation import (
 )
 from prime_bench.training.graph import capture_on
 from prime_bench.training.metrics import UndefinedMetric
+
+_BLOCK_ROWS = 1 << 17
+"""About how many rows of another log are held at once."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,11 +71,8 @@ def recompute(
         UsageError: The code is not that of the job.
         EnvironmentFault: Memory does not suffice.
     """
-    _check_fit(record, table)
-    fix_arithmetic(threads=record.environment.threads, matmul=record.job.training.matmul)
+    assembled = _trained_arm(record, folder, table)
     changed = unlike(conditions(record.environment), conditions(environment(device)))
-    assembled = build_arm(record.job.resolve(), table.schema)
-    _load(assembled, folder / CHECKPOINT)
     probabilities: dict[str, Tensor] = {}
     scores: dict[str, Score] = {}
     differences = list(_initial_differences(record, assembled, table, same=not changed))
@@ -95,12 +96,7 @@ def recompute(
                 if not agree(found, recorded, tolerance=TOLERANCE if changed else 0.0):
                     differences.append(f"{name} {metric}: {recorded} in the record, {found} now")
     except (MemoryError, RuntimeError) as error:
-        if not is_out_of_memory(error):
-            raise
-        raise EnvironmentFault(
-            f"out of memory on {device} while predicting",
-            hint="use another device (--device cpu)",
-        ) from error
+        raise _memory_fault(error, device) from error
     faults = [*not_finite(record.history), degeneracy(probabilities, scores)]
     found_fault = "; ".join(fault for fault in faults if fault) or None
     # A constant that differs in its last bits is printed otherwise.
@@ -110,6 +106,77 @@ def recompute(
             f"degenerate: {record.result.degenerate} in the record, {found_fault} now"
         )
     return Recomputed(probabilities=probabilities, differences=differences, conditions=changed)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RowPredictor:
+    """Predicts rows of another log with the weights that a finished job has kept."""
+
+    record: RunRecord
+    folder: Path
+    """Of the job."""
+    table: PreparedTable
+    """On which the job was trained, and by which the rows are encoded."""
+    device: torch.device
+
+    def predict(self, blocks: Iterable[Split]) -> Iterator[np.ndarray]:
+        """Yield the probabilities (n,) float32 of the rows of each block.
+
+        Each block but the last has `block_rows` rows, so that all rows are in the batches in which
+        the job predicts a split with them: the bits are the same. Sets torch's number of threads
+        to that of the record. Raises what `recompute` does.
+        """
+        weights = self.folder / CHECKPOINT
+        arm = _trained_arm(self.record, self.folder, self.table).arm
+        if self.record.weights not in (None, sha256_of(weights)):
+            raise DataError(
+                f"{weights}: is not the file that the job wrote",
+                hint="let `prime-bench verify` say what else has changed",
+            )
+        batch_size = self.record.job.training.batch_size
+        try:
+            arm.to(self.device)
+            for block in blocks:
+                rows = Rows(block, device=self.device)
+                capture = capture_on(self.device)
+                found = predict(arm, rows, batch_size=batch_size, capture=capture)
+                yield found.float().cpu().numpy()
+        except (MemoryError, RuntimeError) as error:
+            raise _memory_fault(error, self.device) from error
+
+    @property
+    def block_rows(self) -> int:
+        """Rows of a block: a whole number of batches."""
+        batch_size = self.record.job.training.batch_size
+        return max(_BLOCK_ROWS // batch_size, 1) * batch_size
+
+    @property
+    def conditions(self) -> list[str]:
+        """Device, threads and versions that differ from those of the run, in words. The bits may be
+        others then.
+        """
+        return unlike(conditions(self.record.environment), conditions(environment(self.device)))
+
+
+def _memory_fault(error: Exception, device: torch.device) -> Exception:
+    """What to raise for an error while predicting: itself, unless memory did not suffice."""
+    if not is_out_of_memory(error):
+        return error
+    return EnvironmentFault(
+        f"out of memory on {device} while predicting",
+        hint="use another device (--device cpu)",
+    )
+
+
+def _trained_arm(record: RunRecord, folder: Path, table: PreparedTable) -> Assembled:
+    """The arm with the weights in the job's `folder`, on the CPU. Sets torch's arithmetic to that
+    of the run.
+    """
+    _check_fit(record, table)
+    fix_arithmetic(threads=record.environment.threads, matmul=record.job.training.matmul)
+    assembled = build_arm(record.job.resolve(), table.schema)
+    _load(assembled, folder / CHECKPOINT)
+    return assembled
 
 
 def write_predictions(

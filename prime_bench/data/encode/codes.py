@@ -150,6 +150,20 @@ class NumericFields:
         self._sums = ExactSums(len(self._standard))
         self._squares = ExactSums(len(self._standard))
 
+    @classmethod
+    def fitted(cls, fits: Sequence[NumericFit]) -> "NumericFields":
+        """The rules with the constants that they were fitted to, for rows of another log."""
+        fields = cls([fit.rule for fit in fits])
+        for k, fit in enumerate(fits):
+            if fit.low is not None and fit.high is not None:
+                fields._ranges.low[k], fields._ranges.high[k] = fit.low, fit.high
+        of_standard = [fits[k] for k in fields._standard]
+        for name in ("mean", "deviation"):
+            found = [getattr(fit, name) for fit in of_standard]
+            # In place of what `fit` would have given; NaN without values, as there.
+            vars(fields)[f"_{name}s"] = np.array(found, dtype=np.float64)
+        return fields
+
     @property
     def dtype(self) -> type[np.floating]:
         """The type of the values between the passes: as read where a rule needs all of them."""
@@ -322,7 +336,7 @@ def texts_of(packed: np.ndarray) -> pl.Series:
     return pl.Series(texts, dtype=pl.String)
 
 
-class _CategoricalCodes:
+class CategoricalCodes:
     """The physical codes of one polars Categorical for all chunks of a field."""
 
     def __init__(self, given: pl.DataType) -> None:
@@ -362,7 +376,7 @@ class TextCodes:
     def __init__(self, name: str) -> None:
         self.name = name
         self._short = KeyCodes()
-        self._long: _CategoricalCodes | None = None
+        self._long: CategoricalCodes | None = None
 
     @property
     def n_codes(self) -> int:
@@ -376,7 +390,7 @@ class TextCodes:
             return self._short.codes(packed)
         column = chunk.categories[self.name] if packed is None else texts_of(packed)
         if self._long is None:
-            self._long = _CategoricalCodes(column.dtype)
+            self._long = CategoricalCodes(column.dtype)
         return self._long.codes(column) + self._short.n_codes
 
     def is_missing(self, codes: np.ndarray) -> np.ndarray:
@@ -408,7 +422,7 @@ class TextCodes:
         _, joined = self._joined(counts, self._long)
         return int(np.count_nonzero((joined >= min_count) & (self._long.texts() != "").to_numpy()))
 
-    def _joined(self, counts: np.ndarray, long: "_CategoricalCodes") -> tuple[np.ndarray, ...]:
+    def _joined(self, counts: np.ndarray, long: "CategoricalCodes") -> tuple[np.ndarray, ...]:
         """The Categorical code of each hash-table code, and all counts by Categorical code."""
         n_short = self._short.n_codes
         twins = long.codes(texts_of(self._short.keys))

@@ -41,11 +41,24 @@ class Reader:
         sources: Sequence[SourceFile],
         *,
         exact: bool = False,
+        known: Sequence[str] = (),
         block_bytes: int = BLOCK_BYTES,
         on_progress: OnProgress = no_progress,
         log: Callable[[str], None] = no_log,
     ) -> None:
-        """`exact`: a file must have the columns of the card alone, in its order."""
+        """Set up the reader; nothing is read yet.
+
+        Args:
+            card: The columns. Rows of a card without a label have the label 0.
+            settings: How rows are split; those of a card whose files are not split have the split
+                of their file, the first one for a file without.
+            sources: The files.
+            exact: Whether a file must have the columns of the card alone, in its order.
+            known: Columns that a file may have, but for those of the card, without a message.
+            block_bytes: Bytes of a block.
+            on_progress: Called after each block.
+            log: Called with one-line messages for the user.
+        """
         self.inputs: list[InputFile] = []
         self.positives: list[int] = []
         self._card = card
@@ -55,7 +68,7 @@ class Reader:
         self._exact = exact
         self._on_progress = on_progress
         self._log = log
-        self._ignored: set[str] = set()
+        self._ignored = set(known)
         self._parser = _Parser(card, settings)
 
     def chunks(self) -> Iterator[Chunk]:
@@ -162,7 +175,7 @@ class _Parser:
         positions = {column.name: i for i, column in enumerate(card.columns)}
         self._columns = card.columns
         self._is_published = bool(card.files)
-        self._label = next(i for i, column in enumerate(card.columns) if column.role == "label")
+        self._label = positions.get(next((c.name for c in card.columns if c.role == "label"), ""))
         self._hours = [positions[c.name] for c in card.fields if c.role == "hour"]
         self._numeric = [positions[c.name] for c in card.fields if c.role == "numeric"]
         self._categorical = [positions[c.name] for c in card.fields if c.role != "numeric"]
@@ -231,6 +244,8 @@ class _Parser:
 
     def _labels(self, lines: Lines, source: SourceFile) -> np.ndarray:
         """The labels (n,) uint8, written as `0` and `1`, or `0.0` and `1.0` as some tools do."""
+        if self._label is None:
+            return np.zeros(len(lines.ends), dtype=np.uint8)
         packed = lines.packed[self._label]
         labels = np.full(len(packed), 255, dtype=np.uint8)
         for text, label in _LABELS.items():
@@ -271,7 +286,7 @@ class _Parser:
     def _split(self, lines: Lines, source: SourceFile, hours: dict[int, np.ndarray]) -> np.ndarray:
         n_rows = len(lines.ends)
         if self._log is None or self._hash is None:
-            return np.full(n_rows, source.split, dtype=np.uint8)
+            return np.full(n_rows, source.split or 0, dtype=np.uint8)
         if self._log.split == "time":
             return self._times(lines, source) if "time" in self._position else hours[self._hours[0]]
         if self._log.split == "fraction":
