@@ -57,7 +57,7 @@ from prime_bench.api.finished import Verification, predict, predict_rows, verify
 from prime_bench.api.frames import histories, predictions, records
 from prime_bench.api.machine import check, clean, doctor, leftovers
 from prime_bench.api.recipes import load_recipe
-from prime_bench.api.reports import pack, publish, report
+from prime_bench.api.reports import browse, pack, publish, report
 from prime_bench.api.studies import (
     StudyEstimate,
     StudyPlan,
@@ -104,6 +104,7 @@ __all__ = [
     "Verification",
     "arm_facts",
     "backbone_facts",
+    "browse",
     "check",
     "clean",
     "compare",

@@ -12,6 +12,7 @@ from prime_bench.base.errors import UsageError
 from prime_bench.store.runs import Runs
 
 if TYPE_CHECKING:
+    from prime_bench.report.browse import Overview
     from prime_bench.report.publish import Published
     from prime_bench.report.view import ReportView
 
@@ -200,3 +201,31 @@ def publish(
     for fault in done.left_out:
         warnings.warn(f"left out: {fault}", stacklevel=2)
     return done
+
+
+def browse(*sources: StrPath, output: StrPath | None = None) -> Overview:
+    """Make rows, and one page, of the records of many people.
+
+    Args:
+        sources: Folders of records, bundles, publications in a folder or as `hf:org/name`, and
+            folders with several of these.
+        output: Where to write the page, a file; None: nowhere.
+
+    Returns:
+        The rows, each an arm on a backbone under one choice of settings over its seeds, with the
+        settings in which comparable rows differ; the sources; and a message for each source or
+        record that cannot be read and was left out.
+
+    Raises:
+        UsageError: A name that no repository can have.
+        DataError: There is no training run in any source.
+        EnvironmentFault: The page cannot be written.
+    """
+    from prime_bench.base.files import write_whole
+    from prime_bench.report.browse import browse as browse_sources
+    from prime_bench.report.formats.browse_page import render
+
+    found = browse_sources([str(source) for source in sources])
+    if output is not None:
+        write_whole(Path(output), render(found, folder=Path(output).parent))
+    return found

@@ -39,6 +39,14 @@ def recipes_and_bundles(
     return _items([*_recipe_names(incomplete), *_files(incomplete, ".zip")])
 
 
+def folders_and_bundles(
+    _ctx: click.Context, _param: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """Folders, and files `*.zip`."""
+    folders = [str(path) for path in _paths(incomplete) if path.is_dir()]
+    return _items([*folders, *_files(incomplete, ".zip")])
+
+
 def jobs_and_recipes(
     ctx: click.Context, _param: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:

@@ -27,6 +27,7 @@ COMMANDS = {
     "report": "prime_bench.cli.report:report",
     "pack": "prime_bench.cli.pack:pack",
     "publish": "prime_bench.cli.publish:publish",
+    "browse": "prime_bench.cli.browse:browse",
     "profile": "prime_bench.cli.profile:profile",
     "predict": "prime_bench.cli.predict:predict",
     "verify": "prime_bench.cli.verify:verify",

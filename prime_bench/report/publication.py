@@ -141,7 +141,12 @@ def parse_manifest(content: bytes, *, where: str) -> PublicationManifest:
         table = json.loads(content)
         if not isinstance(table, dict):
             raise TypeError("not a JSON object")
-        return PublicationManifest.parse(table, where="")
+        manifest = PublicationManifest.parse(table, where="")
+        # Readers open these by name, and somebody else has written it.
+        names = {manifest.bundle, manifest.page}
+        if names - manifest.files.keys() or not all(map(_OURS.fullmatch, names)):
+            raise ValueError("it names no bundle or page of its own")
+        return manifest
     except (ValueError, TypeError, RecursionError, UsageError) as error:
         raise DataError(
             f"{where}: not the manifest of a publication: {error}",

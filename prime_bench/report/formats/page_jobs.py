@@ -89,9 +89,15 @@ def _job_of(record: RunRecord | ProbeRecord, parts: dict[str, int]) -> PageJob:
         best=result.best_epoch,
         flag=record.degenerate,
         curve=tuple(
-            (point.epoch, point.valid_auc, point.valid_logloss) for point in record.history
+            (point.epoch, _drawn(point.valid_auc), _drawn(point.valid_logloss))
+            for point in record.history
         ),
     )
+
+
+def _drawn(value: float | None) -> float | None:
+    """A value of a curve, in which nobody sees more digits: they are most of a large page."""
+    return None if value is None else round(value, 6)
 
 
 def _settings_of(record: RunRecord | ProbeRecord) -> dict[str, Settings]:
