@@ -93,7 +93,7 @@ class Part:
         """What must hold, whether it did, and what was seen."""
         self.texts: list[tuple[str, str]] = []
         """Title and text of what is printed below the table."""
-        self._runs: list[subprocess.Popen[str]] = []
+        self.started: list[subprocess.Popen[str]] = []
         defaults: dict[str, object] = {"seeds": [1, 2, 3], "batch_size": 256, "epochs": 2}
         text = RECIPE.format(rows=rows, **(defaults | recipe))
         (folder / "recipe.toml").write_text(text, encoding="utf-8")
@@ -113,7 +113,7 @@ class Part:
             try:
                 yield made
             finally:
-                for run in self._runs:
+                for run in self.started:
                     run.kill()
 
     def join(
@@ -142,7 +142,7 @@ class Part:
                 stderr=err,
                 text=True,
             )
-        self._runs.append(run)
+        self.started.append(run)
         return run
 
     def end(
@@ -415,7 +415,9 @@ def _in_terminal(part: Part, *command: str) -> tuple[int, list[str]]:
         stdin=theirs,
         stdout=theirs,
         stderr=theirs,
+        text=True,
     )
+    part.started.append(run)
     os.close(theirs)
     read = bytearray()
     with contextlib.suppress(OSError):  # the end of a terminal
