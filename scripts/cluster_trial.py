@@ -484,6 +484,13 @@ def _print(work: Path) -> int:
     return n_wrong
 
 
+def _end(*_: object) -> None:
+    """End, and the nodes before; a second signal does not stop that."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
+    sys.exit(130)
+
+
 def main() -> int:
     """Do the parts and print the table; 1 if something did not hold."""
     parser = argparse.ArgumentParser(
@@ -493,7 +500,7 @@ def main() -> int:
     parser.add_argument("--only", choices=list(PARTS), action="append", help="do this part (again)")
     given = parser.parse_args()
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: sys.exit(130))  # and end the nodes
+        signal.signal(number, _end)
     work: Path = (given.work or Path(tempfile.mkdtemp(prefix="cluster-trial-"))).resolve()
     work.mkdir(parents=True, exist_ok=True)
     print(f"folder: {work}", file=sys.stderr)
