@@ -49,7 +49,7 @@ def test_filters_narrow_and_are_taken_back(browse: Browse, overview_file: Path) 
     browser = browse(overview_file)
     every = browser.run(ARMS)
 
-    choose(browser, "words", "arm.rank 8")
+    choose(browser, "words", "arm.rank = 8, dnn")
     by_words = browser.run(ARMS)
     choose(browser, "words", "")
     choose(browser, "source", "2")
