@@ -15,7 +15,6 @@ from prime_bench.report.formats.cells import MISSING, moments_text, tally_text
 from prime_bench.report.formats.numbers import fixed, signed
 from prime_bench.report.formats.page_jobs import jobs_json
 from prime_bench.report.formats.templates import html_templates
-from prime_bench.report.quantities.formulas import METRIC_LABELS
 from prime_bench.report.quantities.layout import arm_label, backbone_label, dataset_labels
 
 _DECIMALS = 4
@@ -58,7 +57,7 @@ _SOURCE = BrowseColumn(key="source", label="Source", kind="words", number=False)
 def render(overview: Overview, *, folder: Path = Path()) -> str:
     """Return the whole page, ending in a newline. Links lead from `folder` to pages of sources."""
     labels = dataset_labels()
-    columns = _columns(overview.metrics)
+    columns = _columns(overview)
     rows = [_row(row, columns, labels.get(row.dataset, row.dataset)) for row in overview.rows]
     records = {_token(run.job_id, row): run for row in overview.rows for run in row.runs}
     n_probes = sum(len(source.records) - len(source.runs) for source in overview.sources)
@@ -91,14 +90,16 @@ def _title(overview: Overview) -> str:
 
 
 def _label(metric: str) -> str:
-    return next((label for name, label in METRIC_LABELS.items() if name == metric), metric.upper())
+    """The name of a metric in a head; scores may have others than the two of every report."""
+    return {"logloss": "LogLoss"}.get(metric, metric.upper().replace("_", " "))
 
 
-def _columns(metrics: Sequence[str]) -> list[BrowseColumn]:
+def _columns(overview: Overview) -> list[BrowseColumn]:
     of_metrics = [
         BrowseColumn(key=f"{kind}{name}", label=f"{sign}{_label(name)}", kind=f"metric-{name}")
-        for name in metrics
+        for name in overview.metrics
         for kind, sign in (("test ", ""), ("change ", "Δ "))
+        if not sign or any(name in row.changes for row in overview.rows)
     ]
     runs = BrowseColumn(key="runs", label="Runs")
     return [*_WORDS, runs, *of_metrics, *_COSTS, _SOURCE]
