@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from prime_bench.api.recipes import StrPath
-from prime_bench.base.errors import UsageError
+from prime_bench.base.errors import DataError, UsageError
 from prime_bench.base.frozen import Frozen
 from prime_bench.catalog import (
     BACKBONES,
@@ -227,12 +227,17 @@ def table_facts(table: StrPath, *, data_dir: StrPath = "data") -> list[PreparedT
         data_dir: Folder of the prepared tables.
 
     Raises:
-        DataError: There is no such table.
+        DataError: There is no such table, or it is a bundle.
     """
     from prime_bench.data.describe import describe
     from prime_bench.data.manifest import find_tables
     from prime_bench.data.table import PreparedTable
 
+    if Path(table).suffix == ".zip":
+        raise DataError(
+            f"{table}: a bundle has records and no data",
+            hint="`prime-bench show job JOB --runs-dir BUNDLE` has what a job knows of its data",
+        )
     facts = []
     for folder in find_tables(Path(table).as_posix(), data_dir=Path(data_dir)):
         prepared = PreparedTable.open(folder)

@@ -1,4 +1,4 @@
-"""Comparisons of two arms, recipes or folders of records."""
+"""Comparisons of two arms, recipes, or folders or bundles of records."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from prime_bench.recipe.file import find_recipe
 from prime_bench.recipe.recipe import Recipe
 from prime_bench.schedule.plan import RecipeDiff, recipe_diff
 from prime_bench.store.record import RunRecord
-from prime_bench.store.runs import Runs
 
 if TYPE_CHECKING:
     from prime_bench.report.quantities.matches import MatchRow
@@ -38,10 +37,11 @@ def compare(
     runs_dir: StrPath = "runs",
     log: Log | None = None,
 ) -> TwoSides:
-    """Compare two arms, two recipes or two folders of records, seed by seed.
+    """Compare two arms, two recipes, or two folders or bundles of records, seed by seed.
 
     Args:
-        left: An arm or plug-in that has records in `runs_dir`, a recipe, or a folder of records.
+        left: An arm or plug-in that has records in `runs_dir`, a recipe, or a folder or bundle of
+            records.
         right: One of the same kind. Differences are `right` over `left`; positive favours `right`.
         data_dir: Folder of the prepared tables, for recipes.
         runs_dir: Folder of the records, for arms and recipes.
@@ -49,7 +49,7 @@ def compare(
 
     Raises:
         UsageError: A side is nothing of these, or the two are not of one kind.
-        DataError: No run of one side has a partner on the other.
+        DataError: No run of one side has a partner on the other, or a bundle cannot be read.
     """
     from prime_bench.data.stages import no_log
     from prime_bench.report.quantities.matches import match_arms, match_sets, rows_of
@@ -59,10 +59,10 @@ def compare(
     if kinds[0] != kinds[1]:
         raise UsageError(
             f"{left} is a {kinds[0]} and {right} a {kinds[1]}",
-            hint="give two arms, two recipes or two folders",
+            hint="give two arms, two recipes, or two folders or bundles",
         )
     alone: list[str] = []
-    if kinds[0] == "folder":
+    if kinds[0] == "folder or bundle":
         sides = [_readable(Path(side), log=log) for side in (left, right)]
         matches, alone = match_sets(*sides)
     elif kinds[0] == "recipe":
@@ -77,7 +77,7 @@ def compare(
         for side in (left, right):
             if side not in known:
                 raise UsageError(
-                    f"{side}: no folder, no recipe, and no arm of a record in {runs_dir}",
+                    f"{side}: no folder or bundle, no recipe, and no arm of a record in {runs_dir}",
                     hint=f"arms: {', '.join(known) or 'none'}",
                 )
         matches = match_arms(found, left, right)
@@ -89,9 +89,9 @@ def compare(
     return TwoSides(rows=rows_of(matches), alone=alone)
 
 
-def _kind_of(side: str) -> Literal["folder", "recipe", "arm"]:
-    if Path(side).is_dir():
-        return "folder"
+def _kind_of(side: str) -> Literal["folder or bundle", "recipe", "arm"]:
+    if Path(side).is_dir() or Path(side).suffix == ".zip":
+        return "folder or bundle"
     try:
         find_recipe(side)
     except UsageError:
@@ -101,12 +101,17 @@ def _kind_of(side: str) -> Literal["folder", "recipe", "arm"]:
     return "recipe"
 
 
-def _readable(folder: Path, *, log: Log) -> list[RunRecord]:
-    """The training runs in a folder; a record that cannot be read is named and left out."""
-    found, faults = Runs(folder).readable()
-    for fault in faults:
+def _readable(place: Path, *, log: Log) -> list[RunRecord]:
+    """The training runs in a folder or bundle; a record that cannot be read is named and left out.
+
+    Raises DataError for a file that is no bundle.
+    """
+    from prime_bench.report.sources import read_sources
+
+    source = read_sources([place])
+    for fault in source.unreadable:
         log(f"left out: {fault}")
-    return [record for record in found if isinstance(record, RunRecord)]
+    return list(source.records)
 
 
 def _planned_runs(

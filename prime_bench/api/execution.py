@@ -442,27 +442,34 @@ def job(job: str, *, data_dir: StrPath = "data", runs_dir: StrPath = "runs") -> 
         job: The id of a job, or its first digits, four at least. It may have finished, failed, or
             run at this moment.
         data_dir: Folder of the prepared tables.
-        runs_dir: Folder of the records.
+        runs_dir: Folder of the records, or a bundle, which has no history.jsonl and no log.
 
     Returns:
         Its settings and where they are from, record, history, environment, failure, end of the log.
 
     Raises:
         UsageError: No job's id, or more than one, begins so.
-        DataError: The record is broken.
+        DataError: The record is broken, or the bundle is none.
     """
+    from prime_bench.report.bundle import RUNS, unpacked
     from prime_bench.schedule.details import job_details
 
-    runs = Runs(Path(runs_dir))
-    return job_details(full_job_id(job, runs), runs, data_dir=Path(data_dir))
+    place = Path(runs_dir)
+    if place.suffix != ".zip":
+        runs = Runs(place)
+        return job_details(full_job_id(job, runs), runs, data_dir=Path(data_dir))
+    with unpacked(place) as runs:
+        job_id = full_job_id(job, runs, where=place)
+        details = job_details(job_id, runs, data_dir=Path(data_dir))
+    return replace(details, folder=place / RUNS / job_id)
 
 
-def full_job_id(job: str, runs: Runs) -> str:
-    """The whole id. Raises UsageError and DataError."""
+def full_job_id(job: str, runs: Runs, *, where: Path | None = None) -> str:
+    """The whole id; `where` is what messages call the folder. Raises UsageError and DataError."""
     job_id = runs.find_job(job)
     if job_id is None:
         raise UsageError(
-            f"{job}: no job in {runs.folder} has an id that begins so", hint=LISTING_HINT
+            f"{job}: no job in {where or runs.folder} has an id that begins so", hint=LISTING_HINT
         )
     return job_id
 

@@ -7,7 +7,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from prime_bench.api.execution import full_job_id
-from prime_bench.api.recipes import Changes, Only, StrPath, change_texts, only_texts
+from prime_bench.api.recipes import (
+    Changes,
+    Only,
+    Places,
+    StrPath,
+    change_texts,
+    only_texts,
+    places_of,
+)
 from prime_bench.store.record import RunRecord
 from prime_bench.store.runs import Runs
 
@@ -21,7 +29,7 @@ def records(
     only: Only = (),
     changes: Changes = (),
     accept_source: bool = False,
-    runs_dir: StrPath = "runs",
+    runs_dir: Places = "runs",
 ) -> pl.DataFrame:
     """Read the records of training runs into a frame, a row a run.
 
@@ -32,7 +40,7 @@ def records(
         changes: Keys of the recipe to override, as they were given to `run`.
         accept_source: Whether records of another version of a class of your own count as the
             recipe's; without a recipe every version is there.
-        runs_dir: Folder of the records.
+        runs_dir: Folder of the records, or a list of folders and bundles, as for `report`.
 
     Returns:
         Columns `dataset`, `backbone`, `arm`, `seed`, `job_id`; a column for each setting that is
@@ -68,7 +76,7 @@ def histories(
     only: Only = (),
     changes: Changes = (),
     accept_source: bool = False,
-    runs_dir: StrPath = "runs",
+    runs_dir: Places = "runs",
 ) -> pl.DataFrame:
     """Read the learning curves of the runs that `records` has, a row a validation.
 
@@ -78,7 +86,7 @@ def histories(
         changes: Keys of the recipe to override, as they were given to `run`.
         accept_source: Whether records of another version of a class of your own count as the
             recipe's; without a recipe every version is there.
-        runs_dir: Folder of the records.
+        runs_dir: Folder of the records, or a list of folders and bundles, as for `report`.
 
     Returns:
         The first columns of `records`, up to the settings that differ; then `epoch` (from 1),
@@ -102,9 +110,10 @@ def _runs_of(
     changes: Changes,
     *,
     accept_source: bool,
-    runs_dir: StrPath,
+    runs_dir: Places,
 ) -> list[RunRecord]:
     from prime_bench.report.request import ReportRequest, read_source
+    from prime_bench.report.sources import conflict_text
     from prime_bench.store.source_versions import exist_text
 
     request = ReportRequest(
@@ -113,9 +122,11 @@ def _runs_of(
         changes=change_texts(changes),
         accept_source=accept_source,
     )
-    source = read_source(request.recipe, Path(runs_dir))
+    source = read_source(request.recipe, places_of(runs_dir))
     for fault in source.unreadable:
         warnings.warn(f"left out: {fault}", stacklevel=3)
+    for conflict in source.conflicts:
+        warnings.warn(conflict_text(conflict), stacklevel=3)
     found, earlier = request.runs(source)
     for text in exist_text(earlier, then="(accept_source=True) shows them"):
         warnings.warn(text, stacklevel=3)

@@ -10,6 +10,8 @@ from prime_bench.recipe import file
 from prime_bench.recipe.recipe import Recipe
 
 StrPath = str | os.PathLike[str]
+Places = StrPath | Sequence[StrPath]
+"""A folder of records, or several folders and bundles, that which counts in a conflict first."""
 Only = Mapping[str, object] | Sequence[str]
 """What narrows a recipe: a mapping, or texts such as `backbone=DNN`."""
 Changes = Mapping[str, object] | Sequence[str]
@@ -18,6 +20,15 @@ Log = Callable[[str], None]
 """Takes one-line messages for the user."""
 RECIPE_ARGUMENTS = "only and changes (--only, --set) go with a recipe"
 """Begins the error where these arguments are given without a recipe."""
+
+
+def places_of(runs_dir: Places) -> list[Path]:
+    """The folders and bundles as paths. Raises UsageError where there is none."""
+    if isinstance(runs_dir, str | os.PathLike):
+        return [Path(runs_dir)]
+    if not runs_dir:
+        raise UsageError("runs_dir: the list is empty, so there is nothing to read")
+    return [Path(place) for place in runs_dir]
 
 
 def load_recipe(recipe: StrPath, *, changes: Changes = ()) -> Recipe:

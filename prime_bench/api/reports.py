@@ -7,7 +7,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from prime_bench.api.recipes import Changes, Only, StrPath, change_texts, only_texts
+from prime_bench.api.recipes import (
+    Changes,
+    Only,
+    Places,
+    StrPath,
+    change_texts,
+    only_texts,
+    places_of,
+)
 from prime_bench.base.errors import UsageError
 from prime_bench.store.runs import Runs
 
@@ -30,13 +38,14 @@ def report(
     mixed: bool = False,
     accept_source: bool = False,
     arms: Sequence[str] = (),
-    runs_dir: StrPath = "runs",
+    runs_dir: Places = "runs",
 ) -> ReportView:
     """Make the tables of a recipe's jobs, or of everything that has records.
 
     Args:
-        recipe: A recipe, or a bundle that `pack` has written. None: everything in `runs_dir`; with
-            `against="paper"` each of the paper's tables from its own bundled recipe.
+        recipe: A recipe, or a bundle that `pack` has written. None: the recipe of the bundles in
+            `runs_dir`, or everything where there is none; with `against="paper"` then each of
+            the paper's tables from its own bundled recipe.
         only: Which data sets, backbones, arms and seeds.
         changes: Keys of the recipe to override, as they were given to `run`.
         tables: Names of tables to make in place of the recipe's own.
@@ -52,7 +61,8 @@ def report(
             count as of the version that was started last.
         arms: Which arms the figures show. Without it, figures of single pairs show the recipe's
             first arm beside Dense, the others all.
-        runs_dir: Folder of the records.
+        runs_dir: Folder of the records, or a list of folders and bundles. A job that several have
+            counts once, as the first of them has it; notes name the jobs whose results differ.
 
     Returns:
         The report. A notebook shows its tables; `.tables` has them as frames, `.figures` as
@@ -85,8 +95,8 @@ def report(
         mixed=mixed,
         accept_source=accept_source,
     )
-    source = read_source(request.recipe, Path(runs_dir))
-    if recipe is None and against == "paper":
+    source = read_source(request.recipe, places_of(runs_dir))
+    if recipe is None and source.packed is None and against == "paper":
         made, records = request.paper_report(source), None
     else:
         made, records = request.report(source)
@@ -100,24 +110,28 @@ def report(
 
 
 def pack(
-    recipe: StrPath,
+    recipe: StrPath | None,
     output: StrPath,
     *,
+    only: Only = (),
     changes: Changes = (),
     accept_source: bool = False,
-    runs_dir: StrPath = "runs",
+    runs_dir: Places = "runs",
 ) -> list[str]:
     """Write the records of a recipe's jobs into a bundle, without weights and data.
 
     `report` and `records` read it. The same records give the same bytes.
 
     Args:
-        recipe: A recipe.
+        recipe: A recipe; None for that of the bundles in `runs_dir`.
         output: The bundle; its name ends in `.zip`.
+        only: Which jobs of the recipe; the bundle is then of these alone.
         changes: Keys of the recipe to override, as they were given to `run`.
         accept_source: Whether records of another version of a class of your own are packed, too; a
             report on the bundle shows them with `accept_source`.
-        runs_dir: Folder of the records.
+        runs_dir: Folder of the records, or a list of folders and bundles. A job that several have
+            counts once, as the first of them has it; a warning names the jobs whose
+            results differ.
 
     Returns:
         The ids of the packed jobs.
@@ -127,15 +141,18 @@ def pack(
         DataError: There is no record.
 
     Warns:
-        UserWarning: A record cannot be read and is left out.
+        UserWarning: A record cannot be read, or differs from that of an earlier place, and is left
+            out.
     """
     from prime_bench.report.request import pack as pack_records
+    from prime_bench.report.sources import read_sources
 
     job_ids, unreadable = pack_records(
-        str(recipe),
+        None if recipe is None else str(recipe),
         Path(output),
         changes=change_texts(changes),
-        runs=Runs(Path(runs_dir)),
+        only=only_texts(only),
+        runs=read_sources(places_of(runs_dir)),
         accept_source=accept_source,
     )
     for fault in unreadable:

@@ -1,4 +1,4 @@
-"""`prime-bench compare`: two arms, two recipes or two folders of runs against each other."""
+"""`prime-bench compare`: two arms, recipes, folders of runs or bundles against each other."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -27,7 +27,7 @@ _DECIMALS = 4
 def compare(
     left: str, right: str, changed: bool, data_dir: Path, runs_dir: Path, as_json: bool
 ) -> None:
-    """Compare two arms, recipes or folders of runs by seed.
+    """Compare two arms, recipes, or folders or bundles of runs by seed.
 
     Prints the test metrics of A and B, the paired differences (B over A; positive favours B, for
     LogLoss too) and where settings and environment differ. Two arms are compared wherever both have

@@ -32,11 +32,12 @@ def studies(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> li
     return _items([*names, *(_files(incomplete, ".toml") if incomplete else ())])
 
 
-def recipes_and_bundles(
+def recipes_and_sources(
     _ctx: click.Context, _param: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:
-    """Recipes, and files `*.zip`."""
-    return _items([*_recipe_names(incomplete), *_files(incomplete, ".zip")])
+    """Recipes, files `*.zip`, and folders once a name has begun."""
+    folders = [path for path in _paths(incomplete) if path.is_dir()] if incomplete else []
+    return _items([*_recipe_names(incomplete), *_files(incomplete, ".zip"), *map(str, folders)])
 
 
 def folders_and_bundles(
@@ -79,10 +80,11 @@ def backbones_and_arms(
 
 
 def sides(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """What `compare` takes: arms, recipes, folders."""
+    """What `compare` takes: arms, recipes, bundles, folders."""
     names = [name for name in arm_names() if name.startswith(incomplete)]
     folders = [path for path in _paths(incomplete) if path.is_dir()]
-    return _items([*names, *_recipe_names(incomplete), *map(str, folders)])
+    bundles = _files(incomplete, ".zip")
+    return _items([*names, *_recipe_names(incomplete), *bundles, *map(str, folders)])
 
 
 def datasets(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:

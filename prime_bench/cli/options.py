@@ -48,6 +48,18 @@ def _folder(name: str, *, variable: str, about: str) -> Callable[[Command], Comm
 
 data_dir = _folder("data", variable="PRIME_BENCH_DATA", about="Folder of the prepared tables.")
 runs_dir = _folder("runs", variable="PRIME_BENCH_RUNS", about="Folder of the records.")
+runs_dirs = click.option(
+    "--runs-dir",
+    "runs_dirs",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    default=(Path("runs"),),
+    envvar="PRIME_BENCH_RUNS",
+    show_default="runs",
+    show_envvar=True,
+    help="Folder of the records, or a bundle; may be repeated. Of a job that several have, the "
+    "first counts.",
+)
 only = click.option(
     "--only",
     multiple=True,

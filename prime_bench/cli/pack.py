@@ -8,7 +8,14 @@ from prime_bench.cli import complete, options
 
 
 @click.command()
-@click.argument("recipe", shell_complete=complete.recipes)
+@click.argument(
+    "given",
+    metavar="[RECIPE] [BUNDLE|FOLDER]...",
+    nargs=-1,
+    required=True,
+    shell_complete=complete.recipes_and_sources,
+)
+@options.only
 @options.changes
 @click.option(
     "-o",
@@ -18,22 +25,37 @@ from prime_bench.cli import complete, options
     help="The bundle, a .zip.",
 )
 @options.accept_source
-@options.runs_dir
+@options.runs_dirs
+@click.pass_context
 def pack(
-    recipe: str, changes: tuple[str, ...], output: Path, accept_source: bool, runs_dir: Path
+    ctx: click.Context,
+    given: tuple[str, ...],
+    only: tuple[str, ...],
+    changes: tuple[str, ...],
+    output: Path,
+    accept_source: bool,
+    runs_dirs: tuple[Path, ...],
 ) -> None:
     """Pack the records of a recipe's jobs into one file.
 
     The bundle has records, configurations and environments, but neither weights nor data.
     `prime-bench report BUNDLE` makes the tables from it, without torch. The same records give the
-    same bytes.
+    same bytes. With bundles or folders their records are packed together, as `report` puts them
+    together; without RECIPE the bundles tell it.
     """
     from prime_bench.cli.output import print_line
+    from prime_bench.cli.sources import recipe_and_places
     from prime_bench.report.request import pack as pack_records
-    from prime_bench.store.runs import Runs
+    from prime_bench.report.sources import read_sources
 
+    recipe, places = recipe_and_places(ctx, given, runs_dirs)
     job_ids, unreadable = pack_records(
-        recipe, output, changes=changes, runs=Runs(runs_dir), accept_source=accept_source
+        recipe,
+        output,
+        changes=changes,
+        only=only,
+        runs=read_sources(places),
+        accept_source=accept_source,
     )
     for fault in unreadable:
         print_line(f"left out: {fault}", err=True)

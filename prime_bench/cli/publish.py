@@ -8,7 +8,7 @@ from prime_bench.cli import complete, options
 
 
 @click.command()
-@click.argument("what", metavar="RECIPE|BUNDLE", shell_complete=complete.recipes_and_bundles)
+@click.argument("what", metavar="RECIPE|BUNDLE", shell_complete=complete.recipes_and_sources)
 @options.changes
 @click.option(
     "--to",

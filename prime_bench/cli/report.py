@@ -19,7 +19,12 @@ N_FAULTS = 20
 
 
 @click.command()
-@click.argument("recipe", required=False, shell_complete=complete.recipes_and_bundles)
+@click.argument(
+    "given",
+    metavar="[RECIPE] [BUNDLE|FOLDER]...",
+    nargs=-1,
+    shell_complete=complete.recipes_and_sources,
+)
 @options.only
 @options.changes
 @click.option(
@@ -77,12 +82,12 @@ N_FAULTS = 20
     help="Write into this folder, with a CSV of each table and a manifest, instead of printing.",
 )
 @options.accept_source
-@options.runs_dir
+@options.runs_dirs
 @click.option("--json", "as_json", is_flag=True, help="Short for --format json.")
 @click.pass_context
 def report(
     ctx: click.Context,
-    recipe: str | None,
+    given: tuple[str, ...],
     only: tuple[str, ...],
     changes: tuple[str, ...],
     format: "Format | None",
@@ -96,19 +101,23 @@ def report(
     mixed: bool,
     output: Path | None,
     accept_source: bool,
-    runs_dir: Path,
+    runs_dirs: tuple[Path, ...],
     as_json: bool,
 ) -> None:
     """Print tables from records, or write them with figures.
 
-    RECIPE is a file, the name of a bundled recipe, or a bundle that `pack` made; give the same
-    --set as for `run`. Without it the main table of all records is made. Cells without a record
-    are shown as missing. `--against paper` without RECIPE takes each of the paper's tables from
-    its own bundled recipe.
+    RECIPE is a file or the name of a bundled recipe; give the same --set as for `run`. BUNDLE is a
+    .zip that `pack` made, FOLDER a folder of records; without them the records are those of
+    --runs-dir. Records of several are put together: a job that several have counts once, as the
+    first of them has it, and notes name the jobs whose results differ. Without RECIPE the bundles
+    tell it; without a bundle, too, the main table of all records is made. Cells without a record
+    are shown as missing. `--against paper` alone takes each of the paper's tables from its own
+    bundled recipe.
     """
     from prime_bench import api
     from prime_bench.base.errors import UsageError
     from prime_bench.cli.output import print_document, print_line, print_styled
+    from prime_bench.cli.sources import recipe_and_places
 
     if figures and output is None:
         raise UsageError("--figures writes files: name their folder with --output")
@@ -116,6 +125,7 @@ def report(
         raise UsageError("--allow-missing goes with --check FILE")
     if arms is not None and not figures and format != "html":
         raise UsageError("--arms chooses what figures show: give --figures or --format html")
+    recipe, places = recipe_and_places(ctx, given, runs_dirs)
     made = api.report(
         recipe,
         only=only,
@@ -128,7 +138,7 @@ def report(
         mixed=mixed,
         accept_source=accept_source,
         arms=[name.strip() for name in arms.split(",")] if arms else (),
-        runs_dir=runs_dir,
+        runs_dir=places,
     )
     format = "json" if as_json else format
     if output is not None:

@@ -97,11 +97,15 @@ def arm(name: str, as_json: bool) -> None:
 def recipe(name: str, as_json: bool) -> None:
     """Print the text of a recipe, to copy and change.
 
-    NAME is one that `ls recipes` lists, or a file: `prime-bench show recipe quick > mine.toml`.
+    NAME is one that `ls recipes` lists, or a file: `prime-bench show recipe quick > mine.toml`. Of
+    a bundle it is the recipe that was packed.
     """
     from prime_bench.cli.output import print_document, print_json
     from prime_bench.recipe.file import find_recipe, load_recipe, recipe_content
 
+    if Path(name).suffix == ".zip":
+        _packed_recipe(Path(name), as_json=as_json)
+        return
     path = find_recipe(name)
     if not as_json:
         print_document(recipe_content(path).decode("utf-8-sig"))
@@ -117,6 +121,29 @@ def recipe(name: str, as_json: bool) -> None:
         "arms": [each.name for each in loaded.arms],
         "seeds": loaded.seeds,
         "text": recipe_content(path).decode("utf-8-sig"),
+    }
+    print_json(SHOW_SCHEMA, content)
+
+
+def _packed_recipe(path: Path, *, as_json: bool) -> None:
+    from prime_bench.cli.output import print_document, print_json
+    from prime_bench.report.bundle import read_bundle
+
+    bundle = read_bundle(path)
+    text, jobs = bundle.recipe.decode("utf-8-sig", "replace"), bundle.jobs
+    if not as_json:
+        print_document(text)
+        return
+    content = {
+        "name": jobs.name,
+        "title": jobs.title,
+        "kind": jobs.kind,
+        "path": str(path),
+        "datasets": list(jobs.variants),
+        "backbones": list(dict.fromkeys(asked.job.backbone for asked in jobs.jobs)),
+        "arms": list(dict.fromkeys(arm for asked in jobs.jobs for arm in asked.arms)),
+        "seeds": list(dict.fromkeys(asked.job.seed for asked in jobs.jobs)),
+        "text": text,
     }
     print_json(SHOW_SCHEMA, content)
 
@@ -162,7 +189,15 @@ def dataset(table: str, html: Path | None, data_dir: Path, as_json: bool) -> Non
 @show.command()
 @click.argument("job", metavar="JOB", shell_complete=complete.jobs)
 @options.data_dir
-@options.runs_dir
+@click.option(
+    "--runs-dir",
+    type=click.Path(path_type=Path),
+    default=Path("runs"),
+    envvar="PRIME_BENCH_RUNS",
+    show_default=True,
+    show_envvar=True,
+    help="Folder of the records, or a bundle.",
+)
 @options.as_json
 def job(job: str, data_dir: Path, runs_dir: Path, as_json: bool) -> None:
     """Show a job's settings, history, environment and log.

@@ -10,13 +10,15 @@ nothing is imported, and neither cards nor plug-ins are needed. A zip that was u
 again by hand is read as well, with its folder around the files or without.
 """
 
+import contextlib
 import errno
 import hashlib
 import io
 import json
 import os
+import tempfile
 import zipfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Literal
@@ -30,11 +32,9 @@ from prime_bench.base.files import (
     NotReadable,
     environment_fault,
     open_file,
-    read_file,
-    write_whole,
 )
 from prime_bench.base.frozen import Frozen
-from prime_bench.recipe.file import parse_recipe, recipe_content
+from prime_bench.recipe.file import parse_recipe
 from prime_bench.report.quantities.records import RecipeJobs, as_asked, jobs_of
 from prime_bench.store.record import Record
 from prime_bench.store.runs import CONFIG, ENVIRONMENT, RECORD, Runs, is_job_id, parse_record
@@ -105,37 +105,6 @@ class Bundle:
         return PackedFiles(self.path / RUNS / job_id, self.files[job_id])
 
 
-def write_bundle(
-    path: Path, *, runs: Runs, job_ids: Iterable[str], recipe: Path, jobs: RecipeJobs
-) -> BundleContents:
-    """Pack the records of these jobs.
-
-    Args:
-        path: The zip to write. It is complete or not there.
-        runs: Where the records are.
-        job_ids: Jobs to pack; every one must have a record.
-        recipe: File of the recipe that asks for these jobs.
-        jobs: All jobs of the recipe.
-
-    Raises:
-        DataError: There are more records than a bundle may have.
-        EnvironmentFault: The file cannot be written.
-    """
-    packed = {
-        job_id: {
-            name: read_file(runs.path(job_id) / name)
-            for name in FILES
-            if (runs.path(job_id) / name).is_file()
-        }
-        for job_id in sorted(set(job_ids))
-    }
-    contents, zipped = bundle_of(
-        packed, recipe=recipe_content(recipe), jobs=jobs, where=runs.folder
-    )
-    write_whole(path, zipped)
-    return contents
-
-
 def bundle_of(
     files: Mapping[str, Mapping[str, bytes]], *, recipe: bytes, jobs: RecipeJobs, where: Path
 ) -> tuple[BundleContents, bytes]:
@@ -192,8 +161,24 @@ def read_bundle(path: Path, content: bytes | None = None) -> Bundle:
         raise _not_a_bundle(path, str(error)) from error
 
 
+@contextlib.contextmanager
+def unpacked(path: Path) -> Iterator[Runs]:
+    """A folder of runs with the files of a bundle, for the time of the context.
+
+    Raises DataError as `read_bundle`.
+    """
+    bundle = read_bundle(path)
+    with tempfile.TemporaryDirectory(prefix="prime-bench-") as folder:
+        for job_id, files in bundle.files.items():
+            own = Path(folder) / job_id
+            own.mkdir()
+            for name, content in {RECORD: bundle.contents[job_id], **files}.items():
+                (own / name).write_bytes(content)
+        yield Runs(Path(folder))
+
+
 class _Members:
-    """The members of a bundle by the names that `write_bundle` gives them, all of them known."""
+    """The members of a bundle by the names that `bundle_of` gives them, all of them known."""
 
     def __init__(self, archive: zipfile.ZipFile, *, path: Path) -> None:
         self.path = path

@@ -28,7 +28,8 @@ from prime_bench.report.formats.markdown import escaped
 from prime_bench.report.formats.templates import text_templates
 from prime_bench.report.provenance import provenance_of
 from prime_bench.report.quantities.layout import arm_label, backbone_label, catalogue_rank
-from prime_bench.report.request import ReportRequest, source_of
+from prime_bench.report.request import ReportRequest
+from prime_bench.report.sources import source_of
 from prime_bench.report.tables.model import Provenance
 from prime_bench.report.view import ReportView
 from prime_bench.store.record import Record, RunRecord, sealed

@@ -1,15 +1,16 @@
 """A request for a report: reads a folder or a bundle, selects, and makes tables."""
 
 import contextlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from prime_bench.base.errors import DataError, UsageError
+from prime_bench.base.files import write_whole
 from prime_bench.data.manifest import TableSpec, read_cards, resolve
-from prime_bench.recipe.file import find_recipe, load_recipe
+from prime_bench.recipe.file import find_recipe, load_recipe, recipe_content
 from prime_bench.recipe.recipe import Recipe
-from prime_bench.report.bundle import Bundle, read_bundle, write_bundle
+from prime_bench.report.bundle import bundle_of
 from prime_bench.report.document import make_report
 from prime_bench.report.quantities.layout import dataset_labels
 from prime_bench.report.quantities.records import (
@@ -19,6 +20,12 @@ from prime_bench.report.quantities.records import (
     gather,
     jobs_of,
     narrowed,
+)
+from prime_bench.report.sources import (
+    RecordSource,
+    conflict_text,
+    read_sources,
+    source_notes,
 )
 from prime_bench.report.tables.definition import TableDefinition, shipped_tables
 from prime_bench.report.tables.kinds import load_definition
@@ -36,57 +43,20 @@ FULL_LEVEL_TABLES = ("family", "cells", "pairs")
 """Tables that the level `full` adds to those of a recipe that trains."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class RecordSource:
-    """The records of a folder or a bundle, read once."""
-
-    path: Path
-    """What a message names: the bundle, or the folder of records."""
-    records: Sequence[RunRecord]
-    probes: Sequence[ProbeRecord]
-    unreadable: Sequence[str]
-    """A message for each record that cannot be read."""
-    digest: Callable[[str], str]
-    """SHA-256 of the record.json of a job, by its id."""
-    packed: RecipeJobs | None = None
-    """The jobs of a bundle's recipe; None for a folder."""
-
-
-def read_source(recipe: str | Path | None, runs_dir: Path) -> RecordSource:
-    """Read the bundle where `recipe` names one (`*.zip`), else every record of the folder.
+def read_source(recipe: str | Path | None, runs_dir: Path | Sequence[Path]) -> RecordSource:
+    """Read the bundle where `recipe` names one (`*.zip`), else every record of the folders and
+    bundles.
 
     Raises DataError for a file that is not a bundle.
     """
-    if recipe is None or Path(recipe).suffix != ".zip":
-        runs = Runs(runs_dir)
-        found, unreadable = runs.readable()
-        return _source(runs_dir, found, unreadable, digest=runs.record_digest)
-    return source_of(read_bundle(Path(recipe)))
+    if recipe is not None and names_a_bundle(recipe):
+        return read_sources([Path(recipe)])
+    return read_sources([runs_dir] if isinstance(runs_dir, Path) else runs_dir)
 
 
-def source_of(bundle: Bundle) -> RecordSource:
-    """The records of a bundle that was read."""
-    source = _source(
-        bundle.path, bundle.records, bundle.unreadable, digest=bundle.digests.__getitem__
-    )
-    return replace(source, packed=bundle.jobs)
-
-
-def _source(
-    path: Path,
-    found: Iterable[Record],
-    unreadable: Sequence[str],
-    *,
-    digest: Callable[[str], str],
-) -> RecordSource:
-    every = sorted(found, key=lambda record: record.job_id)
-    return RecordSource(
-        path=path,
-        records=[record for record in every if isinstance(record, RunRecord)],
-        probes=[record for record in every if isinstance(record, ProbeRecord)],
-        unreadable=unreadable,
-        digest=digest,
-    )
+def names_a_bundle(text: str | Path) -> bool:
+    """Whether it is the name of a bundle, and neither of a recipe nor of a folder."""
+    return Path(text).suffix == ".zip"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,7 +64,8 @@ class ReportRequest:
     """What a report is to show."""
 
     recipe: str | Path | None = None
-    """A recipe's file or name, or a bundle; None: everything that has records."""
+    """A recipe's file or name; None, or the name of a bundle: the recipe of the bundles that are
+    read, or everything that has records."""
     tables: Sequence[str] = ()
     """Names of report tables in place of the recipe's own."""
     level: str = "simple"
@@ -120,8 +91,7 @@ class ReportRequest:
         """The training runs that are selected, in the order of the recipe or of their ids, and
         `ReportRecords.earlier`.
         """
-        if self.recipe is None:
-            self._check_no_changes()
+        if self.jobs(source) is None:
             every = list(source.records)
             return (narrowed(every, self.only) if self.only else every), {}
         selected, _ = self.select(source)
@@ -142,7 +112,7 @@ class ReportRequest:
         records = {record.job_id: record for report in made for record in report.records}
         if not records:
             raise DataError(
-                f"{source.path}: no record of the paper's recipes here",
+                f"{source.name}: no record of the paper's recipes here",
                 hint=no_record_hint(
                     "main13" if "main13" in by_recipe or not by_recipe else next(iter(by_recipe)),
                     changes=self.changes,
@@ -158,28 +128,39 @@ class ReportRequest:
         )
         return _with_digests(report, source)
 
-    def _check_no_changes(self) -> None:
-        if self.changes:
+    def jobs(self, source: RecordSource) -> RecipeJobs | None:
+        """The jobs of the recipe, or of the bundles; None where everything is shown.
+
+        Raises UsageError for a faulty recipe, and for changes without one.
+        """
+        if self.recipe is not None and not names_a_bundle(self.recipe):
+            return recipe_jobs(self.recipe, source, changes=self.changes)
+        if not self.changes:
+            return source.packed
+        if source.packed is None:
             raise UsageError("changes (--set) go with a recipe: name one, or leave them out")
+        raise UsageError(
+            f"--set {self.changes[0]}: a bundle has the settings under which it was packed",
+            hint="select with --only and --table, or give --set to `prime-bench pack`",
+        )
 
     def select(self, source: RecordSource) -> tuple[ReportRecords, list[str]]:
         """Select the records, and the names of the tables to make of them."""
-        if self.recipe is None:
-            self._check_no_changes()
-            jobs = None
+        jobs = self.jobs(source)
+        if jobs is None:
             kinds = dict.fromkeys(record.job.kind for record in source.probes)
             own = ["main"] if source.records or not kinds else []
             own += kinds
             trains = bool(source.records)
         else:
-            jobs = recipe_jobs(self.recipe, source, changes=self.changes).narrowed(self.only)
+            jobs = jobs.narrowed(self.only)
             own = list(jobs.tables) or ["main" if jobs.kind == "train" else jobs.kind]
             trains = jobs.kind == "train"
         return self._gathered(source, jobs), self._tables(own, trains=trains)
 
     def _gathered(self, source: RecordSource, jobs: RecipeJobs | None) -> ReportRecords:
         """The records of the jobs, or all, with those of other versions of a user's own class."""
-        every: list[Record] = [*source.records, *source.probes]
+        every = source.every
         if jobs is None:
             codes = latest_codes(every)
         else:
@@ -205,7 +186,8 @@ class ReportRequest:
         if as_asked_for is not None and self.accept_source:
             return replace(as_asked_for, accepted=shown)
         # Without a recipe each version is an arm of its own.
-        return replace(made(every), earlier=counted_by_class(shown if jobs is not None else ()))
+        hidden = shown if jobs is not None else ()
+        return replace(made(every), earlier=counted_by_class(hidden))
 
     def _tables(self, own: Sequence[str], *, trains: bool) -> list[str]:
         tables = list(self.tables or own)
@@ -225,14 +207,20 @@ class ReportRequest:
             hint = no_record_hint(self.recipe, changes=self.changes, others=others)
         if selected.earlier:
             hint = "; ".join(exist_text(selected.earlier, then="shows them"))
-        return DataError(f"{source.path}: {what}{there}{broken}", hint=hint)
+        return DataError(f"{source.name}: {what}{there}{broken}", hint=hint)
 
 
 def _with_digests(report: Report, source: RecordSource) -> Report:
-    """Add the digests of the records behind the tables, while their files are there."""
-    jobs = {job_id for table in report.tables for job_id in table.jobs}
+    """Add the digests of the records behind the tables, while their files are there, and notes on
+    where they are from.
+    """
+    tables = tuple(
+        replace(table, notes=(*source_notes(source, table.jobs), *table.notes))
+        for table in report.tables
+    )
+    jobs = {job_id for table in tables for job_id in table.jobs}
     digests = {job_id: source.digest(job_id) for job_id in sorted(jobs)}
-    return replace(report, record_digests=digests)
+    return replace(report, tables=tables, record_digests=digests)
 
 
 def no_record_hint(recipe: str | Path, *, changes: Sequence[str], others: int) -> str:
@@ -253,64 +241,72 @@ def no_record_hint(recipe: str | Path, *, changes: Sequence[str], others: int) -
 
 
 def pack(
-    recipe: str | Path,
+    recipe: str | Path | None,
     output: Path,
     *,
     changes: Sequence[str],
-    runs: Runs,
+    runs: Runs | RecordSource,
+    only: Sequence[str] = (),
     accept_source: bool = False,
 ) -> tuple[list[str], list[str]]:
     """Write the records of a recipe into a bundle, as they are; also those of another version of a
     user's own class where `accept_source` says so.
 
-    Returns the ids of the packed jobs, and a message for each record of the folder that cannot be
-    read. Raises UsageError for a name that does not end in `.zip`, DataError without a record.
+    Args:
+        recipe: The recipe; None for that of the bundles among `runs`.
+        output: The bundle to write.
+        changes: Keys that `--set` changes.
+        runs: Where the records are.
+        only: Which of the recipe's jobs; the bundle is then of these alone.
+        accept_source: Whether records of another version of the source are packed, too.
+
+    Returns the ids of the packed jobs, and a message for each record that is left out since it
+    cannot be read, or since another one of its job is packed. Raises UsageError for a name that
+    does not end in `.zip`, DataError without a record.
     """
     if output.suffix != ".zip":
         raise UsageError(f"--output {output}: a bundle's name ends in .zip")
-    source = read_source(None, runs.folder)
-    request = ReportRequest(recipe=recipe, changes=changes, accept_source=accept_source)
+    source = read_source(None, runs.folder) if isinstance(runs, Runs) else runs
+    request = ReportRequest(recipe=recipe, changes=changes, only=only, accept_source=accept_source)
+    text = source.packed_recipe if recipe is None else recipe_content(find_recipe(recipe))
+    jobs = request.jobs(source)
+    if jobs is None or text is None:
+        raise UsageError(
+            "; ".join(source.remarks) or f"{source.name}: no bundle, so its recipe is not known",
+            hint="name the recipe: prime-bench pack RECIPE SOURCES -o FILE",
+        )
     request.report(source)  # raises, with what to do, where there is no record
-    file = find_recipe(recipe)
-    name = as_asked(file.stem, changes)
-    jobs = recipe_jobs(recipe, source, changes=changes).model_copy(update={"name": name})
-    job_ids = {record.job_id for record in request.select(source)[0].all_records()}
-    write_bundle(
-        output,
-        runs=runs,
-        job_ids=job_ids,
-        recipe=file,
-        jobs=jobs,
-    )
-    return sorted(job_ids), list(source.unreadable)
+    if recipe is not None:
+        jobs = jobs.model_copy(update={"name": as_asked(find_recipe(recipe).stem, changes)})
+    if only:
+        name = " ".join([jobs.name, *(f"--only {item}" for item in only)])
+        jobs = jobs.narrowed(only).model_copy(update={"name": name})
+    job_ids = sorted({record.job_id for record in request.select(source)[0].all_records()})
+    files = {job_id: source.files(job_id) for job_id in job_ids}
+    _, content = bundle_of(files, recipe=text, jobs=jobs, where=source.path)
+    write_whole(output, content)
+    left_out = [conflict_text(conflict) for conflict in source.conflicts]
+    return job_ids, [*source.unreadable, *left_out]
 
 
 def recipe_jobs(recipe: str | Path, source: RecordSource, *, changes: Sequence[str]) -> RecipeJobs:
-    """The jobs of the recipe, or those that the bundle says its recipe has.
+    """The jobs of the recipe.
 
-    Raises UsageError for a faulty recipe, and for changes of a bundle, which has fixed settings.
+    Raises UsageError for a faulty recipe.
     """
-    if source.packed is not None:
-        if changes:
-            raise UsageError(
-                f"--set {changes[0]}: a bundle has the settings under which it was packed",
-                hint="select with --only and --table, or give --set to `prime-bench pack`",
-            )
-        return source.packed
     loaded = load_recipe(recipe, changes=changes)
     return jobs_of_recipe(loaded, source, name=as_asked(str(recipe), changes))
 
 
 def jobs_of_recipe(loaded: Recipe, source: RecordSource, *, name: str) -> RecipeJobs:
     """The jobs of a recipe that was read, which provenance calls `name`. Raises UsageError."""
-    records: list[Record] = [*source.records, *source.probes]
     specs = {
         name: resolve(
             name,
             keys,
             where=f"{loaded.name}: dataset.{name}",
             folder=loaded.folder,
-            carried=lambda: read_cards(record.data_card for record in records),
+            carried=lambda: read_cards(record.data_card for record in source.every),
         )
         for name, keys in loaded.datasets.items()
     }

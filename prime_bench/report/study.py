@@ -24,7 +24,8 @@ from prime_bench.report.formats.markdown import escaped
 from prime_bench.report.formats.render import write_report
 from prime_bench.report.manifest import write_manifest
 from prime_bench.report.quantities.records import ReportRecords, gather
-from prime_bench.report.request import RecordSource, jobs_of_recipe
+from prime_bench.report.request import jobs_of_recipe
+from prime_bench.report.sources import RecordSource
 from prime_bench.report.tables.kinds import load_definition
 from prime_bench.report.tables.model import Report, Table
 from prime_bench.report.view import ReportView, compared_with

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from prime_bench.recipe.file import find_recipe, load_recipe
-from prime_bench.report.bundle import write_bundle
+from prime_bench.recipe.file import find_recipe, load_recipe, recipe_content
+from prime_bench.report.bundle import FILES, bundle_of
 from prime_bench.report.quantities.records import jobs_of
 from prime_bench.store.runs import Runs
 
@@ -51,16 +51,24 @@ def flipped(content: bytes, chance: random.Random) -> bytes:
 
 
 @pytest.fixture(scope="session")
-def sound(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+def sound() -> bytes:
     """A bundle of the made-up records."""
-    path = tmp_path_factory.mktemp("bundle") / "b.zip"
     runs = Runs(Path(__file__).parents[1] / "records")
     records, _ = runs.readable()
     variants = {record.dataset: record.data_variant for record in records}
     jobs = jobs_of(load_recipe("apg"), name="apg", variants=variants)
     job_ids = [record.job_id for record in records if record.job.kind == "train"]
-    write_bundle(path, runs=runs, job_ids=job_ids, recipe=find_recipe("apg"), jobs=jobs)
-    return path.read_bytes()
+    files = {
+        job_id: {
+            name: (runs.path(job_id) / name).read_bytes()
+            for name in FILES
+            if (runs.path(job_id) / name).is_file()
+        }
+        for job_id in job_ids
+    }
+    recipe = recipe_content(find_recipe("apg"))
+    _, content = bundle_of(files, recipe=recipe, jobs=jobs, where=runs.folder)
+    return content
 
 
 @pytest.mark.filterwarnings("ignore:Duplicate name:UserWarning")

@@ -277,7 +277,7 @@ def _footnotes(report: Report) -> list[TableNote]:
     return [note for note in every if note.kind in _FOOTNOTES]
 
 
-_FOOTNOTES: tuple[NoteKind, ...] = ("unreadable", "source", "mixed", "data", "recipe")
+_FOOTNOTES: tuple[NoteKind, ...] = ("unreadable", "source", "conflict", "mixed", "data", "recipe")
 """Kinds of notes that bear on every number: records that cannot be read, records of another
-version of a user's own class, runs that are compared on request, vocabulary and files of the data,
-and what a recipe says of its settings."""
+version of a user's own class, jobs whose numbers differ between sources, runs that are compared on
+request, vocabulary and files of the data, and what a recipe says of its settings."""

@@ -76,6 +76,7 @@ def shown(quantity: Quantity, decimals: int) -> Cell:
 NoteKind = Literal[
     "unreadable",
     "source",
+    "conflict",
     "absent",
     "pairing",
     "missing",
@@ -96,11 +97,12 @@ NoteKind = Literal[
     "comparison",
 ]
 """What a note is about: records that cannot be read, records of another version of a user's own
-class, arms that these jobs do not have, how many pairs there are, missing runs, runs that are not
-compared, runs that are compared on request, what was chosen by validation, what means leave out,
-what bold cells are, degenerate runs, the data, a recipe's own notes, the training protocol,
-settings of arms, what arms add to a backbone, commits and devices, how statistics are made, how a
-probe measures, how a comparison with other numbers is made."""
+class, jobs whose numbers differ between sources, arms that these jobs do not have, how many pairs
+there are, missing runs, runs that are not compared, runs that are compared on request, what was
+chosen by validation, what means leave out, what bold cells are, degenerate runs, the data, a
+recipe's own notes, the training protocol, settings of arms, what arms add to a backbone, commits,
+devices and sources, how statistics are made, how a probe measures, how a comparison with other
+numbers is made."""
 
 
 @dataclass(frozen=True, kw_only=True)
