@@ -281,7 +281,9 @@ def pack(
     if only:
         name = " ".join([jobs.name, *(f"--only {item}" for item in only)])
         jobs = jobs.narrowed(only).model_copy(update={"name": name})
-    job_ids = sorted({record.job_id for record in request.select(source)[0].all_records()})
+    seeds = {asked.job.seed for asked in jobs.jobs}
+    found = request.select(source)[0].all_records()
+    job_ids = sorted({record.job_id for record in found if record.job.seed in seeds})
     files = {job_id: source.files(job_id) for job_id in job_ids}
     _, content = bundle_of(files, recipe=text, jobs=jobs, where=source.path)
     write_whole(output, content)

@@ -52,8 +52,8 @@ def test_two_recipes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
 @pytest.mark.parametrize(
     ("sides", "code", "message"),
     [
-        (["dense", "prme"], 2, "prme: no folder, no recipe, and no arm"),
-        (["quick", "runs"], 2, "quick is a recipe and runs a folder"),
+        (["dense", "prme"], 2, "prme: no folder or bundle, no recipe, and no arm"),
+        (["quick", "runs"], 2, "quick is a recipe and runs a folder or bundle"),
         (["quick", "no.toml"], 2, "no.toml: no such recipe"),
         (["quick", "controls"], 3, "no run of quick has one of controls to compare with"),
     ],

@@ -244,8 +244,8 @@ class ReportRecords:
             for arm, by_seed in (
                 self.grouped.get(row.comparison, {}) if row.comparison else {}
             ).items()
-            for run in by_seed.values()
-            if arm in {column.key for column in self.layout.arms}
+            for seed, run in by_seed.items()
+            if arm in {column.key for column in self.layout.arms} and seed in block.seeds
         ]
         own = {
             (block.variant, row.backbone, row.comparison.backbone_settings)
