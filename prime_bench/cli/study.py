@@ -103,9 +103,9 @@ def study(
     """Do several recipes: prepare what is missing, run every job once, report all.
 
     STUDY is a file (docs/studies.md) or the name of a bundled study: `paper`, or `miniature`, which
-    does the same with small generated logs in a quarter of an hour. The same command continues
-    after Ctrl-C, `kill -9` or a failure; nothing that is finished is done again. Costs are measured
-    last, on this machine, one job at a time.
+    rehearses the same on small generated logs. The same command continues after Ctrl-C, `kill -9`
+    or a failure; nothing that is finished is done again. Costs are measured last, on this machine,
+    one job at a time.
     """
     from prime_bench import api
 
