@@ -2,9 +2,10 @@
 `gradients`, `routing`, `subgroups` and `cost`.
 """
 
+import math
 from collections.abc import Sequence
 from statistics import median
-from typing import Literal
+from typing import Literal, get_args
 
 import pydantic
 
@@ -46,13 +47,114 @@ class Validation(Frozen):
     """None if the arm has no routers, or if a weight is not finite."""
 
 
+Metric = Literal["auc", "logloss", "gauc", "ne", "pcoc", "ece", "ece_all"]
+"""A number of a `Score` by its name there."""
+ALL_METRICS: tuple[Metric, ...] = get_args(Metric)
+METRIC_LABELS: dict[Metric, str] = {
+    "auc": "AUC",
+    "logloss": "LogLoss",
+    "gauc": "GAUC",
+    "ne": "NE",
+    "pcoc": "PCOC",
+    "ece": "ECE",
+    "ece_all": "ECE (all)",
+}
+"""What reports call them."""
+
+
+class CalibrationBin(Frozen):
+    """Rows whose predictions are next to each other, and what was predicted of their clicks."""
+
+    rows: int = pydantic.Field(gt=0)
+    """Number of rows."""
+    clicks: int = pydantic.Field(ge=0)
+    """Rows with the label 1."""
+    predicted: float = pydantic.Field(ge=0)
+    """Sum of the predicted probabilities, which is the expected number of clicks."""
+
+
+class GroupCounts(Frozen):
+    """What a group AUC is computed from, and what is left out of it."""
+
+    column: str
+    """The column of the log whose values are the groups."""
+    groups: int = pydantic.Field(ge=0)
+    """Groups with clicks and rows without one."""
+    rows: int = pydantic.Field(ge=0)
+    """Their rows."""
+    one_class_groups: int = pydantic.Field(ge=0)
+    """Groups that are left out since all their labels are equal."""
+    one_class_rows: int = pydantic.Field(ge=0)
+    """Their rows."""
+    rows_without_group: int = pydantic.Field(ge=0)
+    """Rows that are left out since the column has no value."""
+
+
 class Score(Frozen):
-    """Metrics of one split with the best weights; None if a prediction is not a number."""
+    """Metrics of one split with the best weights; None if a prediction is not a number.
+
+    Records of versions before a metric was there have None too.
+    """
 
     auc: float | None = pydantic.Field(ge=0, le=1)
     """Area under the ROC curve."""
     logloss: float | None = pydantic.Field(ge=0)
     """Mean negative log-likelihood of a row, in nats."""
+    gauc: float | None = pydantic.Field(None, ge=0, le=1)
+    """Group AUC: mean over groups of the AUC within the group, weighted by rows. None without
+    `gauc_by`, and where no group has both classes."""
+    ne: float | None = pydantic.Field(None, ge=0)
+    """Normalised entropy: LogLoss over the entropy of the split's own click rate."""
+    pcoc: float | None = pydantic.Field(None, ge=0)
+    """Predicted over actual clicks: sum of the predictions over the number of clicks."""
+    ece: float | None = pydantic.Field(None, ge=0, le=1)
+    """Calibration error by decile: mean over rows of |mean prediction - click rate| of the row's
+    bin in `deciles`."""
+    ece_all: float | None = pydantic.Field(None, ge=0, le=1)
+    """Calibration error over all rows: |mean prediction - click rate|."""
+    deciles: list[CalibrationBin] | None = None
+    """Bins of equally many rows by rising prediction; equal predictions are in one bin, that in
+    which the first of them falls, so there may be fewer than ten."""
+    groups: GroupCounts | None = None
+    """The groups of `gauc`; None without `gauc_by`."""
+
+
+def normalised_entropy(logloss: float, *, clicks: int, rows: int) -> float:
+    """LogLoss over the entropy of the click rate p = clicks / rows, 0 < p < 1.
+
+    LogLoss / -(p ln p + (1 - p) ln(1 - p)): below 1 where the predictions tell more than the rate
+    alone. The rate is that of the rows that are scored, not of the training rows. He et al.,
+    Practical Lessons from Predicting Clicks on Ads at Facebook (ADKDD 2014), Eq. 1.
+    """
+    p = clicks / rows
+    return logloss / -(p * math.log(p) + (1 - p) * math.log1p(-p))
+
+
+def predicted_over_clicks(bins: Sequence[CalibrationBin]) -> float:
+    """Sum of the predictions over the number of clicks, at least one; 1 is calibrated.
+
+    He et al. (ADKDD 2014) call it calibration; elsewhere it is PCOC, predicted clicks over clicks.
+    """
+    return math.fsum(item.predicted for item in bins) / sum(item.clicks for item in bins)
+
+
+def calibration_error(bins: Sequence[CalibrationBin]) -> float:
+    """Sum over bins of (rows of the bin / all rows) |mean prediction - click rate| of the bin.
+
+    The expected calibration error of Naeini, Cooper and Hauskrecht (AAAI 2015), with bins of equal
+    mass (Nguyen and O'Connor, EMNLP 2015). As `rows` cancels, a bin adds |predicted - clicks|.
+    """
+    rows = sum(item.rows for item in bins)
+    return math.fsum(abs(item.predicted - item.clicks) for item in bins) / rows
+
+
+def whole(bins: Sequence[CalibrationBin]) -> CalibrationBin:
+    """One bin of all rows."""
+    return CalibrationBin(
+        rows=sum(item.rows for item in bins),
+        clicks=sum(item.clicks for item in bins),
+        predicted=math.fsum(item.predicted for item in bins),
+    )
 
 
 class GroupSize(Frozen):

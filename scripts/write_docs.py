@@ -153,6 +153,8 @@ RECORD_MODELS: dict[str, type[pydantic.BaseModel]] = {
     "`digests`": record.Digests,
     "`result`": record.Result,
     "`result.valid`, `result.test`": findings.Score,
+    "`deciles` of a split": findings.CalibrationBin,
+    "`groups` of a split": findings.GroupCounts,
     "`environment`, environment.json": record.Environment,
     "`history`, a line of history.jsonl": findings.Validation,
     "`routing` of a validation": findings.Routing,

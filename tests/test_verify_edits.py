@@ -215,6 +215,18 @@ EDITS: dict[str, Callable[[Folder], None]] = {
     ),
     "validation AUC": record("result", "valid", "auc", to=more),
     "validation LogLoss": record("result", "valid", "logloss", to=more),
+    **{
+        f"test {key}": record("result", "test", key, to=more)
+        for key in ("ne", "pcoc", "ece", "ece_all")
+    },
+    "validation NE taken out": record("result", "valid", "ne", to=None),
+    "a group AUC without groups": record("result", "valid", "gauc", to=0.5),
+    "predicted clicks of a decile": record("result", "test", "deciles", 0, "predicted", to=more),
+    "clicks of a decile": record("result", "valid", "deciles", 3, "clicks", to=lambda n: n + 1),
+    "deciles of other rows": record("result", "valid", "deciles", to=lambda bins: bins[1:]),
+    "metrics of predictions that are not finite": record(
+        "result", "test", "ne", to=0.9, job="lost"
+    ),
     "test scores swapped between seeds": swap_values("result", "test"),
     "test scores swapped, and test.json": all_of(swap_values("result", "test"), swap("test.json")),
     "validation scores swapped between seeds": swap_values("result", "valid"),

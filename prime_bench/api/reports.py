@@ -38,6 +38,7 @@ def report(
     mixed: bool = False,
     accept_source: bool = False,
     arms: Sequence[str] = (),
+    metrics: Sequence[str] = (),
     runs_dir: Places = "runs",
 ) -> ReportView:
     """Make the tables of a recipe's jobs, or of everything that has records.
@@ -61,6 +62,8 @@ def report(
             count as of the version that was started last.
         arms: Which arms the figures show. Without it, figures of single pairs show the recipe's
             first arm beside Dense, the others all.
+        metrics: What tables and figures show in place of AUC and LogLoss, by the names in records:
+            `gauc`, `ne`, `pcoc`, `ece`, `ece_all`, ... The first is shown where there is one alone.
         runs_dir: Folder of the records, or a list of folders and bundles. A job that several have
             counts once, as the first of them has it; notes name the jobs whose results differ.
 
@@ -72,7 +75,7 @@ def report(
         UsageError: The recipe or `check` is faulty, or there is no such table.
         DataError: There is no record, or the bundle cannot be read.
     """
-    from prime_bench.report.request import ReportRequest, read_source
+    from prime_bench.report.request import ReportRequest, metrics_named, read_source
     from prime_bench.report.view import ReportView, compared_with
 
     for name, value, known in (
@@ -83,7 +86,7 @@ def report(
             raise UsageError(f"{name}: one of {known} is wanted, got {value!r}")
     if allow_missing and check is None:
         raise UsageError("allow_missing goes with check")
-    for name, names in (("tables", tables), ("arms", arms)):
+    for name, names in (("tables", tables), ("arms", arms), ("metrics", metrics)):
         if isinstance(names, str):
             raise UsageError(f"{name}: a list of names is wanted, got `{names}`")
     request = ReportRequest(
@@ -94,7 +97,10 @@ def report(
         changes=change_texts(changes),
         mixed=mixed,
         accept_source=accept_source,
+        metrics=metrics_named(metrics),
     )
+    if metrics and against:
+        raise UsageError(f"--metric goes with records alone: {against} has AUC and LogLoss")
     source = read_source(request.recipe, places_of(runs_dir))
     if recipe is None and source.packed is None and against == "paper":
         made, records = request.paper_report(source), None

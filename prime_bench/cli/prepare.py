@@ -62,6 +62,7 @@ def _setting(flag: str, *, metavar: str, help: str, type: Any = None) -> Callabl
 @_setting("--bins", metavar="N", type=int, help="quantile: bins of a numeric field.")
 @_setting("--min-count", metavar="N", type=int, help="Rows that a value needs to get an id.")
 @_setting("--zero-is-missing", metavar="yes|no", type=bool, help="log_bucket: zero has no id.")
+@_setting("--gauc-by", metavar="COLUMN", help="Groups of the group AUC, such as the user.")
 @_setting(
     "--split",
     metavar="hash|time|fraction|column|group",

@@ -71,6 +71,14 @@ N_FAULTS = 20
     help="Draw figures of these arms; without it, of the recipe's first beside Dense.",
 )
 @click.option(
+    "--metric",
+    "metrics",
+    multiple=True,
+    metavar="NAME",
+    help="Show gauc, ne, pcoc, ece, ece_all, auc or logloss in place of AUC and LogLoss; may be"
+    " repeated, and the first counts where one is shown.",
+)
+@click.option(
     "--allow-mixed",
     "mixed",
     is_flag=True,
@@ -98,6 +106,7 @@ def report(
     allow_missing: bool,
     figures: bool,
     arms: str | None,
+    metrics: tuple[str, ...],
     mixed: bool,
     output: Path | None,
     accept_source: bool,
@@ -138,6 +147,7 @@ def report(
         mixed=mixed,
         accept_source=accept_source,
         arms=[name.strip() for name in arms.split(",")] if arms else (),
+        metrics=metrics,
         runs_dir=places,
     )
     format = "json" if as_json else format

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from prime_bench.base.characters import visible
 
 if TYPE_CHECKING:
-    from prime_bench.findings import Validation
+    from prime_bench.findings import Score, Validation
     from prime_bench.schedule.details import JobDetails
     from prime_bench.store.record import Result
 
@@ -94,13 +94,28 @@ def _charts(history: "Sequence[Validation]") -> Iterator[str]:
 
 def _result(result: "Result") -> str:
     lines = [
-        f"  {split}: AUC {_number(score.auc)}, LogLoss {_number(score.logloss)}"
-        for split, score in {"valid": result.valid, "test": result.test}.items()
+        visible(line) for split, score in result.scores.items() for line in _score(split, score)
     ]
     lines.append(f"  best epoch {result.best_epoch}, ended by {result.stopped}")
     if result.degenerate:
         lines.append(visible(f"  degenerate: {result.degenerate}"))
     return "\n".join(["result:", *lines, *(visible(f"  note: {note}") for note in result.notes)])
+
+
+def _score(split: str, score: "Score") -> Iterator[str]:
+    """The metrics of a split; those that its record does not have are left out."""
+    from prime_bench.findings import ALL_METRICS, METRIC_LABELS
+
+    first = f"  {split}: AUC {_number(score.auc)}, LogLoss {_number(score.logloss)}"
+    values = {METRIC_LABELS[key]: getattr(score, key) for key in ALL_METRICS[2:]}
+    shown = [f"{name} {value:.6f}" for name, value in values.items() if value is not None]
+    yield ", ".join([first, *shown])
+    if (groups := score.groups) is not None:
+        yield (
+            f"    groups by {groups.column}: {groups.groups:,} of {groups.rows:,} rows; left out:"
+            f" {groups.one_class_groups:,} of one class with {groups.one_class_rows:,} rows,"
+            f" {groups.rows_without_group:,} rows without a value"
+        )
 
 
 def _number(value: float | None) -> str:

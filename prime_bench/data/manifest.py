@@ -166,6 +166,11 @@ class Manifest(Frozen):
     one."""
 
     @property
+    def gauc_by(self) -> str:
+        """The column with the groups of the group AUC; empty where the table has none."""
+        return str(self.settings.get("gauc_by") or "")
+
+    @property
     def own_card(self) -> JsonTable | None:
         """The content of the user's own card as JSON values; None for a bundled one."""
         return None if self.card is None else self.card.plain()
@@ -227,6 +232,8 @@ class TableSpec:
         for key in _without_effect(self.card, self.settings):
             if key != "numeric":  # its digests are older than rules of columns
                 del settings[key]
+        if not self.settings.gauc_by:  # the digests of tables without groups are older
+            del settings["gauc_by"]
         columns = [
             [column.name, column.role, column.semantic, *_rule(column), *_split_role(column)]
             for column in self.card.columns
@@ -262,7 +269,7 @@ class TableSpec:
         default = _parse(self.card, {}, where="").plain()
         for key, value in self.settings.plain().items():
             if value != default[key]:
-                words += [f"--{key.replace('_', '-')}", _flag_value(value)]
+                words += [f"--{key.replace('_', '-')}", shlex.quote(_flag_value(value))]
         if source is None and self.card.kind != "generated" and not self.card.archives:
             source = "PATH"
         if source is not None:
@@ -310,6 +317,8 @@ def resolve(
             raise UsageError(f"{prefix}{key}: {why}")
     if fault := _split_fault(card, settings):
         raise UsageError(f"{prefix}split: {fault}, and {name} has none")
+    if fault := _group_fault(card, settings):
+        raise UsageError(f"{prefix}gauc_by: {fault}")
     return TableSpec(card=card, settings=settings, file=file)
 
 
@@ -387,6 +396,29 @@ def _split_fault(card: DatasetCard, settings: DataSettings) -> str | None:
     if not roles or any(column.role in roles for column in card.columns):
         return None
     return f"{settings.split} needs a column with the role {' or '.join(roles)}"
+
+
+def _group_fault(card: DatasetCard, settings: DataSettings) -> str | None:
+    """Why the column of `gauc_by` cannot have the groups; None if it can, or if there is none."""
+    if not (name := settings.gauc_by):
+        return None
+    if isinstance(settings, SyntheticSettings):
+        # Here, since a table of files does without the generator.
+        from prime_bench.data.synthetic.fields import SHAPES
+
+        shape = SHAPES[settings.shape]
+        columns = {field.name: "categorical" for field in shape.categorical}
+        columns |= {field.name: "numeric" for field in shape.numeric}
+    else:
+        columns = {column.name: column.also or column.role for column in card.columns}
+    if name not in columns:
+        return f"{card.name} has no column `{name}`{did_you_mean(name, columns)}"
+    if (role := columns[name]) in ("label", "numeric"):
+        return (
+            f"`{name}` is {'the label' if role == 'label' else 'numeric'}; groups are values of a"
+            " column with another role: categorical, or dropped if no model is to read it"
+        )
+    return None
 
 
 def _flag_value(value: object) -> str:

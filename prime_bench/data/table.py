@@ -40,6 +40,9 @@ class Split:
     """(N, K) float32, a column for each numeric field."""
     labels: np.ndarray
     """(N,) uint8, 0 or 1."""
+    groups: np.ndarray | None = None
+    """(N,) int32: the group of each row for the group AUC, 0 without one; None in a table that was
+    prepared without `gauc_by`."""
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -132,6 +135,11 @@ class PreparedTable:
                 ids=self._map(f"{name}.ids.npy", np.int32, (n_rows, n_ids)),
                 numerics=self._map(f"{name}.numerics.npy", np.float32, (n_rows, shape.n_numeric)),
                 labels=self._map(f"{name}.labels.npy", np.uint8, (n_rows,)),
+                groups=(
+                    self._map(f"{name}.groups.npy", np.int32, (n_rows,))
+                    if self.manifest.gauc_by
+                    else None
+                ),
             )
         return self._splits[name]
 
@@ -200,7 +208,9 @@ class PreparedTable:
         """
         outputs = self.manifest.outputs
         fault = ""
-        if odd := sorted(outputs.keys() ^ files_of(self.schema)):
+        if odd := sorted(
+            outputs.keys() ^ files_of(self.schema, grouped=bool(self.manifest.gauc_by))
+        ):
             names = "names" if odd[0] in outputs else "does not name"
             belongs = "does not belong" if odd[0] in outputs else "belongs"
             fault = f"it {names} {odd[0]}, which {belongs} to the schema"
@@ -299,11 +309,12 @@ _READ_HEADER = {
 }
 
 
-def files_of(schema: Schema) -> set[str]:
-    """The files of a table with this schema, except the manifest."""
-    arrays = {
-        f"{split}.{part}.npy" for split in SPLIT_NAMES for part in ("ids", "numerics", "labels")
-    }
+def files_of(schema: Schema, *, grouped: bool) -> set[str]:
+    """The files of a table with this schema, except the manifest; `grouped` says whether it has the
+    groups of rows.
+    """
+    parts = ("ids", "numerics", "labels", *(["groups"] if grouped else []))
+    arrays = {f"{split}.{part}.npy" for split in SPLIT_NAMES for part in parts}
     vocabularies = {vocabulary_file(field.name) for field in schema.categorical}
     return {SCHEMA_NAME, *arrays, *vocabularies}
 

@@ -5,13 +5,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from prime_bench.base.errors import DataError, UsageError
+from prime_bench.base.errors import DataError, UsageError, did_you_mean
 from prime_bench.base.files import write_whole
 from prime_bench.data.manifest import TableSpec, read_cards, resolve
+from prime_bench.findings import ALL_METRICS, Metric
 from prime_bench.recipe.file import find_recipe, load_recipe, recipe_content
 from prime_bench.recipe.recipe import Recipe
 from prime_bench.report.bundle import bundle_of
 from prime_bench.report.document import make_report
+from prime_bench.report.quantities.formulas import METRICS
 from prime_bench.report.quantities.layout import dataset_labels
 from prime_bench.report.quantities.records import (
     RecipeJobs,
@@ -27,7 +29,11 @@ from prime_bench.report.sources import (
     read_sources,
     source_notes,
 )
-from prime_bench.report.tables.definition import TableDefinition, shipped_tables
+from prime_bench.report.tables.definition import (
+    TableDefinition,
+    shipped_tables,
+    shows_any_metric,
+)
 from prime_bench.report.tables.kinds import load_definition
 from prime_bench.report.tables.model import Report
 from prime_bench.store.record import ProbeRecord, Record, RunRecord
@@ -77,15 +83,29 @@ class ReportRequest:
     accept_source: bool = False
     """Whether records of another version of a user's own class count: of the recipe's classes, or
     without a recipe of what was started last."""
+    metrics: Sequence[Metric] = METRICS
+    """What tables show, the first where they show one alone."""
 
     def report(self, source: RecordSource) -> tuple[Report, ReportRecords]:
         """Make the tables of the recipe, or of everything. Raises DataError without a record."""
         selected, tables = self.select(source)
         definitions = {name: load_definition(name) for name in tables}
+        self._check_metrics(definitions)
+        selected = replace(selected, metrics=self.metrics)
         made = make_report(selected, definitions=definitions)
         if not made.records:
             raise self._nothing(source, selected)
         return _with_digests(made, source), selected
+
+    def _check_metrics(self, definitions: Mapping[str, TableDefinition]) -> None:
+        """Raise UsageError where no table shows the metrics that were asked for."""
+        if self.metrics == METRICS or any(map(shows_any_metric, definitions.values())):
+            return
+        raise UsageError(
+            f"--metric {self.metrics[0]}: {', '.join(definitions)} "
+            f"{'show' if len(definitions) > 1 else 'shows'} metrics of its own",
+            hint="`--table main`, cells, pairs and family show any metric",
+        )
 
     def runs(self, source: RecordSource) -> tuple[list[RunRecord], Mapping[str, int]]:
         """The training runs that are selected, in the order of the recipe or of their ids, and
@@ -221,6 +241,18 @@ def _with_digests(report: Report, source: RecordSource) -> Report:
     jobs = {job_id for table in tables for job_id in table.jobs}
     digests = {job_id: source.digest(job_id) for job_id in sorted(jobs)}
     return replace(report, tables=tables, record_digests=digests)
+
+
+def metrics_named(names: Sequence[str]) -> tuple[Metric, ...]:
+    """The metrics of these names, `METRICS` without any. Raises UsageError for another name."""
+    for name in names:
+        if name not in ALL_METRICS:
+            raise UsageError(
+                f"--metric {name}: no such metric{did_you_mean(name, ALL_METRICS)}",
+                hint=f"there are: {', '.join(ALL_METRICS)}",
+            )
+    found = tuple(metric for metric in dict.fromkeys(names) if metric in ALL_METRICS)
+    return found or METRICS
 
 
 def no_record_hint(recipe: str | Path, *, changes: Sequence[str], others: int) -> str:

@@ -46,6 +46,10 @@ class DataSettings(Frozen):
     zero_is_missing: bool = True
     """For log_bucket: whether bucket 0 is out-of-vocabulary like a missing value, which is
     FuxiCTR's rule, or has an id of its own."""
+    gauc_by: str = ""
+    """Column whose values are the groups of the group AUC, such as the user. It need not be a field
+    of the model, and its values are told apart exactly, whatever the vocabulary. The table then
+    holds the group of each row, so it is another table. Empty: no group AUC."""
 
 
 class LogSettings(DataSettings):

@@ -7,6 +7,7 @@ from typing import Any, cast
 
 import polars as pl
 
+from prime_bench.findings import ALL_METRICS
 from prime_bench.recipe.differences import dotted
 from prime_bench.store.predictions import read_predictions
 from prime_bench.store.record import RunRecord
@@ -18,14 +19,16 @@ def runs_frame(runs: Sequence[RunRecord]) -> pl.DataFrame:
     rows = [
         {
             **head,
-            "valid_auc": run.result.valid.auc,
-            "valid_logloss": run.result.valid.logloss,
-            "test_auc": run.result.test.auc,
-            "test_logloss": run.result.test.logloss,
+            **{
+                f"{split}_{metric}": getattr(score, metric)
+                for split, score in run.result.scores.items()
+                for metric in ALL_METRICS
+            },
             "epochs": run.result.epochs,
             "best_epoch": run.result.best_epoch,
             "stopped": run.result.stopped,
             "wall_s": run.wall_s,
+            "epoch_s": run.epoch_s,
             "degenerate": run.degenerate,
             "parameters": run.budget.backbone_parameters + run.budget.plugin_parameters,
             "plugin_parameters": run.budget.plugin_parameters,
@@ -39,14 +42,16 @@ def runs_frame(runs: Sequence[RunRecord]) -> pl.DataFrame:
         rows,
         schema={
             **_head_types(settings),
-            "valid_auc": pl.Float64,
-            "valid_logloss": pl.Float64,
-            "test_auc": pl.Float64,
-            "test_logloss": pl.Float64,
+            **{
+                f"{split}_{metric}": pl.Float64
+                for split in ("valid", "test")
+                for metric in ALL_METRICS
+            },
             "epochs": pl.Int64,
             "best_epoch": pl.Int64,
             "stopped": pl.String,
             "wall_s": pl.Float64,
+            "epoch_s": pl.Float64,
             "degenerate": pl.String,
             "parameters": pl.Int64,
             "plugin_parameters": pl.Int64,

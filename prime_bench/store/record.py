@@ -165,6 +165,11 @@ class RunRecord(_Record):
     """Digests of the record and of the files beside it; None in old records."""
 
     @property
+    def epoch_s(self) -> float | None:
+        """Seconds an epoch with its validation, the mean; None without a validation."""
+        return self.history[-1].wall_s / len(self.history) if self.history else None
+
+    @property
     def degenerate(self) -> str | None:
         """Why the run is no sound measurement, as its history and scores say; None if it is one.
 

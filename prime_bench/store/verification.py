@@ -18,7 +18,14 @@ import safetensors
 from prime_bench.base.errors import UsageError
 from prime_bench.base.files import MOST_BYTES, open_file, read_file, sha256_of
 from prime_bench.base.frozen import JsonTable
-from prime_bench.findings import Score
+from prime_bench.findings import (
+    ALL_METRICS,
+    Score,
+    calibration_error,
+    normalised_entropy,
+    predicted_over_clicks,
+    whole,
+)
 from prime_bench.recipe.job import Job
 from prime_bench.settings.interface import TableShape
 from prime_bench.settings.training import StopRule
@@ -49,6 +56,9 @@ Topic = Literal["record", "files", "data", "pairing", "metrics", "report"]
 TOLERANCE = 1e-5
 """Largest allowed difference between a metric and the recorded one, relative to the larger of it
 and 1, where both need not have the same bits."""
+_ROUNDING = 1e-12
+"""The same for what follows from numbers of the record: logarithms of another machine may differ in
+the last bit."""
 _BASELINE = "dense"
 
 
@@ -336,6 +346,7 @@ def _faults_of_run(record: RunRecord, table: ManifestFacts | None) -> Iterator[s
     for name, score in result.scores.items():
         if (score.auc is None) != (score.logloss is None):
             yield f"result.{name}: only one of two metrics is there"
+        yield from _faults_of_score(name, score, None if table is None else table.rows)
     if not _is_degeneracy(record, None if table is None else table.rows):
         said = _short(result.degenerate)
         yield f"result.degenerate: {said} does not follow from its scores and history"
@@ -343,6 +354,38 @@ def _faults_of_run(record: RunRecord, table: ManifestFacts | None) -> Iterator[s
         yield f"wall_s: {record.wall_s} in the record, {last.wall_s} at its last validation"
     if table is not None:
         yield from _faults_by_table(record, table)
+
+
+def _faults_of_score(name: str, score: Score, rows: Mapping[str, int] | None) -> Iterator[str]:
+    """Sentences about metrics of a split that do not follow from its bins and its LogLoss."""
+    bins = score.deciles
+    if not bins or score.logloss is None:
+        for key in (*ALL_METRICS[2:], "deciles", "groups"):
+            if getattr(score, key) is not None:
+                yield f"result.{name}.{key}: is there without what it is computed from"
+        return
+    every = whole(bins)
+    if any(item.clicks > item.rows for item in bins) or not 0 < every.clicks < every.rows:
+        yield f"result.{name}.deciles: clicks that such bins cannot have"
+        return
+    entropy = normalised_entropy(score.logloss, clicks=every.clicks, rows=every.rows)
+    for metric, found in (
+        ("ne", entropy),
+        ("pcoc", predicted_over_clicks(bins)),
+        ("ece", calibration_error(bins)),
+        ("ece_all", calibration_error([every])),
+    ):
+        if not agree(found, recorded := getattr(score, metric), tolerance=_ROUNDING):
+            yield f"result.{name}.{metric}: {recorded} in the record, {found} by its deciles"
+    if rows is not None and every.rows != rows[name]:
+        yield f"result.{name}.deciles: {every.rows} rows, the table has {rows[name]}"
+    groups = score.groups
+    if (groups is None or not groups.groups) != (score.gauc is None):
+        yield f"result.{name}: gauc or the groups that it is of are missing"
+    if groups is not None:
+        counted = groups.rows + groups.one_class_rows + groups.rows_without_group
+        if counted != every.rows:
+            yield f"result.{name}.groups: {counted} rows, its deciles have {every.rows}"
 
 
 def _faults_of_history(record: RunRecord) -> Iterator[str]:

@@ -11,11 +11,18 @@ from torch import Tensor
 
 from prime_bench.base.errors import DataError
 from prime_bench.base.files import write_whole
-from prime_bench.findings import Score
+from prime_bench.findings import (
+    GroupCounts,
+    Score,
+    calibration_error,
+    normalised_entropy,
+    predicted_over_clicks,
+    whole,
+)
 from prime_bench.plugins.attach import ArmModel
 from prime_bench.training.batches import Rows
 from prime_bench.training.graph import Capture, GraphedForward, NotCaptured
-from prime_bench.training.metrics import auc, logloss
+from prime_bench.training.metrics import Ranking, auc, group_auc, logloss
 
 SCORED_SPLITS = ("valid", "test")
 """The splits that are scored with the best weights."""
@@ -62,6 +69,47 @@ def score(labels: np.ndarray, probabilities: Tensor) -> Score:
     if not bool(probabilities.isfinite().all()):
         return Score(auc=None, logloss=None)
     return Score(auc=auc(labels, probabilities), logloss=logloss(labels, probabilities))
+
+
+def full_score(
+    labels: np.ndarray,
+    probabilities: Tensor,
+    *,
+    groups: np.ndarray | None = None,
+    column: str = "",
+) -> Score:
+    """Every metric over all rows (N,); AUC and LogLoss have the bits of `score`. All are None if a
+    probability is not finite.
+
+    `groups` (N,) are the groups of the values of `column`, 0 for none; None: no group AUC.
+    """
+    if not bool(probabilities.isfinite().all()):
+        return Score(auc=None, logloss=None)
+    loss, ranking = logloss(labels, probabilities), Ranking(labels, probabilities)
+    deciles = ranking.bins(10)
+    every = whole(deciles)
+    found = None if groups is None else group_auc(labels, probabilities, groups)
+    return Score(
+        # Wider probabilities than float32 are ordered by all of their bits.
+        auc=ranking.auc if probabilities.dtype == torch.float32 else auc(labels, probabilities),
+        logloss=loss,
+        gauc=None if found is None else found.mean,
+        ne=normalised_entropy(loss, clicks=every.clicks, rows=every.rows),
+        pcoc=predicted_over_clicks(deciles),
+        ece=calibration_error(deciles),
+        ece_all=calibration_error([every]),
+        deciles=deciles,
+        groups=None
+        if found is None
+        else GroupCounts(
+            column=column,
+            groups=found.groups,
+            rows=found.rows,
+            one_class_groups=found.one_class_groups,
+            one_class_rows=found.one_class_rows,
+            rows_without_group=found.rows_without_group,
+        ),
+    )
 
 
 def degeneracy(probabilities: Mapping[str, Tensor], scores: Mapping[str, Score]) -> str | None:

@@ -49,9 +49,9 @@ from prime_bench.training.evaluation import (
     SCORED_SPLITS,
     check_labels,
     degeneracy,
+    full_score,
     predict,
     save_predictions,
-    score,
 )
 from prime_bench.training.graph import capture_on
 from prime_bench.training.loop import (
@@ -200,12 +200,18 @@ class TrainingJob:
         batch_size = self.job.training.batch_size
         found, scores, labels = {}, {}, {}
         for name in SCORED_SPLITS:
-            rows = Rows(self.table.split(name), device=self.device)
+            split = self.table.split(name)
+            rows = Rows(split, device=self.device)
             labels[name] = rows.labels
             found[name] = predict(
                 assembled.arm, rows, batch_size=batch_size, capture=capture_on(self.device)
             )
-            scores[name] = score(rows.labels, found[name])
+            scores[name] = full_score(
+                rows.labels,
+                found[name],
+                groups=split.groups,
+                column=self.table.manifest.gauc_by,
+            )
         if self.request.keep_predictions:
             save_predictions(self.folder.path / PREDICTIONS, found, labels)
         faults = [*not_finite(trained.history), degeneracy(found, scores)]

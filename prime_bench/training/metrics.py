@@ -1,4 +1,4 @@
-"""AUC and LogLoss, exact but for the last rounding.
+"""AUC, group AUC, LogLoss and the bins of a calibration error, exact but for the last roundings.
 
 The AUC counts (positive, negative) pairs of rows in halves: a pair in order is two halves, a tie is
 one. All counts are integers, so that nothing is rounded before the last division.
@@ -6,12 +6,15 @@ one. All counts are integers, so that nothing is rounded before the last divisio
 Shapes: N rows, P of them positive.
 """
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike
 from torch import Tensor
+
+from prime_bench.findings import CalibrationBin
 
 
 def halves_in_order(positive: np.ndarray, scores: np.ndarray) -> int:
@@ -37,9 +40,19 @@ def _of_packed(positive: np.ndarray, scores: np.ndarray) -> int:
     """Count the halves of non-negative float32. Their bits have the order of their values, so score
     and label are packed into one uint32 and sorted together. The sign of -0.0 is shifted out.
     """
+    return _halves_of(_sorted_keys(positive, scores))
+
+
+def _sorted_keys(positive: np.ndarray, scores: np.ndarray) -> np.ndarray:
+    """The keys (N,) uint32 of rows in rising order of score, of equal ones the negatives first."""
     keys = scores.view(np.uint32) << np.uint32(1)
     keys |= positive
     keys.sort()
+    return keys
+
+
+def _halves_of(keys: np.ndarray) -> int:
+    """Count the halves of sorted keys."""
     at = np.flatnonzero(keys & 1)  # (P,)
     # The i-th positive has at[i] - i negatives before it, including those that tie with it.
     before = int(at.sum()) - len(at) * (len(at) - 1) // 2
@@ -91,11 +104,7 @@ def logloss(labels: ArrayLike, probabilities: ArrayLike | Tensor) -> float:
         UndefinedMetric: As in `auc`, and for a probability out of range.
     """
     positive, values = _checked(labels, probabilities)
-    lowest, highest = values.min(), values.max()
-    if lowest < 0 or highest > 1:
-        raise UndefinedMetric(
-            f"probabilities reach from {float(lowest)} to {float(highest)}, not within [0, 1]"
-        )
+    _check_range(values)
     if isinstance(values, Tensor):
         wide = values.to(torch.float64)
         wide = torch.where(positive, wide, 1.0 - wide)
@@ -103,6 +112,168 @@ def logloss(labels: ArrayLike, probabilities: ArrayLike | Tensor) -> float:
     likelihood = values.astype(np.float64)
     np.subtract(1.0, likelihood, out=likelihood, where=~positive)
     return -float(np.log(np.clip(likelihood, _EPSILON, 1 - _EPSILON)).mean())
+
+
+class Ranking:
+    """Rows sorted by their probability once, for the AUC and for bins of any number."""
+
+    def __init__(self, labels: ArrayLike, probabilities: ArrayLike | Tensor) -> None:
+        """Args:
+            labels: (N,) of 0 and 1.
+            probabilities: (N,) in [0, 1], taken as float32, as `predictions.npz` keeps them. Those
+                on a GPU are sorted there.
+
+        Raises:
+            UndefinedMetric: As in `logloss`.
+        """
+        positive, values = _checked(labels, probabilities)
+        _check_range(values)
+        if isinstance(values, Tensor):
+            self._keys = _sorted_on_device(_packed_on_device(positive, values)).astype(np.uint32)
+        else:
+            self._keys = _sorted_keys(positive, values.astype(np.float32))
+
+    @property
+    def auc(self) -> float:
+        """As `auc` gives it."""
+        n_rows, n_positives = len(self._keys), int((self._keys & 1).sum(dtype=np.int64))
+        return _halves_of(self._keys) / (2 * n_positives * (n_rows - n_positives))
+
+    def bins(self, n: int = 10) -> list[CalibrationBin]:
+        """Cut the rows into `n` bins of equally many, by rising probability.
+
+        Rows i = 0 ... N - 1 in the order of their probability are in bin floor(n i / N), and rows
+        of equal probability all in the bin of the first of them, so that the order of the file does
+        not count. A bin that has no row then is left out.
+        """
+        keys, n_rows = self._keys, len(self._keys)
+        cuts = [0]
+        for number in range(1, n):
+            cut = -(-number * n_rows // n)
+            # The label is the last bit: the highest key of equal probabilities has it set.
+            cuts.append(int(np.searchsorted(keys, keys[cut - 1] | 1, side="right")) if cut else 0)
+        parts = [keys[a:b] for a, b in zip(cuts, [*cuts[1:], n_rows], strict=True) if a < b]
+        return [
+            CalibrationBin(
+                rows=len(part),
+                clicks=int((part & 1).sum(dtype=np.int64)),
+                predicted=float((part >> np.uint32(1)).view(np.float32).sum(dtype=np.float64)),
+            )
+            for part in parts
+        ]
+
+
+@dataclass(frozen=True, kw_only=True)
+class GroupedAuc:
+    """The AUC within groups of rows."""
+
+    mean: float | None
+    """The mean AUC of the groups with both classes, weighted by rows; None without such a group."""
+    groups: int
+    """Groups with both classes."""
+    rows: int
+    """Their rows."""
+    one_class_groups: int
+    """Groups that are left out."""
+    one_class_rows: int
+    """Their rows."""
+    rows_without_group: int
+    """Rows of group 0, which is none."""
+
+
+def group_auc(
+    labels: ArrayLike, probabilities: ArrayLike | Tensor, groups: ArrayLike
+) -> GroupedAuc:
+    """Group AUC: sum over groups g of n_g AUC_g / sum of n_g, with the n_g rows (impressions) of g.
+
+    Groups with one class have no AUC, and are left out of both sums. Zhu et al., Deep Interest
+    Network for Click-Through Rate Prediction (KDD 2018), Sec. 6.2, after Zhu et al. (KDD 2017).
+    Pairs of rows are counted as in `auc`; each AUC_g is rounded once, and then the sum.
+
+    Args:
+        labels: (N,) of 0 and 1.
+        probabilities: (N,) in [0, 1], taken as float32.
+        groups: (N,) whole numbers of at most 31 bits, 0 for rows without a group.
+
+    Raises:
+        UndefinedMetric: As in `logloss`.
+    """
+    positive, values = _checked(labels, probabilities)
+    _check_range(values)
+    of_rows = np.asarray(groups)
+    if of_rows.shape != tuple(positive.shape):
+        raise UndefinedMetric(f"groups have shape {of_rows.shape}, labels {tuple(positive.shape)}")
+    n_rows, keys = len(of_rows), _sorted_by_group(positive, values, of_rows)
+    keys = keys[np.searchsorted(keys, np.uint64(1 << 32)) :]
+    without, n_grouped = n_rows - len(keys), len(keys)
+    starts = np.flatnonzero(np.diff(keys >> np.uint64(32), prepend=np.uint64(0)))  # (G,)
+    sizes = np.diff(starts, append=n_grouped)
+    at = np.flatnonzero(keys & np.uint64(1))  # (P,)
+    # Positives before each group, and from this the positives and the negatives of each.
+    earlier = np.searchsorted(at, starts)
+    positives = np.diff(earlier, append=len(at))
+    negatives = sizes - positives
+    # The i-th positive has at[i] - i negatives before it, less those of earlier groups.
+    before = at - np.arange(len(at)) - np.repeat(starts - earlier, positives)
+    halves = 2 * _sums(before, earlier, positives)
+    # A tie: its last negative is directly before its first positive, whose key is one more.
+    tied = at[at > 0]
+    tied = tied[keys[tied - 1] + np.uint64(1) == keys[tied]]
+    start = np.searchsorted(keys, keys[tied] - np.uint64(1))
+    end = np.searchsorted(keys, keys[tied], side="right")
+    of_tie = np.searchsorted(starts, tied, side="right") - 1
+    np.subtract.at(halves, of_tie, (tied - start) * (end - tied))
+    both = (positives > 0) & (negatives > 0)
+    aucs = halves[both] / (2 * positives[both] * negatives[both])
+    rows = int(sizes[both].sum())
+    return GroupedAuc(
+        mean=float((aucs * sizes[both]).sum() / rows) if rows else None,
+        groups=int(both.sum()),
+        rows=rows,
+        one_class_groups=int((~both).sum()),
+        one_class_rows=n_grouped - rows,
+        rows_without_group=without,
+    )
+
+
+def _sorted_by_group(positive: Any, values: Any, groups: np.ndarray) -> np.ndarray:
+    """The keys (N,) uint64 of rows in rising order of group, then as in `_sorted_keys`."""
+    if isinstance(values, Tensor):
+        packed = _packed_on_device(positive, values)
+        packed |= torch.from_numpy(np.array(groups, dtype=np.int64)).to(values.device) << 32
+        return _sorted_on_device(packed)
+    keys: np.ndarray = groups.astype(np.uint64) << np.uint64(32)
+    keys |= values.astype(np.float32).view(np.uint32) << np.uint32(1)
+    keys |= positive
+    keys.sort()
+    return keys
+
+
+def _sums(values: np.ndarray, starts: np.ndarray, sizes: np.ndarray) -> np.ndarray:
+    """The sums (G,) int64 of consecutive parts of the values (P,), of which some are empty."""
+    total = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(values, dtype=np.int64)])
+    sums: np.ndarray = total[starts + sizes] - total[starts]
+    return sums
+
+
+def _packed_on_device(positive: Tensor, values: Tensor) -> Tensor:
+    """Keys (N,) int64 as in `_of_packed`."""
+    # Zero is added since -0.0 + 0.0 is 0.0: the sign of zero would be a bit of the key.
+    bits = (values.to(torch.float32) + 0.0).view(torch.int32).to(torch.int64)
+    return (bits << 1) | positive
+
+
+def _sorted_on_device(keys: Tensor) -> np.ndarray:
+    """Sort keys (N,) int64 on their device, and copy them to the host as uint64."""
+    return keys.sort().values.cpu().numpy().view(np.uint64)
+
+
+def _check_range(values: np.ndarray | Tensor) -> None:
+    lowest, highest = values.min(), values.max()
+    if lowest < 0 or highest > 1:
+        raise UndefinedMetric(
+            f"probabilities reach from {float(lowest)} to {float(highest)}, not within [0, 1]"
+        )
 
 
 def _checked(labels: Any, scores: Any) -> tuple[Any, Any]:

@@ -14,7 +14,7 @@ from prime_bench.base.files import sha256_of
 from prime_bench.base.identity import NUMERICS
 from prime_bench.data.manifest import table_with
 from prime_bench.data.table import PreparedTable, Split, checked_table
-from prime_bench.findings import Score
+from prime_bench.findings import ALL_METRICS, Metric, Score
 from prime_bench.store.predictions import Prediction, PredictionProgress, read_predictions
 from prime_bench.store.record import RunRecord, not_finite
 from prime_bench.store.runs import CHECKPOINT, PREDICTIONS, Runs
@@ -26,9 +26,9 @@ from prime_bench.training.environment import conditions, environment, unlike
 from prime_bench.training.evaluation import (
     SCORED_SPLITS,
     degeneracy,
+    full_score,
     predict,
     save_predictions,
-    score,
 )
 from prime_bench.training.graph import capture_on
 from prime_bench.training.metrics import UndefinedMetric
@@ -79,7 +79,8 @@ def recompute(
     try:
         assembled.arm.to(device)
         for name in SCORED_SPLITS:
-            rows = Rows(table.split(name), device=device)
+            split = table.split(name)
+            rows = Rows(split, device=device)
             probabilities[name] = predict(
                 assembled.arm,
                 rows,
@@ -87,12 +88,13 @@ def recompute(
                 capture=capture_on(device),
                 on_rows=on_rows,
             )
-            now, then = score(rows.labels, probabilities[name]), record.result.scores[name]
-            scores[name] = now
-            for metric, found, recorded in (
-                ("auc", now.auc, then.auc),
-                ("logloss", now.logloss, then.logloss),
-            ):
+            now = scores[name] = full_score(
+                rows.labels,
+                probabilities[name],
+                groups=split.groups,
+                column=table.manifest.gauc_by,
+            )
+            for metric, found, recorded in _both(now, record.result.scores[name]):
                 if not agree(found, recorded, tolerance=TOLERANCE if changed else 0.0):
                     differences.append(f"{name} {metric}: {recorded} in the record, {found} now")
     except (MemoryError, RuntimeError) as error:
@@ -262,7 +264,7 @@ def check_predictions(records: Iterable[RunRecord], runs: Runs) -> Iterator[Disc
         path = folder / PREDICTIONS
         try:
             found = {
-                name: score(labels, torch.from_numpy(probabilities))
+                name: full_score(labels, torch.from_numpy(probabilities))
                 for name, (labels, probabilities) in read_predictions(folder).items()
             }
         except (DataError, UndefinedMetric) as error:
@@ -270,14 +272,21 @@ def check_predictions(records: Iterable[RunRecord], runs: Runs) -> Iterator[Disc
             yield Discrepancy(topic="files", where=str(path), what=what)
             continue
         for name, now in found.items():
-            then = record.result.scores[name]
-            for metric, value, recorded in (
-                ("auc", now.auc, then.auc),
-                ("logloss", now.logloss, then.logloss),
-            ):
-                if not agree(value, recorded, tolerance=TOLERANCE):
+            for metric, value, recorded in _both(now, record.result.scores[name]):
+                # The file does not have the groups of its rows.
+                if metric != "gauc" and not agree(value, recorded, tolerance=TOLERANCE):
                     what = f"{name} {metric}: {recorded} in the record, {value} by this file"
                     yield Discrepancy(topic="metrics", where=str(path), what=what)
+
+
+def _both(now: Score, then: Score) -> Iterator[tuple[Metric, float | None, float | None]]:
+    """Each metric as it is now and as it was recorded; AUC and LogLoss alone where the record is of
+    a version that had no others.
+    """
+    for metric in ALL_METRICS:
+        recorded = getattr(then, metric)
+        if metric in ("auc", "logloss") or recorded is not None or then.deciles is not None:
+            yield metric, getattr(now, metric), recorded
 
 
 def _is_kept(record: RunRecord, path: Path) -> bool:

@@ -99,7 +99,7 @@ def put(folder, name, value, *, at=(3, 2)):
 
 def test_prepare_writes_the_files_of_the_schema(folder):
     table = PreparedTable.open(folder)
-    assert table.manifest.outputs.keys() == files_of(table.schema)
+    assert table.manifest.outputs.keys() == files_of(table.schema, grouped=False)
     found = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
     assert found == {*table.manifest.outputs, "manifest.json"}
 

@@ -1,6 +1,7 @@
 """AUC and LogLoss: against scikit-learn, against the definition, and where they have no value."""
 
 import math
+from fractions import Fraction
 
 import hypothesis
 import hypothesis.extra.numpy as arrays
@@ -10,9 +11,21 @@ import pytest
 import sklearn.metrics
 import torch
 
+from prime_bench.findings import (
+    CalibrationBin,
+    calibration_error,
+    normalised_entropy,
+    predicted_over_clicks,
+    whole,
+)
 from prime_bench.training.metrics import (
+    Ranking,
     UndefinedMetric,
+    _packed_on_device,
+    _sorted_keys,
+    _sorted_on_device,
     auc,
+    group_auc,
     halves_in_order,
     halves_in_order_on_device,
     logloss,
@@ -148,3 +161,154 @@ def test_rows_without_a_metric_are_refused(metric, labels, scores, reason):
 def test_logloss_wants_probabilities(wrong):
     with pytest.raises(ValueError, match="not within"):
         logloss([0, 1], [0.5, wrong])
+
+
+def group_by_group(labels, scores, groups):
+    """The definition of GAUC (Zhu et al. 2018), pair by pair and in fractions."""
+    total, rows, left_out = Fraction(0), 0, 0
+    for group in sorted({g for g in groups if g}):
+        own = [(y, s) for y, s, g in zip(labels, scores, groups, strict=True) if g == group]
+        positives = [float(s) for y, s in own if y == 1]
+        negatives = [float(s) for y, s in own if y == 0]
+        if not positives or not negatives:
+            left_out += 1
+            continue
+        won = sum(2 * (p > n) + (p == n) for p in positives for n in negatives)
+        total += len(own) * Fraction(won, 2 * len(positives) * len(negatives))
+        rows += len(own)
+    return (float(total / rows) if rows else None), left_out
+
+
+def row_by_row(labels, scores, n):
+    """The rows, clicks and predictions of `n` bins of equally many rows, ties in the first's."""
+    order = sorted(range(len(labels)), key=lambda i: float(scores[i]))
+    bins, first = {}, 0
+    for place, i in enumerate(order):
+        if place and float(scores[i]) != float(scores[order[place - 1]]):
+            first = place
+        bins.setdefault(n * first // len(order), []).append(i)
+    return [
+        (len(own), sum(int(labels[i]) for i in own), math.fsum(float(scores[i]) for i in own))
+        for _, own in sorted(bins.items())
+    ]
+
+
+@st.composite
+def predicted_rows(draw):
+    n = draw(st.integers(2, 40))
+    labels = draw(arrays.arrays(np.uint8, n, elements=st.integers(0, 1)))
+    hypothesis.assume(0 < labels.sum() < n)
+    values = st.one_of(
+        st.sampled_from([0.0, -0.0, 0.25, 0.5, 1.0, 2.0**-149]), st.floats(0, 1, width=32)
+    )
+    scores = draw(arrays.arrays(np.float32, n, elements=values))
+    largest = draw(st.sampled_from([1, 3, 2**31 - 1]))
+    # Few groups of several rows, or many of a row; the largest is that of 31 bits.
+    groups = draw(arrays.arrays(np.int32, n, elements=st.integers(0, min(largest, 40))))
+    groups[groups == 40] = largest
+    return labels, scores, groups
+
+
+@hypothesis.given(predicted_rows())
+def test_group_auc_is_the_mean_over_groups_weighted_by_rows(rows):
+    labels, scores, groups = rows
+    found = group_auc(labels, scores, groups)
+    expected, left_out = group_by_group(labels, scores, groups)
+    assert found.mean == (None if expected is None else pytest.approx(expected, abs=1e-15))
+    assert (found.one_class_groups, found.rows_without_group) == (
+        left_out,
+        int((groups == 0).sum()),
+    )
+    assert found.rows + found.one_class_rows + found.rows_without_group == len(labels)
+    assert found.groups + left_out == len({g for g in groups.tolist() if g})
+
+
+@hypothesis.given(predicted_rows(), st.integers(1, 12))
+def test_bins_have_equally_many_rows_and_keep_ties_together(rows, n):
+    labels, scores, _ = rows
+    found = [(item.rows, item.clicks, item.predicted) for item in Ranking(labels, scores).bins(n)]
+    expected = row_by_row(labels, scores, n)
+    assert [item[:2] for item in found] == [item[:2] for item in expected]
+    assert [item[2] for item in found] == pytest.approx([item[2] for item in expected], abs=1e-12)
+
+
+@hypothesis.given(predicted_rows())
+def test_the_order_of_the_file_changes_no_bit(rows):
+    labels, scores, groups = rows
+    order = np.random.default_rng(0).permutation(len(labels))
+    assert group_auc(labels[order], scores[order], groups[order]) == group_auc(
+        labels, scores, groups
+    )
+    assert Ranking(labels[order], scores[order]).bins() == Ranking(labels, scores).bins()
+    assert Ranking(labels, scores).auc == auc(labels, scores)
+
+
+@hypothesis.given(predicted_rows())
+def test_keys_on_a_device_have_the_order_of_those_on_the_host(rows):
+    labels, scores, groups = rows
+    positive = torch.from_numpy(labels == 1)
+    keys = _sorted_on_device(_packed_on_device(positive, torch.from_numpy(scores)))
+    assert keys.astype(np.uint32).tolist() == _sorted_keys(labels == 1, scores).tolist()
+    assert int(groups.max()) << 32 | int(keys.max()) < 2**63
+
+
+def test_one_group_of_all_rows_has_the_auc_of_all_rows():
+    random = np.random.default_rng(1)
+    scores = random.random(5000).astype(np.float32)
+    labels = (random.random(5000) < scores).astype(np.uint8)
+    found = group_auc(labels, scores, np.full(5000, 7, dtype=np.int32))
+    assert found.mean == auc(labels, scores)
+    assert (found.groups, found.rows, found.one_class_groups) == (1, 5000, 0)
+
+
+def test_without_a_group_of_two_classes_there_is_no_group_auc():
+    labels = np.array([1, 1, 0, 0], dtype=np.uint8)
+    found = group_auc(labels, np.float32([0.1, 0.2, 0.3, 0.4]), np.array([1, 1, 2, 0]))
+    assert (found.mean, found.groups, found.rows) == (None, 0, 0)
+    assert (found.one_class_groups, found.one_class_rows, found.rows_without_group) == (2, 3, 1)
+
+
+def test_constant_predictions_are_one_bin_and_all_ties():
+    labels, scores = np.array([1, 0, 0, 0, 1], dtype=np.uint8), np.full(5, 0.25, dtype=np.float32)
+    assert [item.plain() for item in Ranking(labels, scores).bins()] == [
+        {"rows": 5, "clicks": 2, "predicted": 1.25}
+    ]
+    assert group_auc(labels, scores, np.array([1, 1, 2, 2, 2])).mean == 0.5
+
+
+@pytest.mark.parametrize(
+    ("labels", "scores", "fault"),
+    [
+        ([], [], "there are no rows"),
+        ([1], [0.5], "one class only"),
+        ([0, 0], [0.5, 0.5], "one class only"),
+        ([0, 1], [0.5, math.nan], "not a number"),
+        ([0, 1], [0.5, 1.5], "not within"),
+    ],
+)
+def test_the_rankings_refuse_what_has_no_metric(labels, scores, fault):
+    rows = np.array(labels, dtype=np.uint8), np.array(scores, dtype=np.float32)
+    with pytest.raises(UndefinedMetric, match=fault):
+        Ranking(*rows)
+    with pytest.raises(UndefinedMetric, match=fault):
+        group_auc(*rows, np.ones(len(labels), dtype=np.int32))
+
+
+def test_groups_need_one_number_a_row():
+    with pytest.raises(UndefinedMetric, match="groups have shape"):
+        group_auc([0, 1], np.float32([0.1, 0.2]), [1])
+
+
+def test_the_formulas_of_bins():
+    bins = [
+        CalibrationBin(rows=4, clicks=1, predicted=2.0),
+        CalibrationBin(rows=6, clicks=3, predicted=2.5),
+    ]
+    assert predicted_over_clicks(bins) == 4.5 / 4
+    # 0.4 |0.5 - 0.25| + 0.6 |2.5 / 6 - 0.5|
+    assert calibration_error(bins) == pytest.approx(0.15, abs=1e-15)
+    assert calibration_error([whole(bins)]) == pytest.approx(0.05, abs=1e-15)
+    # A model that gives each row the click rate has normalised entropy 1.
+    labels = np.array([1, 0, 0, 0], dtype=np.uint8)
+    loss = logloss(labels, np.full(4, 0.25))
+    assert normalised_entropy(loss, clicks=1, rows=4) == pytest.approx(1, abs=1e-15)

@@ -75,9 +75,11 @@ def test_other_weights_are_found(finished):
     safetensors.torch.save_file(weights, path)
     found = recompute(record, folder, table, device=CPU)
     assert [line.split(":")[0] for line in found.differences] == [
-        *("valid auc", "valid logloss", "test auc", "test logloss")
+        f"{split} {metric}"
+        for split in ("valid", "test")
+        for metric in ("auc", "logloss", "ne", "pcoc", "ece", "ece_all")
     ]
-    assert f"{record.result.test.logloss} in the record" in found.differences[-1]
+    assert f"{record.result.test.ece_all} in the record" in found.differences[-1]
 
 
 def test_under_other_conditions_a_tolerance_holds(finished):

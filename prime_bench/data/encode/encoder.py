@@ -72,12 +72,15 @@ def encode(
     Raises DataError if a split has no rows.
     """
     coders = _coders(fields, settings)
+    coded = list(coders.values())
+    if settings.gauc_by and settings.gauc_by not in coders:
+        coded.append(TextCodes(settings.gauc_by))
     numeric = [column for column in fields if column.role == "numeric"]
     numbers = [column.name for column in numeric if column.name not in coders]
     rules = NumericFields([c.rule(settings) for c in numeric if c.name in numbers])
     spool = Spool(
         folder / "spool",
-        n_codes=len(coders),
+        n_codes=len(coded),
         n_numerics=len(numbers),
         numeric_dtype=rules.dtype,
     )
@@ -86,14 +89,14 @@ def encode(
         splits = _spool_rows(
             read,
             spool,
-            coders=list(coders.values()),
+            coders=coded,
             rules=rules,
             positions=positions,
             settings=settings,
         )
-        for coder in coders.values():
+        for coder in coded:
             coder.finish()
-        counted = _count(spool, splits, list(coders.values()), rules, on_progress)
+        counted = _count(spool, splits, coded, rules, on_progress)
         written = _write_vocabularies(
             coders, counted, settings, folder, train_values_min_count=train_values_min_count
         )
@@ -102,7 +105,11 @@ def encode(
         schema = _schema(fields, vocabularies)
         write_whole(folder / SCHEMA_NAME, json.dumps(schema.plain(), indent=1, ensure_ascii=False))
         outputs[SCHEMA_NAME] = sha256_of(folder / SCHEMA_NAME)
-        writer = _Writer(list(vocabularies.values()), rules, splits, on_progress)
+        groups = None
+        if settings.gauc_by:
+            place = list(coders).index(settings.gauc_by) if settings.gauc_by in coders else -1
+            groups = _Groups.of(coded[place], counted.codes[place], place=place)
+        writer = _Writer(list(vocabularies.values()), rules, splits, on_progress, groups=groups)
         outputs |= writer.write(spool, folder, rows=counted.rows)
     return Encoded(
         schema=schema,
@@ -115,7 +122,12 @@ def encode(
         },
         missing={
             name: _split_counts(counts)
-            for name, counts in zip([*coders, *numbers], splits.missing.T, strict=True)
+            for name, counts in zip(
+                [*coders, *numbers],
+                # A column that only has the groups is no field.
+                np.delete(splits.missing.T, slice(len(coders), len(coded)), axis=0),
+                strict=True,
+            )
         },
         numeric={
             column.name: rules.constants(numbers.index(column.name))
@@ -318,6 +330,24 @@ def _schema(fields: Sequence[CardColumn], vocabularies: dict[str, Vocabulary]) -
     )
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Groups:
+    """The groups of rows, by a column of codes."""
+
+    place: int
+    """Index of the column among those of the spool."""
+    of_codes: np.ndarray
+    """(V,) int32: the group of each code, from 1 on by falling number of rows; 0 without a value.
+    """
+
+    @classmethod
+    def of(cls, coder: FieldCodes, counts: np.ndarray, *, place: int) -> "_Groups":
+        """The groups, given the rows (2, V) of each code; no value is too rare for a group."""
+        vocabulary = coder.vocabulary(counts[0] + counts[1], min_count=1)
+        ids = vocabulary.ids
+        return cls(place=place, of_codes=np.where(ids == vocabulary.size - 1, 0, ids))
+
+
 class _Writer:
     """The third pass: replaces codes by ids and writes each row to the files of its split."""
 
@@ -327,22 +357,28 @@ class _Writer:
         rules: NumericFields,
         splits: _Splits,
         on_progress: OnProgress,
+        *,
+        groups: _Groups | None,
     ) -> None:
         self._vocabularies = vocabularies
+        self._groups = groups
         self._rules = rules
         self._splits = splits
         self._on_progress = on_progress
 
     def write(self, spool: Spool, folder: Path, *, rows: np.ndarray) -> dict[str, str]:
-        """Write the nine arrays; returns file name -> SHA-256."""
+        """Write the arrays, three a split or four with groups; returns file name -> SHA-256."""
         files: dict[str, ArrayFile] = {}
+        kinds: list[tuple[str, type, tuple[int, ...]]] = [
+            ("ids", np.int32, (len(self._vocabularies),)),
+            ("numerics", np.float32, (spool.n_numerics,)),
+            ("labels", np.uint8, ()),
+        ]
+        if self._groups is not None:
+            kinds.append(("groups", np.int32, ()))
         with contextlib.ExitStack() as stack:
             for split, n_rows in zip(SPLIT_NAMES, rows.tolist(), strict=True):
-                for kind, dtype, width in (
-                    ("ids", np.int32, (len(self._vocabularies),)),
-                    ("numerics", np.float32, (spool.n_numerics,)),
-                    ("labels", np.uint8, ()),
-                ):
+                for kind, dtype, width in kinds:
                     name = f"{split}.{kind}.npy"
                     file = ArrayFile(folder / name, dtype=dtype, shape=(n_rows, *width))
                     files[name] = stack.enter_context(contextlib.closing(file))
@@ -361,19 +397,19 @@ class _Writer:
             return {name: file.finish() for name, file in files.items()}
 
     def _arrays(self, block: SpoolBlock) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-        """The split (n,) of each row, and the three arrays of the block by kind."""
-        numerics = self._rules.values(block.numerics())
-        arrays = {"ids": self._ids(block), "numerics": numerics, "labels": block.labels()}
+        """The split (n,) of each row, and the arrays of the block by kind."""
+        numerics, codes = self._rules.values(block.numerics()), block.codes()
+        arrays = {"ids": self._ids(block, codes), "numerics": numerics, "labels": block.labels()}
+        if self._groups is not None:
+            arrays["groups"] = self._groups.of_codes[codes[self._groups.place]]
         return self._splits.of(block), arrays
 
-    def _ids(self, block: SpoolBlock) -> np.ndarray:
-        """The ids (n, C) int32 of a block."""
+    def _ids(self, block: SpoolBlock, codes: np.ndarray) -> np.ndarray:
+        """The ids (n, C) int32 of a block, given its codes."""
         ids = np.empty((len(self._vocabularies), block.rows), dtype=np.int32)
-        for field, (codes, vocabulary) in enumerate(
-            zip(block.codes(), self._vocabularies, strict=True)
-        ):
+        for field, vocabulary in enumerate(self._vocabularies):
             # Codes are always in range, and mode="clip" saves numpy a buffer.
-            vocabulary.ids.take(codes, out=ids[field], mode="clip")
+            vocabulary.ids.take(codes[field], out=ids[field], mode="clip")
         return np.ascontiguousarray(ids.T)
 
 

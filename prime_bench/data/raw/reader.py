@@ -179,6 +179,8 @@ class _Parser:
         self._hours = [positions[c.name] for c in card.fields if c.role == "hour"]
         self._numeric = [positions[c.name] for c in card.fields if c.role == "numeric"]
         self._categorical = [positions[c.name] for c in card.fields if c.role != "numeric"]
+        if settings.gauc_by and (group := positions[settings.gauc_by]) not in self._categorical:
+            self._categorical.append(group)
         # One Categories per field, so that a text has the same code in all blocks of all files.
         self._types: list[pl.DataType] = [
             pl.Float64() if i in self._numeric else pl.Categorical(pl.Categories.random())

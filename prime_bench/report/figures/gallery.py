@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 
 from prime_bench.base.errors import UsageError, did_you_mean
 from prime_bench.base.identity import canonical_json
-from prime_bench.findings import GradientFindings, SubgroupFindings
+from prime_bench.findings import METRIC_LABELS, GradientFindings, Metric, SubgroupFindings
 from prime_bench.report.figures.curves import (
     draw_learning_curves,
     draw_load,
@@ -42,6 +42,7 @@ from prime_bench.report.figures.save import NamedFigure
 from prime_bench.report.figures.sensitivity import draw_sensitivity, sensitivity_of, shown_keys
 from prime_bench.report.figures.style import unique
 from prime_bench.report.quantities.choice import Choice
+from prime_bench.report.quantities.formulas import difference_text
 from prime_bench.report.quantities.grid import Grid, GridBlock
 from prime_bench.report.quantities.layout import ArmColumn, arm_label, backbone_label
 from prime_bench.report.quantities.records import ReportRecords
@@ -69,8 +70,11 @@ def figures_of(
     if grid.baseline and single:
         for block in grid.blocks:
             for arm in single:
-                figures += _named_after(arm if shown else None, _pairs(block, grid.baseline, arm))
-            figures += _differences(block, grid.baseline, arms=shown or grid.others)
+                own = _pairs(block, grid.baseline, arm, metrics=grid.metrics)
+                figures += _named_after(arm if shown else None, own)
+            figures += _differences(
+                block, grid.baseline, arms=shown or grid.others, metric=grid.metrics[0]
+            )
             for arm in single:
                 pair = (grid.baseline, arm)
                 figures += _named_after(arm if shown else None, _curves(grid, block, arms=pair))
@@ -115,37 +119,43 @@ def _named_after(arm: ArmColumn | None, figures: Iterable[NamedFigure]) -> Itera
         yield item if arm is None else replace(item, name=_slug(f"{item.name}-{arm.name}"))
 
 
-def _pairs(block: GridBlock, baseline: ArmColumn, arm: ArmColumn) -> Iterator[NamedFigure]:
-    """Every pair of one arm with the baseline."""
+def _pairs(
+    block: GridBlock, baseline: ArmColumn, arm: ArmColumn, *, metrics: Sequence[Metric]
+) -> Iterator[NamedFigure]:
+    """Every pair of one arm with the baseline, by the first metric, and the pairs won by each."""
     names, data = (baseline.name, arm.name), block.layout.label
-    aucs = paired_scores(block, names, metric="auc")
-    if not aucs:
+    scores = {METRIC_LABELS[m]: paired_scores(block, names, metric=m) for m in metrics}
+    first, of_first = next(iter(scores.items()))
+    if not of_first:
         return
     yield _named(
         f"Every pair of {arm.label} and {baseline.label}",
         data,
         f"pairs-{data}",
-        draw_paired_dots(aucs, baseline=baseline.label, arm=arm.label, metric_label="Test AUC"),
+        draw_paired_dots(
+            of_first, baseline=baseline.label, arm=arm.label, metric_label=f"Test {first}"
+        ),
     )
-    losses = paired_scores(block, names, metric="logloss")
     yield _named(
         f"Pairs won by {arm.label} against {baseline.label}",
         data,
         f"wins-{data}",
-        draw_win_grid({"AUC": aucs, "LogLoss": losses}, seeds=block.layout.seeds, arm=arm.label),
+        draw_win_grid(scores, seeds=block.layout.seeds, arm=arm.label),
     )
 
 
 def _differences(
-    block: GridBlock, baseline: ArmColumn, *, arms: Sequence[ArmColumn]
+    block: GridBlock, baseline: ArmColumn, *, arms: Sequence[ArmColumn], metric: Metric
 ) -> Iterator[NamedFigure]:
-    """Every arm's differences from the baseline with their intervals, and against their cost."""
+    """Every arm's differences from the baseline with their intervals, and those of AUC against
+    their cost.
+    """
     data = block.layout.label
     rows = [
         row
         for arm in arms
         for row in forest_rows(
-            paired_scores(block, (baseline.name, arm.name), metric="auc"),
+            paired_scores(block, (baseline.name, arm.name), metric=metric),
             heading=arm.label if len(arms) > 1 else "",
         )
     ]
@@ -158,8 +168,9 @@ def _differences(
         f"forest-{data}",
         draw_forest(
             rows,
-            axis_label=f"Test AUC: {name} \N{MINUS SIGN} {baseline.label}",
-            band=EQUIVALENT_AUC,
+            axis_label=f"Test {METRIC_LABELS[metric]}: "
+            + difference_text(metric, arm=name, baseline=baseline.label),
+            band=EQUIVALENT_AUC if metric == "auc" else None,
             note="Rows: median paired difference; diamond: Hodges-Lehmann estimate over them; its "
             "interval takes them as symmetric.",
         ),

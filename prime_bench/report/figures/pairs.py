@@ -10,6 +10,7 @@ from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
+from prime_bench.findings import Metric
 from prime_bench.report.figures.style import (
     BLUE,
     COLUMN_IN,
@@ -26,7 +27,7 @@ from prime_bench.report.figures.style import (
     styled,
     unique,
 )
-from prime_bench.report.quantities.formulas import Metric
+from prime_bench.report.quantities.formulas import improvements
 from prime_bench.report.quantities.grid import GridBlock, score_of
 from prime_bench.store.record import RunRecord
 
@@ -52,11 +53,8 @@ class PairedScores:
     @property
     def differences(self) -> dict[int, float]:
         """Difference by seed, positive where the arm is better; without those that are NaN."""
-        sign = 1.0 if self.metric == "auc" else -1.0
-        differences = {
-            seed: sign * (arm - baseline)
-            for seed, baseline, arm in zip(self.seeds, self.baseline, self.arm, strict=True)
-        }
+        found = improvements(self.metric, baseline=self.baseline, arm=self.arm).tolist()
+        differences = dict(zip(self.seeds, found, strict=True))
         return {seed: value for seed, value in differences.items() if math.isfinite(value)}
 
 

@@ -3,18 +3,28 @@
 import csv
 import io
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from statistics import fmean
 from typing import TYPE_CHECKING
 
 from prime_bench.base.characters import visible
+from prime_bench.findings import ALL_METRICS
 from prime_bench.report.formats.cells import printed
 from prime_bench.report.quantities.values import Better
 from prime_bench.report.tables.model import Report
+from prime_bench.store.pairing import arm_key
+from prime_bench.store.record import RunRecord
 
 if TYPE_CHECKING:
     import polars as pl
 
+RUN_COLUMNS = (
+    *(f"valid_{metric}" for metric in ALL_METRICS),
+    *("epochs", "best_epoch", "wall_s", "epoch_s"),
+)
+"""Validation metrics and training of the runs behind a cell: their mean, over the runs that have
+the number. Empty for a cell of several arms, such as a difference."""
 COLUMNS = (
     "table",
     "block",
@@ -27,6 +37,7 @@ COLUMNS = (
     "remark",
     "degenerate",
     "jobs",
+    *RUN_COLUMNS,
 )
 
 
@@ -47,6 +58,8 @@ class CellRow:
     remark: str
     degenerate: bool
     jobs: tuple[str, ...]
+    of_runs: tuple[float | None, ...]
+    """The values of `RUN_COLUMNS`."""
     missing: bool
     """Whether the cell has neither a number nor words; `text` is a dash then."""
 
@@ -64,11 +77,13 @@ class CellRow:
             self.remark or None,
             "†" if self.degenerate else None,
             " ".join(self.jobs) or None,
+            *self.of_runs,
         )
 
 
 def cell_rows(report: Report) -> Iterator[CellRow]:
     """Yield every cell of every table, in the order in which they are printed."""
+    runs = {record.job_id: record for record in report.records if isinstance(record, RunRecord)}
     for table in report.tables:
         for block in table.blocks:
             for row in block.rows:
@@ -86,8 +101,24 @@ def cell_rows(report: Report) -> Iterator[CellRow]:
                         remark="; ".join(filter(None, (text.remark, text.aside))),
                         degenerate=text.dagger,
                         jobs=cell.jobs,
+                        of_runs=_of_runs([runs[job] for job in cell.jobs if job in runs]),
                         missing=text.missing,
                     )
+
+
+def _of_runs(runs: Sequence[RunRecord]) -> tuple[float | None, ...]:
+    """The values of `RUN_COLUMNS` for runs of one arm; none for those of several."""
+    if len({arm_key(run) for run in runs}) != 1:
+        return (None,) * len(RUN_COLUMNS)
+    rows = [
+        (
+            *(getattr(run.result.valid, metric) for metric in ALL_METRICS),
+            *(run.result.epochs, run.result.best_epoch, run.wall_s, run.epoch_s),
+        )
+        for run in runs
+    ]
+    known = [[value for value in column if value is not None] for column in zip(*rows, strict=True)]
+    return tuple(fmean(values) if values else None for values in known)
 
 
 def render(report: Report) -> str:
@@ -121,7 +152,8 @@ def cells_frame(report: Report) -> "pl.DataFrame":
     """Return all cells of all tables, a row each, with the columns `COLUMNS`."""
     import polars as pl
 
-    types = {name: pl.Float64 if name in ("value", "sd") else pl.String for name in COLUMNS}
+    numbers = ("value", "sd", *RUN_COLUMNS)
+    types = {name: pl.Float64 if name in numbers else pl.String for name in COLUMNS}
     rows = [row.fields() for row in cell_rows(report)]
     return pl.DataFrame(rows, schema=types, orient="row")
 

@@ -10,6 +10,7 @@ from prime_bench.base.characters import visible_json
 from prime_bench.report.formats.cells import note_text, printed
 from prime_bench.report.quantities.grid import GridBlock
 from prime_bench.report.tables.model import Cell, Report, Table
+from prime_bench.store.record import RunRecord
 
 REPORT_SCHEMA = 2
 
@@ -27,6 +28,7 @@ def content(report: Report) -> dict[str, JsonValue]:
         "title": report.title,
         "pairs": [pair for block in report.blocks for pair in _pairs(block)],
         "dropped_pairs": [pair for block in report.blocks for pair in _dropped(block)],
+        "runs": [_run(record) for record in report.records if isinstance(record, RunRecord)],
         "tables": [_table(table) for table in report.tables],
     }
 
@@ -71,6 +73,25 @@ def _cell(cell: Cell) -> dict[str, JsonValue]:
         "bold": text.bold,
         "flagged": text.dagger,
         "jobs": list(quantity.jobs),
+    }
+
+
+def _run(record: RunRecord) -> dict[str, JsonValue]:
+    """A run behind the tables: every metric of both splits, and how it was trained."""
+    result = record.result
+    return {
+        "job_id": record.job_id,
+        "dataset": record.dataset,
+        "backbone": record.job.backbone,
+        "arm": record.arm,
+        "seed": record.job.seed,
+        **{split: score.plain() for split, score in result.scores.items()},
+        "epochs": result.epochs,
+        "best_epoch": result.best_epoch,
+        "stopped": result.stopped,
+        "degenerate": record.degenerate,
+        "wall_s": record.wall_s,
+        "epoch_s": record.epoch_s,
     }
 
 

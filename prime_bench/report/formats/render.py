@@ -41,8 +41,9 @@ def render(report: Report, format: Format) -> str:
 def write_report(report: Report, folder: Path, *, format: Format) -> dict[str, list[Path]]:
     """Write each table as `<name>.<suffix>`, and beside it `<name>.csv` with full precision.
 
-    In HTML all tables are on one page, `report.html`. Returns the paths written, by table. Raises
-    EnvironmentFault where the folder cannot be written to.
+    CSV files begin with a byte order mark. In HTML all tables are on one page, `report.html`.
+    Returns the paths written, by table. Raises EnvironmentFault where the folder cannot be written
+    to.
     """
     written: dict[str, list[Path]] = {}
     for table in report.tables:
@@ -50,7 +51,9 @@ def write_report(report: Report, folder: Path, *, format: Format) -> dict[str, l
         formats: list[Format] = ["csv"] if format in ("csv", "html") else [format, "csv"]
         for file_format in formats:
             path = folder / f"{table.name}.{SUFFIXES[file_format]}"
-            write_whole(path, render(alone, file_format))
+            # A spreadsheet takes a file without the mark for one in the system's own encoding.
+            mark = "\N{BYTE ORDER MARK}" if file_format == "csv" else ""
+            write_whole(path, mark + render(alone, file_format))
             written.setdefault(table.name, []).append(path)
     if format == "html":
         page = folder / f"{PAGE}.{SUFFIXES[format]}"

@@ -9,11 +9,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import fdtri, stdtrit
 
+from prime_bench.findings import Metric
 from prime_bench.settings.probes import ProbedSplit
 
-Metric = Literal["auc", "logloss"]
 METRICS: tuple[Metric, ...] = ("auc", "logloss")
-METRIC_LABELS: dict[Metric, str] = {"auc": "AUC", "logloss": "LogLoss"}
+"""What a report shows where no other metric is asked for."""
+_RISING: tuple[Metric, ...] = ("auc", "gauc")
+"""Metrics of which more is better."""
 SPLIT_LABELS: dict[ProbedSplit, str] = {"valid": "validation", "test": "test"}
 Equivalence = Literal["better", "equivalent", "worse", "unclear", "too few"]
 CONFIDENCE = 0.95
@@ -168,9 +170,27 @@ def same_spread(sd: float, other: float, *, n: int, n_other: int) -> bool:
 def improvements(
     metric: Metric, *, baseline: Sequence[float], arm: Sequence[float]
 ) -> NDArray[np.float64]:
-    """Paired differences (n,): AUC arm - baseline, LogLoss baseline - arm; positive is better."""
-    better, worse = (arm, baseline) if metric == "auc" else (baseline, arm)
-    return _vector([x - y for x, y in zip(better, worse, strict=True)])
+    """Paired differences (n,), positive where the arm is better: arm - baseline of AUC and GAUC,
+    |baseline - 1| - |arm - 1| of PCOC, baseline - arm of the others.
+    """
+    return _vector(
+        [goodness(metric, x) - goodness(metric, y) for x, y in zip(arm, baseline, strict=True)]
+    )
+
+
+def goodness(metric: Metric, value: float) -> float:
+    """A number that rises as the metric gets better: for PCOC minus its distance from 1."""
+    if metric == "pcoc":
+        return -abs(value - 1)
+    return value if metric in _RISING else -value
+
+
+def difference_text(metric: Metric, *, arm: str, baseline: str) -> str:
+    """What the difference of a metric is, in signs; positive where the arm is better."""
+    if metric == "pcoc":
+        return f"|{baseline} \N{MINUS SIGN} 1| \N{MINUS SIGN} |{arm} \N{MINUS SIGN} 1|"
+    better, worse = (arm, baseline) if metric in _RISING else (baseline, arm)
+    return f"{better} \N{MINUS SIGN} {worse}"
 
 
 def tally(differences: ArrayLike) -> Tally:
@@ -234,7 +254,7 @@ def probability_of_improvement(
     couples = [(x, y) for x in arm for y in baseline]
     if not couples:
         return None
-    differences = [x - y if metric == "auc" else y - x for x, y in couples]
+    differences = [goodness(metric, x) - goodness(metric, y) for x, y in couples]
     count = tally(differences)
     return (count.wins + count.ties / 2) / len(couples)
 

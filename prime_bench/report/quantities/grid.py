@@ -9,8 +9,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from prime_bench.findings import Metric
 from prime_bench.report.quantities import formulas
-from prime_bench.report.quantities.formulas import METRICS, Metric, Moments, SeedNoise, Tally
+from prime_bench.report.quantities.formulas import METRICS, Moments, SeedNoise, Tally
 from prime_bench.report.quantities.layout import ArmColumn, BackboneRow, BlockLayout, GridLayout
 from prime_bench.settings.probes import ProbedSplit
 from prime_bench.store.pairing import GroupedRuns, Pair, Unpaired, pair_up
@@ -187,6 +188,8 @@ class Grid:
     blocks: tuple[GridBlock, ...]
     records: tuple[RunRecord, ...]
     """The records behind the numbers."""
+    metrics: tuple[Metric, ...] = METRICS
+    """What tables show, the first where they show one alone."""
 
     @property
     def arms(self) -> tuple[ArmColumn, ...]:
@@ -202,8 +205,9 @@ def build_grid(
     split: ProbedSplit = "test",
     mixed: bool = False,
     tuned: bool = False,
+    metrics: Sequence[Metric] = METRICS,
 ) -> Grid:
-    """Compute the numbers that `layout` asks for from grouped records.
+    """Compute the numbers that `layout` asks for from grouped records, by each of `metrics`.
 
     `mixed` compares runs that may not be compared, too, and `tuned` runs of backbones whose
     settings were chosen for each arm on its own.
@@ -211,7 +215,16 @@ def build_grid(
     first = next((arm for arm in layout.arms if arm.name == baseline), None)
     others = tuple(arm for arm in layout.arms if arm is not first)
     blocks = tuple(
-        _block(grouped, block, baseline=first, others=others, split=split, mixed=mixed, tuned=tuned)
+        _block(
+            grouped,
+            block,
+            baseline=first,
+            others=others,
+            split=split,
+            mixed=mixed,
+            tuned=tuned,
+            metrics=metrics,
+        )
         for block in layout.blocks
     )
     shown = {
@@ -229,6 +242,7 @@ def build_grid(
         others=others,
         blocks=blocks,
         records=tuple(shown.values()),
+        metrics=tuple(metrics),
     )
 
 
@@ -252,7 +266,10 @@ def _block(
     split: ProbedSplit,
     mixed: bool,
     tuned: bool,
+    metrics: Sequence[Metric],
 ) -> GridBlock:
+    # AUC and LogLoss are asked for by name, too: by what counts runs, and by tables of the paper.
+    computed = tuple(dict.fromkeys((*METRICS, *metrics)))
     scores: ScoresByKey = {}
     comparisons: ComparisonsByKey = {}
     paired: list[PairedRuns] = []
@@ -261,7 +278,7 @@ def _block(
     columns = (*([baseline] if baseline else []), *others)
     for row in layout.rows:
         by_arm = {arm.name: _runs(grouped, row, arm, seeds=layout.seeds) for arm in columns}
-        for (name, runs), metric in itertools.product(by_arm.items(), METRICS):
+        for (name, runs), metric in itertools.product(by_arm.items(), computed):
             scores[row.label, name, metric] = _arm_scores(
                 runs, metric, seeds=layout.seeds, split=split
             )
@@ -280,13 +297,13 @@ def _block(
             dropped += [
                 DroppedPair(block=layout, row=row, arm=arm, unpaired=item) for item in unpaired
             ]
-            for metric in METRICS:
+            for metric in computed:
                 comparisons[row.label, arm.name, metric] = _comparison(pairs, metric, split)
             for pair in pairs:
                 partners.setdefault(pair.seed, {baseline.name: pair.baseline})
                 partners[pair.seed][arm.name] = pair.arm
         paired += [PairedRuns(row=row, seed=seed, runs=partners[seed]) for seed in sorted(partners)]
-    mean_rows = _mean_rows(layout, scores, comparisons, columns=columns)
+    mean_rows = _mean_rows(layout, scores, comparisons, columns=columns, metric=metrics[0])
     return GridBlock(
         layout=layout,
         scores=scores,
@@ -294,7 +311,7 @@ def _block(
         summaries={
             (arm.name, metric): _summary(arm.name, metric, scores, comparisons, mean_rows=mean_rows)
             for arm in columns
-            for metric in METRICS
+            for metric in computed
         },
         mean_rows=mean_rows,
         pairs=tuple(paired),
@@ -313,9 +330,10 @@ def _runs(
 
 
 def score_of(record: RunRecord, metric: Metric, split: ProbedSplit) -> float | None:
-    """A run's metric; None where its predictions are not numbers."""
+    """A run's metric; None where its predictions are not numbers, and where its record has none."""
     score = record.result.test if split == "test" else record.result.valid
-    return score.auc if metric == "auc" else score.logloss
+    value: float | None = getattr(score, metric)
+    return value
 
 
 def _scores(records: Iterable[RunRecord], metric: Metric, split: ProbedSplit) -> list[float]:
@@ -366,6 +384,7 @@ def _mean_rows(
     comparisons: ComparisonsByKey,
     *,
     columns: Sequence[ArmColumn],
+    metric: Metric,
 ) -> tuple[str, ...]:
     """Rows in which every arm has a pair: all means of the Mean row cover the same backbones.
 
@@ -373,9 +392,9 @@ def _mean_rows(
     """
 
     def usable(label: str, arm: ArmColumn) -> bool:
-        if (label, arm.name, "auc") in comparisons:
-            return bool(comparisons[label, arm.name, "auc"].seeds)
-        return scores[label, arm.name, "auc"].moments is not None
+        if (label, arm.name, metric) in comparisons:
+            return bool(comparisons[label, arm.name, metric].seeds)
+        return scores[label, arm.name, metric].moments is not None
 
     labels = [row.label for row in layout.rows]
     asked = [arm for arm in columns if any(usable(label, arm) for label in labels)]

@@ -11,10 +11,11 @@ import pydantic
 from prime_bench.base.frozen import Frozen, JsonTable
 from prime_bench.base.identity import canonical_json
 from prime_bench.catalog import DENSE
-from prime_bench.findings import RoutingFindings
+from prime_bench.findings import Metric, RoutingFindings
 from prime_bench.recipe.job import Job
 from prime_bench.recipe.recipe import ONLY_KEYS, Recipe, TableName, is_asked, values_asked
 from prime_bench.report.quantities.choice import Choice, choices_of, chosen_runs
+from prime_bench.report.quantities.formulas import METRICS
 from prime_bench.report.quantities.grid import Grid, build_grid, without_degenerate
 from prime_bench.report.quantities.layout import (
     ArmColumn,
@@ -158,6 +159,8 @@ class ReportRecords:
     """A message for each record that cannot be read; its run counts as missing."""
     mixed: bool = False
     """Whether runs that may not be compared are, because it was asked for."""
+    metrics: Sequence[Metric] = METRICS
+    """What tables and figures show, the first where they show one alone."""
     choices: Sequence[Choice] = ()
     """What was chosen from the grids of the recipe; `grouped` and `layout` have the chosen alone.
     Empty where all points are shown."""
@@ -187,6 +190,7 @@ class ReportRecords:
                 split=split,
                 mixed=self.mixed,
                 tuned=bool(self.choices),
+                metrics=self.metrics,
             )
         return self._grids[key]
 

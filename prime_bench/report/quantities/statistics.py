@@ -5,14 +5,9 @@ from dataclasses import dataclass, replace
 from statistics import mean, median, stdev
 from typing import Literal
 
+from prime_bench.findings import Metric
 from prime_bench.report.quantities import formulas
-from prime_bench.report.quantities.formulas import (
-    METRICS,
-    Metric,
-    SeedNoise,
-    noise_of_mean,
-    noise_of_one,
-)
+from prime_bench.report.quantities.formulas import METRICS, SeedNoise, noise_of_mean, noise_of_one
 from prime_bench.report.quantities.grid import Comparison, GridBlock, score_of
 from prime_bench.report.quantities.layout import ArmColumn, BackboneRow
 from prime_bench.report.quantities.records import ReportRecords

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, replace
 from typing import Literal, Self
 
+from prime_bench.findings import Metric
 from prime_bench.report.quantities.formulas import (
     Equivalence,
     SeedInterval,
@@ -10,8 +11,18 @@ from prime_bench.report.quantities.formulas import (
     Tally,
 )
 
-Better = Literal["higher", "lower"]
-"""Which direction is an improvement."""
+Better = Literal["higher", "lower", "nearest 1"]
+"""Which direction is an improvement; a difference has one of the first two."""
+BETTER: dict[Metric, Better] = {
+    "auc": "higher",
+    "logloss": "lower",
+    "gauc": "higher",
+    "ne": "lower",
+    "pcoc": "nearest 1",
+    "ece": "lower",
+    "ece_all": "lower",
+}
+"""That of each metric."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,6 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from prime_bench.base.identity import canonical_json
+from prime_bench.findings import METRIC_LABELS
+from prime_bench.report.quantities.formulas import difference_text
 from prime_bench.report.quantities.grid import Grid, GridBlock
 from prime_bench.report.quantities.layout import ArmColumn
 from prime_bench.report.quantities.records import ReportRecords
@@ -80,8 +82,20 @@ def grid_body(
             "arms": series([arm.label for arm in grid.arms]),
             "seeds": counted([len(block.layout.seeds) for block in grid.blocks], "seed"),
             "backbones": counted([len(rows) for rows in backbones], "backbone"),
+            "differences": _differences(grid),
         },
     )
+
+
+def _differences(grid: Grid) -> str:
+    """`arm - Dense for AUC and Dense - arm for LogLoss`; empty without a baseline."""
+    if grid.baseline is None:
+        return ""
+    found: dict[str, list[str]] = {}
+    for metric in grid.metrics:
+        text = difference_text(metric, arm="arm", baseline=grid.baseline.label)
+        found.setdefault(text, []).append(METRIC_LABELS[metric])
+    return series([f"{text} for {series(labels)}" for text, labels in found.items()])
 
 
 def arms_named(grid: Grid, names: Sequence[str]) -> list[ArmColumn]:

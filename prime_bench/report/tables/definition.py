@@ -8,7 +8,7 @@ import pydantic
 from prime_bench.base.errors import did_you_mean
 from prime_bench.base.files import bundled_folder
 from prime_bench.base.frozen import Frozen
-from prime_bench.report.quantities.formulas import Metric
+from prime_bench.findings import Metric
 from prime_bench.report.quantities.statistics import STATISTICS
 from prime_bench.report.quantities.values import Better
 from prime_bench.report.tables.model import ComparedBy
@@ -80,8 +80,8 @@ class PivotColumn(Frozen):
     """A name in `quantities.statistics.STATISTICS`, or `setting`."""
     setting: str = ""
     """Key of the plug-in that `setting` shows."""
-    metric: Metric = "auc"
-    """Where no axis tells it."""
+    metric: Metric | None = None
+    """Where no axis tells it; None: the first that the report shows, which is AUC by default."""
     seed: int | None = None
     """One seed alone; None: all."""
     split: ProbedSplit | None = None
@@ -206,6 +206,20 @@ class FamilyDefinition(TableDefinition):
     kind: Literal["family"]
     margin: float = pydantic.Field(gt=0)
     """Difference that is small enough to call two arms equivalent."""
+
+
+_OF_NO_METRIC = (SETTING, "both_won", "entropy", "largest_load")
+"""What a column shows whatever the metric is."""
+
+
+def shows_any_metric(definition: TableDefinition) -> bool:
+    """Whether a table shows the metrics that a report is asked for, and not some of its own."""
+    if isinstance(definition, PivotDefinition):
+        return any(
+            "metric" in column.each or (column.metric is None and column.shows not in _OF_NO_METRIC)
+            for column in definition.columns
+        )
+    return isinstance(definition, FamilyDefinition)
 
 
 def shipped_tables() -> list[str]:

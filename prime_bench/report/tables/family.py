@@ -9,13 +9,11 @@ from statistics import median
 
 import numpy as np
 
+from prime_bench.findings import METRIC_LABELS, Metric
 from prime_bench.report.quantities import formulas
 from prime_bench.report.quantities.formulas import (
-    METRIC_LABELS,
-    METRICS,
     SKEWED,
     Interval,
-    Metric,
     guarded_equivalence,
     hodges_lehmann_interval,
     holm,
@@ -99,7 +97,7 @@ def build(records: ReportRecords, definition: FamilyDefinition) -> TableBody:
     grids = {name: records.grid(baseline=name) for _, name in family}
     every = list(_comparing(grids, family))
     adjusted: dict[tuple[str, str, str, str], float] = {}
-    for metric in METRICS:
+    for metric in records.metrics:
         own = [item for item in every if item.metric == metric and item.summary.backbone_medians]
         adjusted |= dict(zip(map(_key, own), holm([item.p for item in own]), strict=True))
     blocks = [
@@ -137,7 +135,7 @@ def _comparing(grids: dict[str, Grid], family: Sequence[tuple[str, str]]) -> Ite
         if arm not in labels or grid.baseline is None:
             continue
         for key, block in keyed_blocks(grid):
-            for metric in METRICS:
+            for metric in grid.metrics:
                 yield Comparing(
                     block_key=key,
                     arm=arm,
@@ -213,7 +211,8 @@ def _extent(interval: Interval, jobs: tuple[str, ...]) -> Extent:
 
 
 def _notes(every: Sequence[Comparing], definition: FamilyDefinition) -> list[TableNote]:
-    compared = sum(item.metric == "auc" and bool(item.summary.backbone_medians) for item in every)
+    first = every[0].metric if every else ""
+    compared = sum(item.metric == first and bool(item.summary.backbone_medians) for item in every)
     return [
         note(
             "statistics",

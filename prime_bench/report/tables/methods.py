@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from statistics import mean
 
+from prime_bench.findings import Metric
 from prime_bench.report.quantities.costs import CostKey, MeasuredCost, measured_costs
-from prime_bench.report.quantities.formulas import Metric
 from prime_bench.report.quantities.grid import Grid, GridBlock
 from prime_bench.report.quantities.layout import ArmColumn, BackboneRow, BlockLayout
 from prime_bench.report.quantities.records import ReportRecords

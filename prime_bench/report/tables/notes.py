@@ -7,14 +7,16 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from prime_bench.base.identity import canonical_json
+from prime_bench.findings import METRIC_LABELS, Metric, Score
 from prime_bench.report.quantities import formulas
-from prime_bench.report.quantities.formulas import METRIC_LABELS, METRICS, Moments
+from prime_bench.report.quantities.formulas import METRICS, SPLIT_LABELS, Moments
 from prime_bench.report.quantities.grid import Grid, GridBlock
 from prime_bench.report.quantities.layout import ArmColumn, changed_keys, changes_of_arm
 from prime_bench.report.quantities.values import MISSING, Difference, Level
 from prime_bench.report.tables.model import Cell, TableNote, note, series, shown
 from prime_bench.settings.interface import added_text
 from prime_bench.settings.training import TrainSpec
+from prime_bench.store.pairing import comparison_key
 from prime_bench.store.record import ProbeRecord, RunRecord
 from prime_bench.store.source_versions import OtherVersion, exist_text
 
@@ -38,6 +40,7 @@ def collect_notes(
         notes += _pairs(block, grid)
         notes += _missing(block, grid.arms)
         notes += _unscored(block, grid)
+        notes += _unmeasured(block, grid)
         notes += _mismatched(block)
         notes += _mixed(block)
         notes += _means(block, means)
@@ -58,7 +61,8 @@ def _pairs(block: GridBlock, grid: Grid) -> Iterator[TableNote]:
     """How many pairs there are, and how many there should be."""
     if grid.baseline is None:
         return
-    own = [item for (_, _, metric), item in block.comparisons.items() if metric == "auc"]
+    first = grid.metrics[0]
+    own = [item for (_, _, metric), item in block.comparisons.items() if metric == first]
     n_seeds, n_rows, n_arms = len(block.layout.seeds), len(block.layout.rows), len(grid.others)
     unlike = sum(dropped.unpaired.kind == "mismatch" for dropped in block.dropped)
     asked, found = n_seeds * n_rows * n_arms, sum(len(item.seeds) for item in own)
@@ -104,7 +108,8 @@ def _missing(block: GridBlock, arms: Sequence[ArmColumn]) -> Iterator[TableNote]
 def _unscored(block: GridBlock, grid: Grid) -> Iterator[TableNote]:
     """Runs that lack a score and are sound; why a degenerate one has none is said elsewhere."""
     split = "test" if grid.split == "test" else "validation"
-    for row, arm, metric in itertools.product(block.layout.rows, grid.arms, METRICS):
+    of_all = [metric for metric in grid.metrics if metric in METRICS]
+    for row, arm, metric in itertools.product(block.layout.rows, grid.arms, of_all):
         scores = block.scores[row.label, arm.name, metric]
         without = [seed for seed in scores.unscored_seeds if seed not in scores.degenerate]
         if without:
@@ -114,6 +119,33 @@ def _unscored(block: GridBlock, grid: Grid) -> Iterator[TableNote]:
                 f"{METRIC_LABELS[metric]} for {', '.join(map(str, without))}; Δ covers complete "
                 "pairs only",
             )
+
+
+def _unmeasured(block: GridBlock, grid: Grid) -> Iterator[TableNote]:
+    """Sound runs whose records have no such metric, for a reason that most of them share."""
+    places = {row.comparison for row in block.layout.rows}
+    own = [run for run in grid.records if comparison_key(run) in places and not run.degenerate]
+    for metric in grid.metrics:
+        if metric in METRICS:
+            continue
+        scores = [run.result.scores[grid.split] for run in own]
+        reasons = Counter(
+            _why_unmeasured(score) for score in scores if getattr(score, metric) is None
+        )
+        for reason, n_runs in sorted(reasons.items()):
+            yield note(
+                "missing",
+                f"{block.layout.label}: no {SPLIT_LABELS[grid.split]} {METRIC_LABELS[metric]} for "
+                f"{n_runs} of {len(own)} runs: {reason}; Δ covers complete pairs only",
+            )
+
+
+def _why_unmeasured(score: Score) -> str:
+    if score.deciles is None:
+        return "their records are of a version before it"
+    if score.groups is None:
+        return "their table was prepared without `gauc_by`"
+    return "no group has clicks and rows without one"
 
 
 def _mismatched(block: GridBlock) -> Iterator[TableNote]:
@@ -152,16 +184,26 @@ def _degenerate(grid: Grid, sound: Grid, *, decimals: int) -> Iterator[TableNote
                     f"† {block.layout.label}, {row.label}, {arm.label}: "
                     f"seed {seed} is degenerate: {reason}",
                 )
-            yield from _cell_without(block, healthy, row.label, arm, decimals=decimals)
+            yield from _cell_without(
+                block, healthy, row.label, arm, decimals=decimals, metrics=grid.metrics
+            )
         if touched:
-            yield from _summary_without(healthy, grid.others, decimals=decimals)
+            yield from _summary_without(
+                healthy, grid.others, decimals=decimals, metrics=grid.metrics
+            )
 
 
 def _cell_without(
-    block: GridBlock, healthy: GridBlock, row: str, arm: ArmColumn, *, decimals: int
+    block: GridBlock,
+    healthy: GridBlock,
+    row: str,
+    arm: ArmColumn,
+    *,
+    decimals: int,
+    metrics: Sequence[Metric],
 ) -> Iterator[TableNote]:
     found: list[tuple[str, Cell]] = []
-    for metric in METRICS:
+    for metric in metrics:
         name, key = METRIC_LABELS[metric], (row, arm.name, metric)
         if block.scores[key].degenerate:
             found.append((name, _level(healthy.scores[key].moments, decimals)))
@@ -174,12 +216,16 @@ def _cell_without(
 
 
 def _summary_without(
-    healthy: GridBlock, others: Sequence[ArmColumn], *, decimals: int
+    healthy: GridBlock,
+    others: Sequence[ArmColumn],
+    *,
+    decimals: int,
+    metrics: Sequence[Metric],
 ) -> Iterator[TableNote]:
     for arm in others:
         found = [
             (f"{name} Δ {METRIC_LABELS[metric]}", shown(Difference(value=value), decimals))
-            for metric in METRICS
+            for metric in metrics
             for summary in [healthy.summaries[arm.name, metric]]
             for name, value in (("mean", summary.delta), ("median", summary.paired_median))
         ]
@@ -318,7 +364,7 @@ def _chance(grid: Grid) -> Iterator[TableNote]:
         len(comparison.seeds)
         for block in grid.blocks
         for (_, _, metric), comparison in block.comparisons.items()
-        if metric == "auc" and comparison.seeds
+        if metric == grid.metrics[0] and comparison.seeds
     ]
     if pairs:
         percent = Level(value=100 * formulas.chance_of_a_clean_sweep(pairs))

@@ -5,8 +5,9 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from prime_bench.findings import METRIC_LABELS, Metric
 from prime_bench.report.quantities.choice import Tried, best, tried
-from prime_bench.report.quantities.formulas import METRIC_LABELS, METRICS, SPLIT_LABELS, Metric
+from prime_bench.report.quantities.formulas import SPLIT_LABELS
 from prime_bench.report.quantities.grid import Grid, GridBlock
 from prime_bench.report.quantities.layout import ArmColumn, BackboneRow
 from prime_bench.report.quantities.records import ReportRecords
@@ -15,7 +16,7 @@ from prime_bench.report.quantities.statistics import (
     STATISTICS,
     Selection,
 )
-from prime_bench.report.quantities.values import MISSING, Better, Count
+from prime_bench.report.quantities.values import BETTER, MISSING, Count
 from prime_bench.report.tables.body import (
     TableBody,
     absent_note,
@@ -56,7 +57,6 @@ _SUMMARIES: dict[str, tuple[str, dict[str, str]]] = {
     "backbones_won": ("Backbones won", {"difference": "backbones_won"}),
 }
 """Label of a row that sums up the others, and what it shows in place of a column's statistic."""
-_BETTER: dict[Metric, Better] = {"auc": "higher", "logloss": "lower"}
 _KINDS: dict[str, ColumnKind] = {
     SETTING: "words",
     "range_of_differences": "words",
@@ -235,16 +235,16 @@ class _Pivot:
     def _head(self, line: Line) -> tuple[str, ...]:
         """The texts that name a row; it says so where it covers fewer backbones than others may."""
         *first, last = line.words
-        block, arm = line.block, line.arm
+        block, arm, metric = line.block, line.arm, self.grid.metrics[0]
         if line.instead is _MEAN:
             return (*first, covering(last, len(block.mean_rows), len(block.layout.rows)))
         if arm is None:
             return line.words
         if all(column.shows in _UNPAIRED for column in self.definition.columns):
-            own = [block.scores[row.label, arm.name, "auc"].moments for row in line.backbones]
+            own = [block.scores[row.label, arm.name, metric].moments for row in line.backbones]
             found = sum(moments is not None for moments in own)
         else:
-            pairs = [block.comparisons[row.label, arm.name, "auc"] for row in line.backbones]
+            pairs = [block.comparisons[row.label, arm.name, metric] for row in line.backbones]
             found = sum(bool(comparison.seeds) for comparison in pairs)
         return (*first, covering(last, found, len(line.backbones)))
 
@@ -254,7 +254,7 @@ class _Pivot:
         axes: dict[Axis, list[Item]] = {
             "arm": [Item(key=arm.name, label=self._label(arm), arm=arm) for arm in self.arms],
             "backbone": [Item(key=row.key, label=row.label, backbone=row) for row in backbones],
-            "metric": [Item(key=m, label=METRIC_LABELS[m], metric=m) for m in METRICS],
+            "metric": [Item(key=m, label=METRIC_LABELS[m], metric=m) for m in self.grid.metrics],
             "seed": [Item(key=str(seed), label=str(seed), seed=seed) for seed in seeds],
         }
         found = []
@@ -275,7 +275,7 @@ class _Pivot:
 
     def _column(self, column: PivotColumn, items: Mapping[Axis, Item]) -> SelectedColumn:
         named = {str(axis): item for axis, item in items.items()}
-        metric = items["metric"].metric if "metric" in items else column.metric
+        metric = items["metric"].metric if "metric" in items else self._own(column)
         level_of = metric if column.shows in ("level", "average_level") else None
         return SelectedColumn(
             column=Column(
@@ -284,11 +284,15 @@ class _Pivot:
                 kind=_KINDS.get(column.shows, "number"),
                 group=column.group.format(**named),
                 aside=column.aside,
-                better=column.better or (_BETTER[level_of] if level_of else None),
+                better=column.better or (BETTER[level_of] if level_of else None),
             ),
             definition=column,
             items=items,
         )
+
+    def _own(self, column: PivotColumn) -> Metric:
+        """The metric of a column that is not repeated over metrics."""
+        return column.metric or self.grid.metrics[0]
 
     def _lines(
         self, number: int, block: GridBlock, backbones: Sequence[BackboneRow]
@@ -376,7 +380,7 @@ class _Pivot:
                 block=line.block,
                 backbones=(backbone,) if backbone else line.backbones,
                 arm=arm,
-                metric=metric or column.metric,
+                metric=metric or self._own(column),
                 split=column.split or self.definition.split,
                 seed=next((s for s in (line.seed, seed, column.seed) if s is not None), None),
             )

@@ -3,13 +3,13 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
+from prime_bench.findings import METRIC_LABELS, Metric
 from prime_bench.recipe.sweep import value_name
 from prime_bench.report.quantities import formulas
 from prime_bench.report.quantities.choice import Choice, Tried
-from prime_bench.report.quantities.formulas import METRIC_LABELS, Metric
 from prime_bench.report.quantities.grid import score_of
 from prime_bench.report.quantities.records import ReportRecords
-from prime_bench.report.quantities.values import MISSING, Better, Level
+from prime_bench.report.quantities.values import BETTER, MISSING, Level
 from prime_bench.report.tables.body import TableBody, grid_body, keyed_blocks
 from prime_bench.report.tables.choices import left_out
 from prime_bench.report.tables.definition import SensitivityDefinition
@@ -17,7 +17,6 @@ from prime_bench.report.tables.model import Block, Column, Row, TableNote, note,
 from prime_bench.settings.probes import ProbedSplit
 
 _SPLITS: dict[ProbedSplit, str] = {"valid": "Validation", "test": "Test"}
-_BETTER: dict[Metric, Better] = {"auc": "higher", "logloss": "lower"}
 
 
 def build(records: ReportRecords, definition: SensitivityDefinition) -> TableBody:
@@ -52,7 +51,7 @@ def _block(key: str, choice: Choice, definition: SensitivityDefinition) -> Block
                     label=METRIC_LABELS[metric],
                     kind="number",
                     group=label,
-                    better=_BETTER.get(metric),
+                    better=BETTER[metric],
                 )
                 for split, label in _SPLITS.items()
                 for metric in definition.metrics

@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 import pytest
 from matplotlib.figure import Figure
 
+from prime_bench.findings import Metric
 from prime_bench.report.figures.gradients import GapFinding
 from prime_bench.report.figures.pairs import PairedScores
 from prime_bench.report.figures.save import figure_bytes
-from prime_bench.report.quantities.formulas import Metric
 
 SEEDS = (2021, 190034, 27011, 948432, 992817)
 FIELDS = ("site_category", "hour")
