@@ -208,7 +208,7 @@ def source_notes(source: RecordSource, job_ids: Container[str]) -> list[TableNot
             machines = dict.fromkeys(_machine(record) for record in own)
             parts.append(f"{place}: {len(own)}{' by ' * bool(own)}{' and '.join(machines)}")
         twice = sum(job_id in source.also_in for job_id in records)
-        same = f"; {twice} are in more than one, with the same results" if twice else ""
+        same = f"; {twice} in more than one, with the same results" if twice else ""
         notes.append(note("origin", f"Records by source: {'; '.join(parts)}{same}"))
     conflicts = [conflict for conflict in source.conflicts if conflict.shown.job_id in records]
     notes += [note("conflict", conflict_text(conflict)) for conflict in conflicts[:_MOST_CONFLICTS]]

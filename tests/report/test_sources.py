@@ -108,7 +108,7 @@ def test_the_same_results_count_once_whatever_the_times(put: Put) -> None:
 
     assert main_of(view) == main_of(api.report("two.toml", runs_dir="ann"))
     assert texts(view, "conflict") == []
-    assert any("4 are in more than one, with the same results" in t for t in texts(view, "origin"))
+    assert any("4 in more than one, with the same results" in t for t in texts(view, "origin"))
 
 
 def test_of_other_numbers_the_first_source_counts_and_the_note_says_how_far(put: Put) -> None:
