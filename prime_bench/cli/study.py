@@ -198,11 +198,6 @@ def _prepare(
     from prime_bench.cli.prepare_output import progress_bars, summary
 
     errors: list[UserError] = []
-
-    def fail(name: str, error: UserError) -> None:
-        errors.append(error)
-        _log(f"error: {name}: {error}")
-
     with progress_bars() as bars:
         api.prepare_study(
             study,
@@ -211,9 +206,11 @@ def _prepare(
             data_dir=data_dir,
             on_progress=bars,
             on_table=lambda made: _log(summary(made)) if made.made else None,
-            on_error=fail,
+            on_error=lambda _name, error: errors.append(error),
             log=_log,
         )
+    for error in errors[1:]:
+        _log(f"error: {error}\n")
     if errors:
         raise errors[0]
 

@@ -113,6 +113,11 @@ class Study:
     recipes: list[StudyRecipe]
     path: Path
 
+    @property
+    def argument(self) -> str:
+        """What a command takes for it: the name of a bundled study, or the name of the file."""
+        return self.name if self.path in bundled_studies() else self.path.name
+
     def placed(self, error: UsageError, item: StudyRecipe) -> UsageError:
         """The error of a recipe, at the line of the study where that has set the faulty key."""
         return _placed(error, path=self.path, name=item.recipe.name, lines=item.lines)

@@ -100,8 +100,8 @@ class StudyReport:
         yield f"# {escaped(self.study.title)}"
         if self.study.label:
             yield f"\n**{escaped(self.study.label)}.**"
-        yield f"\nMade by `prime-bench study {self.study.name}`. All tables and figures with the "
-        yield f"jobs behind them: [report.html](report.html); as LaTeX: [{DOCUMENT}]({DOCUMENT})."
+        yield f"\nMade by `prime-bench study {self.study.argument}`. All tables and figures with"
+        yield f"the jobs behind them: [report.html](report.html); as LaTeX: [{DOCUMENT}]({DOCUMENT})."
         if self.verdicts:
             yield "\n## Claims\n\n| claim | verdict | numbers |\n|---|---|---|"
             for row in self.verdicts:
@@ -142,7 +142,7 @@ def study_report(study: Study, source: RecordSource) -> StudyReport:
     if not reports:
         raise DataError(
             f"{source.path}: no record of the recipes of {study.name} here",
-            hint=f"make some: prime-bench study {study.path}",
+            hint=f"make some: prime-bench study {study.argument}",
         )
     merged, _ = compared_with(_merged(study, reports, source), against=study.against, check=None)
     if study.label:
