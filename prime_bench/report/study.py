@@ -101,7 +101,7 @@ class StudyReport:
         if self.study.label:
             yield f"\n**{escaped(self.study.label)}.**"
         yield f"\nMade by `prime-bench study {self.study.argument}`. All tables and figures with"
-        yield f"the jobs behind them: [report.html](report.html); as LaTeX: [{DOCUMENT}]({DOCUMENT})."
+        yield f"the jobs behind: [report.html](report.html); as LaTeX: [{DOCUMENT}]({DOCUMENT})."
         if self.verdicts:
             yield "\n## Claims\n\n| claim | verdict | numbers |\n|---|---|---|"
             for row in self.verdicts:
