@@ -211,7 +211,26 @@ def prepare_study(
 ) -> list[Preparation]:
     """Make the prepared table of every data set of a study, or find that it is there.
 
-    Takes and raises what `prepare_recipe` does. A table that several recipes name is one.
+    A table that several recipes name is one.
+
+    Args:
+        study: A study.
+        sources: Raw data by the name of the data set; the others are downloaded or generated.
+        allow_unverified: Whether to accept files that are not the published ones.
+        keep_download: Whether to keep downloaded archives after their tables are verified.
+        data_dir: Folder of the prepared tables.
+        on_progress: Called now and then with the data set's name and how far it is.
+        on_table: Called with each table as soon as it is there.
+        on_error: Called with the data set's name and its error, in place of raising it. The
+            other data sets are prepared in either case.
+        log: Called with messages for the user.
+
+    Returns:
+        The tables, in the order of the study.
+
+    Raises:
+        UsageError: The study is faulty, or `sources` does not fit it.
+        UserError: The first error of a data set, unless there is `on_error`.
     """
     loaded = _loaded(study)
     specs: dict[str, TableSpec] = {}
