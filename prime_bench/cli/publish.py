@@ -34,7 +34,7 @@ def publish(
     message: str,
     runs_dir: Path,
 ) -> None:
-    """Put records, the page of their report and a manifest where others find them.
+    """Put records, their page and a manifest where others find them.
 
     RECIPE stands for the records of its jobs, as for `pack`; BUNDLE is a .zip of `pack`. The same
     again changes nothing; another publication at the same place is refused without --replace.

@@ -11,8 +11,8 @@ def recipe_and_places(
 ) -> tuple[str | None, list[Path]]:
     """Tell the recipe from the sources of records, which keep their order.
 
-    A name that ends in `.zip` is a bundle; of the others the first that names a recipe, or that is
-    no folder, is the recipe. Without a bundle or folder among them the records are those of
+    A name that ends in `.zip` is a bundle, one that ends in `.toml` a recipe; of the others the
+    first that names a recipe, or that is no folder, is the recipe. Without a bundle or folder among them the records are those of
     `--runs-dir`, else in addition where the option was given on the command line.
 
     Raises UsageError where two names are those of recipes.
@@ -44,6 +44,8 @@ def _names_a_recipe(text: str) -> bool:
 
     if text.endswith("/"):
         return False
+    if Path(text).suffix == ".toml":
+        return True
     try:
         find_recipe(text)
     except UsageError:

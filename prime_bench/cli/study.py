@@ -100,7 +100,7 @@ def study(
     runs_dir: Path,
     as_json: bool,
 ) -> None:
-    """Do several recipes: prepare what is missing, run every job once, report all.
+    """Do several recipes: prepare, run every job once, and report all.
 
     STUDY is a file (docs/studies.md) or the name of a bundled study: `paper`, or `miniature`, which
     rehearses the same on small generated logs. The same command continues after Ctrl-C, `kill -9`

@@ -4,6 +4,7 @@ A job that several of them have counts once, as the first of them has it; where 
 the conflict is named.
 """
 
+import os
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -77,7 +78,8 @@ def read_sources(places: Sequence[Path]) -> RecordSource:
     Raises DataError for a file that is not a bundle, and for a folder that is not there beside
     other sources.
     """
-    distinct = list({place.resolve(): place for place in reversed(places)}.values())[::-1]
+    # Path.resolve raises RuntimeError for a loop of symbolic links.
+    distinct = list({os.path.realpath(place): place for place in reversed(places)}.values())[::-1]
     if len(distinct) == 1:
         return _read(distinct[0])
     for place in distinct:

@@ -577,7 +577,11 @@ def test_a_written_report_can_be_verified(runs: Path, recipe: Path, tmp_path: Pa
 
 
 def test_a_bundle_makes_the_same_report_elsewhere(
-    runs: Path, recipe: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    runs: Path,
+    recipe: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     bundle, again = tmp_path / "a.zip", tmp_path / "b.zip"
     for name in ("config.json", "environment.json", "checkpoint.safetensors"):
@@ -591,7 +595,11 @@ def test_a_bundle_makes_the_same_report_elsewhere(
     assert names == {"bundle.json", "recipe.toml", "record.json", "config.json", "environment.json"}
 
     capsys.readouterr()
-    assert call(bundle, "--runs-dir", tmp_path / "nowhere", "--format", "json") == 0
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    with monkeypatch.context() as patch:
+        patch.chdir(elsewhere)
+        assert call(bundle, "--format", "json") == 0
     packed = json.loads(capsys.readouterr().out)
     assert call(recipe, "--runs-dir", runs, "--format", "json") == 0
     direct = json.loads(capsys.readouterr().out)

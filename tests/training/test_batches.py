@@ -82,11 +82,10 @@ def test_a_shuffled_pass_is_a_gather(n_numeric, n_categorical):
 
 def test_a_pass_in_order_reads_memory_maps_without_touching_them(tmp_path):
     split = split_of(11)
-    for name, array in vars(split).items():
-        np.save(tmp_path / f"{name}.npy", array)
-    mapped = Split(
-        **{name: np.load(tmp_path / f"{name}.npy", mmap_mode="r") for name in vars(split)}
-    )
+    names = ("ids", "numerics", "labels")
+    for name in names:
+        np.save(tmp_path / f"{name}.npy", getattr(split, name))
+    mapped = Split(**{name: np.load(tmp_path / f"{name}.npy", mmap_mode="r") for name in names})
     batches = list(Rows(mapped, device=CPU).in_order(batch_size=5))
     assert [len(batch.labels) for batch in batches] == [5, 5, 1]
     batches[0].numerics.zero_()
@@ -100,11 +99,11 @@ def test_whether_rows_are_copied_to_a_gpu_depends_on_the_jobs_that_share_it(
 ):
     """Of its whole memory: what is free there when a worker starts decides nothing."""
     split = split_of(11)
-    size = sum(array.nbytes for array in vars(split).values())
+    arrays = (split.ids, split.numerics, split.labels)
+    size = sum(array.nbytes for array in arrays)
     monkeypatch.setattr(batches_module, "device_bytes", lambda _: 7 * size)
     monkeypatch.setattr(torch.cuda, "mem_get_info", None)
     if jobs is not None:
         monkeypatch.setenv("PRIME_BENCH_JOBS_ON_DEVICE", jobs)
-    arrays = tuple(vars(split).values())
     assert batches_module._fits(arrays, torch.device("cuda")) == fits
     assert not batches_module._fits(arrays, CPU)
