@@ -115,7 +115,8 @@ def write_table(folder: Path, shape: Shape, *, device: torch.device) -> None:
     (folder / "schema.json").write_text(json.dumps(shape.schema.plain()), encoding="utf-8")
     for field in shape.schema.categorical:
         write_whole(folder / VOCABULARY_FOLDER / f"{field.name}.txt", "")
-    outputs = {name: sha256_of(folder / name) for name in sorted(files_of(shape.schema, grouped=False))}
+    names = sorted(files_of(shape.schema, grouped=False))
+    outputs = {name: sha256_of(folder / name) for name in names}
     Manifest(
         dataset=f"{shape.dataset}-shaped",
         settings={},

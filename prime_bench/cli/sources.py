@@ -12,8 +12,9 @@ def recipe_and_places(
     """Tell the recipe from the sources of records, which keep their order.
 
     A name that ends in `.zip` is a bundle, one that ends in `.toml` a recipe; of the others the
-    first that names a recipe, or that is no folder, is the recipe. Without a bundle or folder among them the records are those of
-    `--runs-dir`, else in addition where the option was given on the command line.
+    first that names a recipe, or that is no folder, is the recipe. Without a bundle or folder among
+    them the records are those of `--runs-dir`, else in addition where the option was given on the
+    command line.
 
     Raises UsageError where two names are those of recipes.
     """
