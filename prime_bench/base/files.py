@@ -95,6 +95,15 @@ def making(path: Path) -> Iterator[None]:
             raise EnvironmentFault(f"{path}: nothing can be made here", hint=_SPACE) from error
 
 
+def check_can_write(folder: Path) -> None:
+    """Raise EnvironmentFault where no file can be made in a folder, which need not be there yet and
+    is not made: for what is written after hours of work.
+    """
+    with making(folder):
+        there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+        tempfile.TemporaryFile(dir=there).close()
+
+
 def environment_fault(error: BaseException, path: Path | None = None) -> EnvironmentFault | None:
     """Return the fault for an error that the system has caused; None for any other.
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import click
 
 from prime_bench.base.errors import EXIT_FAILED, EXIT_INTERRUPTED, UserError
+from prime_bench.base.files import check_can_write
 from prime_bench.cli import complete, options
 
 if TYPE_CHECKING:
@@ -109,15 +110,18 @@ def study(
     """
     from prime_bench import api
 
-    for flag, given, needed in (
-        ("--measure", measured, plan_only),
-        ("--from", bool(sources) and plan_only, False),
-    ):
-        if given and not needed:
-            why = "goes with --plan" if flag == "--measure" else "has no effect with --plan"
-            raise click.UsageError(f"{flag} {why}")
+    mode = "--plan" if plan_only else "--only-report" if only_report else ""
+    if measured and not plan_only:
+        raise click.UsageError("--measure goes with --plan")
     if plan_only and only_report:
         raise click.UsageError("--plan and --only-report exclude each other")
+    for flag, given in (
+        ("--from", bool(sources)),
+        ("--allow-unverified", allow_unverified),
+        ("--output", output is not None and plan_only),
+    ):
+        if given and mode:
+            raise click.UsageError(f"{flag} has no effect with {mode}")
     loaded = api.load_study(study)
     folder = output or Path("report") / loaded.name
     if only_report:
@@ -155,6 +159,7 @@ def study(
             _log(fault)
         _print_plan(made, found, as_json=as_json)
         return
+    check_can_write(folder)
     _prepare(loaded, sources, allow_unverified=allow_unverified, data_dir=data_dir)
     summaries = _run(
         planned(),

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from prime_bench.base.errors import DataError
-from prime_bench.base.files import write_whole
+from prime_bench.base.files import write_whole, writing
 from prime_bench.recipe.study import Study, StudyRecipe
 from prime_bench.report.document import make_report
 from prime_bench.report.figures.gallery import figures_of
@@ -66,6 +66,9 @@ class StudyReport:
         Raises EnvironmentFault where the folder cannot be written to.
         """
         report = self.view.report
+        with writing(folder):
+            # An earlier report is not whole while its files are replaced by those of this one.
+            (folder / INDEX).unlink(missing_ok=True)
         files = write_report(report, folder, format="latex")
         for name, paths in write_report(self.view.with_pictures(), folder, format="html").items():
             files[name] = list(dict.fromkeys([*files[name], *paths]))
@@ -140,8 +143,9 @@ def study_report(study: Study, source: RecordSource) -> StudyReport:
             reports.append(replace(made, tables=tuple(tables)))
             figures += _figures(item, selected, taken={figure.name for figure in figures})
     if not reports:
+        broken = "".join(f"\n{fault}" for fault in source.unreadable)
         raise DataError(
-            f"{source.path}: no record of the recipes of {study.name} here",
+            f"{source.path}: no record of the recipes of {study.name} here{broken}",
             hint=f"make some: prime-bench study {study.argument}",
         )
     merged, _ = compared_with(_merged(study, reports, source), against=study.against, check=None)

@@ -1,0 +1,122 @@
+"""What `study` does with its report: whole or marked as not whole, and what it says without one."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from prime_bench import api
+from prime_bench.base.errors import DataError, EnvironmentFault
+from prime_bench.cli.main import exit_code
+from prime_bench.report import study as study_module
+from prime_bench.schedule.plan import table_specs_of
+from prime_bench.store.record import RunRecord
+from prime_bench.store.runs import RECORD, Runs
+
+RECIPE = """\
+schema = 1
+title = "One backbone"
+seeds = [1, 2]
+arms = ["dense", "prime"]
+[dataset.avazu]
+[backbone.DNN]
+"""
+STUDY = """\
+schema = 1
+title = "A study"
+[[recipes]]
+recipe = "one.toml"
+figures = []
+"""
+
+
+@pytest.fixture
+def study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A study of one recipe, in the current folder."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "one.toml").write_text(RECIPE, encoding="utf-8")
+    path = tmp_path / "small.toml"
+    path.write_text(STUDY, encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def runs(study: Path, make_record: Callable[..., RunRecord]) -> Runs:
+    """Records of every job of the study."""
+    folder = Runs(study.parent / "runs")
+    (item,) = api.load_study(study).recipes
+    specs = table_specs_of(item.recipe)
+    for spec in item.recipe.job_specs():
+        record = make_record(
+            variant=specs[spec.dataset].digest,
+            backbone_settings=spec.backbone_settings.plain(),
+            arm=spec.arm.name,
+            plugin_settings=spec.arm.settings.plain(),
+            training=spec.training,
+            seed=spec.seed,
+        )
+        folder.put(record)
+    return folder
+
+
+def test_an_earlier_index_does_not_stand_over_half_of_a_new_report(
+    study: Path, runs: Runs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "report"
+    made = api.report_study(study, runs_dir=runs.folder)
+    made.write(folder)
+    index = (folder / "index.md").read_bytes()
+
+    def die(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(study_module, "write_figures", die)
+        with pytest.raises(KeyboardInterrupt):
+            made.write(folder)
+    assert (folder / "main.csv").exists()
+    assert not (folder / "index.md").exists()
+
+    made.write(folder)
+    assert (folder / "index.md").read_bytes() == index
+
+
+def test_records_that_cannot_be_read_are_named_where_there_are_no_others(
+    study: Path, runs: Runs
+) -> None:
+    files = sorted(runs.folder.glob(f"*/{RECORD}"))
+    for file in files:
+        file.write_text("{", encoding="utf-8")
+
+    with pytest.raises(DataError) as caught:
+        api.report_study(study, runs_dir=runs.folder)
+    assert len(files) == 4
+    assert all(str(file) in caught.value.message for file in files)
+
+
+def test_a_folder_that_cannot_be_written_is_told_before_any_work(
+    study: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("taken").write_text("", encoding="utf-8")
+
+    assert exit_code(["study", str(study), "--output", "taken/below"]) == EnvironmentFault.exit_code
+    assert "taken" in capsys.readouterr().err
+    # Avazu is not there: without the check, the error would be that of its preparation.
+    assert sorted(path.name for path in study.parent.iterdir()) == ["one.toml", "small.toml", "taken"]
+
+
+@pytest.mark.parametrize(
+    ("options", "fault"),
+    [
+        (("--plan", "--from", "avazu=x"), "--from has no effect with --plan"),
+        (("--only-report", "--from", "avazu=x"), "--from has no effect with --only-report"),
+        (("--only-report", "--allow-unverified"), "--allow-unverified has no effect with"),
+        (("--plan", "--output", "x"), "--output has no effect with --plan"),
+        (("--only-report", "--measure"), "--measure goes with --plan"),
+    ],
+)
+def test_options_without_effect_are_refused(
+    study: Path, capsys: pytest.CaptureFixture[str], options: tuple[str, ...], fault: str
+) -> None:
+    assert exit_code(["study", str(study), *options]) == 2
+    assert fault in capsys.readouterr().err
