@@ -172,6 +172,9 @@ def study(
     )
     if any(summary.stopped for summary in summaries):
         ctx.exit(EXIT_INTERRUPTED)
+    if not any(summary.done or summary.had_record or summary.skipped for summary in summaries):
+        _log("no report: no job of the study has a record")
+        ctx.exit(EXIT_FAILED)
     _report(loaded, folder, runs_dir=runs_dir, as_json=as_json, summaries=summaries)
     ctx.exit(0 if all(summary.ok for summary in summaries) else EXIT_FAILED)
 

@@ -117,7 +117,9 @@ def _lacking(fields: Sequence[str], need: _Need, *, folder: Path) -> list[_Field
 
     table = PreparedTable.open(folder)
     split = table.split(need.split)
-    columns = {field.semantic: place for place, field in enumerate(table.schema.categorical)}
+    columns: dict[str | None, int] = {}
+    for place, field in enumerate(table.schema.categorical):
+        columns.setdefault(field.semantic, place)  # the first of a meaning, as the probes take it
     lacking = []
     for name in fields:
         if name not in columns:

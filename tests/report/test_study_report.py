@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from prime_bench import api
-from prime_bench.base.errors import DataError, EnvironmentFault
+from prime_bench.base.errors import EXIT_FAILED, DataError, EnvironmentFault
 from prime_bench.cli.main import exit_code
 from prime_bench.report import study as study_module
 from prime_bench.schedule.plan import table_specs_of
@@ -102,7 +102,11 @@ def test_a_folder_that_cannot_be_written_is_told_before_any_work(
     assert exit_code(["study", str(study), "--output", "taken/below"]) == EnvironmentFault.exit_code
     assert "taken" in capsys.readouterr().err
     # Avazu is not there: without the check, the error would be that of its preparation.
-    assert sorted(path.name for path in study.parent.iterdir()) == ["one.toml", "small.toml", "taken"]
+    assert sorted(path.name for path in study.parent.iterdir()) == [
+        "one.toml",
+        "small.toml",
+        "taken",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -120,3 +124,18 @@ def test_options_without_effect_are_refused(
 ) -> None:
     assert exit_code(["study", str(study), *options]) == 2
     assert fault in capsys.readouterr().err
+
+
+def test_without_any_record_there_is_no_report_and_jobs_have_failed(
+    study: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = RECIPE.replace("[dataset.avazu]", "[dataset.synthetic]\nrows = 300")
+    (study.parent / "one.toml").write_text(text, encoding="utf-8")
+
+    # So little time that no job is started.
+    assert exit_code(["study", str(study), "--max-hours", "1e-12"]) == EXIT_FAILED
+    said = capsys.readouterr()
+    assert "4 not started" in said.err
+    assert "no report: no job of the study has a record" in said.err
+    assert said.out == ""
+    assert not (study.parent / "report").exists()

@@ -159,3 +159,26 @@ def test_with_fewer_rows_a_block_the_arms_are_trained(runs, small_log, gradients
 
     assert made.counts == {"pending": 4}
     assert made.unfit == []
+
+
+def test_of_two_columns_of_one_meaning_the_groups_are_those_that_the_probe_reads(
+    tmp_path, write_table, write_manifest
+):
+    folder = write_table(tmp_path / "tiny-12345678")
+    schema = json.loads((folder / "schema.json").read_text())
+    for field in schema["fields"][:2]:
+        field["semantic"] = "hour"
+    (folder / "schema.json").write_text(json.dumps(schema))
+    manifest = json.loads((folder / "manifest.json").read_text())
+    write_manifest(folder, rows=manifest["rows"], positives=manifest["positives"])
+    most = [max(rows for rows, _ in _sizes(folder, "test", column)) for column in (0, 1)]
+    assert most[0] > most[1]
+
+    # The first column, which the probe reads, has a group so large, and the second has none.
+    settings = SubgroupsSettings(fields=("hour",), min_rows=most[0])
+    table = PreparedTable.open(folder)
+    split = table.split(settings.split)
+    grouping = grouping_of(table, split, "hour")
+    assert grouping is not None
+    assert choose(grouping, split.labels, rows=settings.min_rows).codes
+    assert fitness_of(settings, folder=folder).unfit == ""
