@@ -1,15 +1,23 @@
 """Which modules of its own package a module imports, read from the sources without running them."""
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-_LOADERS = {"importlib", "pkgutil", "runpy", "imp", "zipimport"}
+_LOADERS = {
+    *("importlib", "pkgutil", "runpy", "imp", "zipimport"),
+    *("builtins", "pkg_resources", "pydoc"),
+}
 """Modules that import what a text names."""
 _HARMLESS = ("importlib.metadata", "importlib.resources")
 """Parts of them that read versions and files."""
-_NAMES = {"__import__", "exec", "eval", "__path__", "__getattr__", "__loader__", "__spec__"}
+_NAMES = {
+    *("__import__", "exec", "eval", "__builtins__"),
+    *("__path__", "__getattr__", "__loader__", "__spec__"),
+}
 """Names by which a module imports what its import statements do not tell."""
+_ATTRIBUTES = {"import_module", "__import__", "entry_points", "__path__", "__loader__"}
+"""The same as attributes, of whatever."""
 
 
 def used_modules(modules: set[str], sources: Mapping[str, Path], *, packages: set[str]) -> set[str]:
@@ -20,8 +28,9 @@ def used_modules(modules: set[str], sources: Mapping[str, Path], *, packages: se
     `from package import *` counts every module of that package, since its `__all__` may name them.
 
     All of `sources` is returned where an import cannot be read from the text of a module that is
-    used: it has no file of Python, it uses `importlib`, `pkgutil`, `runpy`, `__import__`, `exec` or
-    `eval`, changes its `__path__`, or has a `__getattr__` of its own.
+    used: it has no file of Python, it uses `importlib`, `pkgutil`, `runpy`, `pydoc`, `builtins`,
+    entry points, `sys.modules`, `__import__`, `exec` or `eval`, changes a `__path__`, or has a
+    `__getattr__` of its own.
 
     Args:
         modules: Where to begin, by dotted names.
@@ -99,7 +108,49 @@ def _is_dynamic(tree: ast.Module, imported: list[str]) -> bool:
         if name.partition(".")[0] in _LOADERS
         and not any(f"{name}.".startswith(f"{harmless}.") for harmless in _HARMLESS)
     }
-    names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
-    names |= {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
-    attributes = {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
-    return bool(loaders or names & _NAMES or attributes & {"import_module", "__import__"})
+    nodes = list(ast.walk(tree))
+    aliases = [
+        a for node in nodes if isinstance(node, ast.Import | ast.ImportFrom) for a in node.names
+    ]
+    names = {node.id for node in nodes if isinstance(node, ast.Name)}
+    names |= {name for alias in aliases for name in (alias.name, alias.asname) if name}
+    names |= {node.name for node in _of_module(tree) if isinstance(node, ast.FunctionDef)}
+    attributes = {node.attr for node in nodes if isinstance(node, ast.Attribute)}
+    attributes |= {name.rpartition(".")[2] for name in imported}
+    return bool(loaders or names & _NAMES or attributes & _ATTRIBUTES or _reads_modules(nodes))
+
+
+def _of_module(tree: ast.Module) -> Iterator[ast.stmt]:
+    """The statements that run when a module is imported, but for those inside classes."""
+    left: list[ast.AST] = [tree]
+    while left:
+        for node in ast.iter_child_nodes(left.pop()):
+            if isinstance(node, ast.stmt):
+                yield node
+            if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+                left.append(node)
+
+
+def _reads_modules(nodes: Sequence[ast.AST]) -> bool:
+    """Whether `sys.modules`, where any module may be taken or put in place of another, is used."""
+    named = {
+        alias.asname or alias.name
+        for node in nodes
+        if isinstance(node, ast.Import)
+        for alias in node.names
+        if alias.name == "sys"
+    }
+    taken = [
+        alias.name
+        for node in nodes
+        if isinstance(node, ast.ImportFrom) and node.module == "sys"
+        for alias in node.names
+    ]
+    read = [
+        node.value.id
+        for node in nodes
+        if isinstance(node, ast.Attribute)
+        and node.attr == "modules"
+        and isinstance(node.value, ast.Name)
+    ]
+    return not {"modules", "*"}.isdisjoint(taken) or not named.isdisjoint(read)

@@ -156,8 +156,12 @@ def browse(names: Sequence[str]) -> Overview:
     """
     sources: list[BrowseSource] = []
     left_out: list[str] = []
+    seen: set[str | Path] = set()
     for name in names:
-        for one in _found(name, left_out):
+        for place, one in _found(name, left_out):
+            if place in seen:
+                continue
+            seen.add(place)
             try:
                 source, unreadable = one()
             except (DataError, EnvironmentFault) as error:
@@ -178,25 +182,27 @@ def browse(names: Sequence[str]) -> Overview:
 Read = Callable[[], tuple[BrowseSource, list[str]]]
 
 
-def _found(name: str, left_out: list[str]) -> Iterator[Read]:
-    """What a name stands for: itself, or all there is in a folder."""
+def _found(name: str, left_out: list[str]) -> Iterator[tuple[str | Path, Read]]:
+    """What a name stands for, itself or all there is in a folder, and where that is: the same for
+    two ways to write one path.
+    """
     if name.startswith(SCHEME):
         repository = HubRepository(name.removeprefix(SCHEME))
-        yield lambda: _of_hub(repository)
+        yield str(repository), lambda: _of_hub(repository)
         return
     path = Path(name)
     try:
         if (path / MANIFEST).exists() or not path.is_dir():
-            yield _reader(path)
+            yield path.resolve(), _reader(path)
             return
         children = sorted(path.iterdir())
     except OSError as error:
         left_out.append(f"{path}: {error.strerror}")
         return
     if Runs(path).job_ids():
-        yield lambda: _of_runs(path)
+        yield path.resolve(), lambda: _of_runs(path)
     inner = [child for child in children if child.suffix == ".zip" or (child / MANIFEST).exists()]
-    yield from map(_reader, inner)
+    yield from ((child.resolve(), _reader(child)) for child in inner)
     if not inner and not Runs(path).job_ids():
         left_out.append(f"{path}: neither records, nor bundles, nor a publication in it")
 

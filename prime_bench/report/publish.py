@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Protocol
 
+from prime_bench.base.characters import visible
 from prime_bench.base.errors import DataError, EnvironmentFault, UsageError
 from prime_bench.base.files import (
     MOST_BYTES,
@@ -151,7 +152,9 @@ class FolderTarget:
 
     def put(self, made: Publication, *, replace: bool, message: str) -> Published:  # noqa: ARG002
         """Write the publication, unless it is there."""
-        with _all_or_nothing(self.folder, made), self._alone():
+        # What a failure removes is taken down under the lock: before, another process may have made
+        # it. Empty folders alone are removed without.
+        with _no_new_folders(self.folder), self._alone(), _all_or_nothing(self.folder, made):
             change = self._change(made, replace=replace)
             if change != "unchanged":
                 for name, content in made.contents.items():
@@ -214,22 +217,31 @@ class FolderTarget:
 
 
 @contextlib.contextmanager
-def _all_or_nothing(folder: Path, made: Publication) -> Iterator[None]:
-    """Remove the files and folders that the block has made, where it fails before the manifest."""
+def _no_new_folders(folder: Path) -> Iterator[None]:
+    """Remove the folders that the block has made, where it fails and leaves them empty."""
     absent = [path for path in (folder, *folder.parents) if not path.exists()]
+    try:
+        yield
+    except BaseException:
+        for path in absent:
+            with contextlib.suppress(OSError):
+                path.rmdir()
+        raise
+
+
+@contextlib.contextmanager
+def _all_or_nothing(folder: Path, made: Publication) -> Iterator[None]:
+    """Remove the files that the block has made, where it fails before the manifest."""
     new = [folder / name for name in made.contents if not (folder / name).exists()]
     try:
         yield
     except BaseException:
         with contextlib.suppress(OSError, DataError):
             if (folder / MANIFEST).exists() and manifest_of(folder) == made.manifest:
-                new, absent = [], []
+                new = []
         for path in new:
             with contextlib.suppress(OSError):
                 path.unlink()
-        for path in absent:
-            with contextlib.suppress(OSError):
-                path.rmdir()
         raise
 
 
@@ -337,7 +349,8 @@ def _check_replace(
 
 
 def _named(manifest: PublicationManifest) -> str:
-    return f"`{manifest.title}`" + (f" by {manifest.by}" if manifest.by else "")
+    told = f"`{manifest.title}`" + (f" by {manifest.by}" if manifest.by else "")
+    return visible(told)  # Somebody else has written it, perhaps in several lines.
 
 
 def _difference(there: PublicationManifest, here: PublicationManifest) -> str:

@@ -214,14 +214,15 @@ def source_notes(source: RecordSource, job_ids: Container[str]) -> list[TableNot
         notes.append(note("origin", f"Records by source: {'; '.join(parts)}{same}"))
     conflicts = [conflict for conflict in source.conflicts if conflict.shown.job_id in records]
     notes += [note("conflict", conflict_text(conflict)) for conflict in conflicts[:_MOST_CONFLICTS]]
-    if len(conflicts) > 1:
+    n_jobs = len({conflict.shown.job_id for conflict in conflicts})
+    if n_jobs > 1:
         farthest = [
             f"{name} {max(distances):.1e}"
             for name in ("AUC", "LogLoss")
             if (distances := [d[name] for c in conflicts if name in (d := _distances(c))])
         ]
         most = f", on test rows at most {' and '.join(farthest)} apart" if farthest else ""
-        text = f"{len(conflicts)} jobs have other numbers in another source{most}"
+        text = f"{n_jobs} jobs have other numbers in another source{most}"
         notes.append(note("conflict", text))
     return notes
 

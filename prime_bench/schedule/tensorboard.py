@@ -124,6 +124,7 @@ class _JobFile:
         self._last_step = self._speed_step = 0
         self._speed_s = -math.inf
         self._file: IO[bytes] | None = None
+        self._path = folder
 
     def begin(self, *, after_epoch: int) -> None:
         """Go on after an epoch: later points of the job's files count no more, and validations up
@@ -132,7 +133,8 @@ class _JobFile:
         if self._file is None:
             self._written = _steps_in(self._folder)
             self._folder.mkdir(parents=True, exist_ok=True)
-            self._file = _new_file(self._folder).open("xb")
+            self._path = _new_file(self._folder)
+            self._file = self._path.open("xb")
             self._write(file_version="brain.Event:2")
         self._known = {e: kept for e, kept in self._known.items() if e <= after_epoch}
         last = max(self._known.values(), key=lambda kept: kept.epoch, default=None)
@@ -164,6 +166,10 @@ class _JobFile:
 
     def validation(self, validation: Validation) -> None:
         """Write the scores of an epoch."""
+        if self._file is not None and not self._path.exists():
+            # Somebody has deleted it: what is written into it is nowhere.
+            self._file.close()
+            self._file = None
         if self._file is None or validation.step <= self._last_step:
             self.begin(after_epoch=validation.epoch - 1)
         self._known[validation.epoch] = validation

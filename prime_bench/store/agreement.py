@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from prime_bench.findings import Validation
+from prime_bench.findings import ALL_METRICS, METRIC_LABELS, Validation
 from prime_bench.store.record import Record, RunRecord
 
 
@@ -32,16 +32,23 @@ def _of_runs(shown: RunRecord, other: RunRecord) -> Iterator[str]:
     for split in ("test", "valid"):
         a, b = shown.result.scores[split], other.result.scores[split]
         name = "test" if split == "test" else "validation"
-        for metric, x, y in (("AUC", a.auc, b.auc), ("LogLoss", a.logloss, b.logloss)):
-            if x != y:
-                apart = "" if x is None or y is None else f", {abs(x - y):.1e} apart"
-                yield f"{name} {metric} {_number(x)} and {_number(y)}{apart}"
+        for metric in ALL_METRICS:
+            x, y = getattr(a, metric), getattr(b, metric)
+            if x is not None and y is not None and x != y:
+                values = f"{_number(x)} and {_number(y)}, {abs(x - y):.1e} apart"
+                yield f"{name} {METRIC_LABELS[metric]} {values}"
+            elif x != y and metric in _ALWAYS:
+                yield f"{name} {METRIC_LABELS[metric]} {_number(x)} and {_number(y)}"
     if shown.pairing != other.pairing:
         yield "other initial weights or row order"
     if shown.result.epochs != other.result.epochs:
         yield f"{shown.result.epochs} and {other.result.epochs} epochs"
     elif list(map(_scores, shown.history)) != list(map(_scores, other.history)):
         yield "another history"
+
+
+_ALWAYS = ("auc", "logloss")
+"""Metrics that records of all versions have."""
 
 
 def _scores(point: Validation) -> tuple[object, ...]:

@@ -2,7 +2,7 @@
 
 import json
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
@@ -43,6 +43,7 @@ def put(
         only: tuple[str, ...] = (),
         changes: tuple[str, ...] = (),
         better: float = 0.0,
+        more: Mapping[str, float] | None = None,
         wall_s: float = 1.0,
         **environment: str,
     ) -> None:
@@ -55,7 +56,7 @@ def put(
                 arm=job_spec.arm.name,
                 data_variant=resolve("synthetic", {}).digest,
                 pairing={"initial_weights": f"{job_spec.backbone} {job_spec.seed}"},
-                result={"test": {"auc": auc + better, "logloss": 0.4}},
+                result={"test": {"auc": auc + better, "logloss": 0.4, **(more or {})}},
                 environment={"host": folder, **environment},
                 wall_s=wall_s,
             )
@@ -146,6 +147,28 @@ def test_many_conflicts_are_counted_with_the_largest(put: Put) -> None:
         "8 jobs have other numbers in another source, on test rows at most AUC 4.0e-03 and "
         "LogLoss 0.0e+00 apart"
     )
+
+
+def test_a_job_that_differs_in_two_sources_is_one_job(put: Put) -> None:
+    one = ("arm=prime", "seed=1", "backbone=DNN")
+    put("ann", only=one)
+    put("bob", only=one, better=-0.004)
+    put("cat", only=one, better=0.004)
+
+    notes = texts(api.report("two.toml", runs_dir=["ann", "bob", "cat"]), "conflict")
+
+    assert ["bob (" in notes[0], "cat (" in notes[1], len(notes)] == [True, True, 2]
+
+
+def test_every_metric_that_both_have_is_compared(put: Put) -> None:
+    one = ("arm=prime", "seed=1", "backbone=DNN")
+    put("ann", only=one, more={"ne": 0.75, "pcoc": 1.0})
+    put("bob", only=one, more={"ne": 0.5, "pcoc": 1.0})
+    put("old", only=one)
+
+    (note,) = texts(api.report("two.toml", runs_dir=["ann", "bob", "old"]), "conflict")
+
+    assert note.endswith("named first: test NE 0.750000 and 0.500000, 2.5e-01 apart")
 
 
 def test_records_of_two_kinds_of_device_are_put_together_and_not_paired(put: Put) -> None:

@@ -214,6 +214,17 @@ def test_the_folder_may_be_deleted_while_a_run_writes(tmp_path):
 
 
 @pytest.mark.usefixtures("installed")
+def test_files_that_are_deleted_in_the_middle_are_written_again(tmp_path):
+    with TensorBoard(_plan(), Runs(tmp_path)) as board:
+        _train(board, [1, 2])
+        shutil.rmtree(tmp_path / FOLDER)
+        _train(board, [3, 4])
+
+    assert board.fault is None
+    assert [step for step, _ in _read(_folder(tmp_path))["train/loss"]] == [10, 20, 30, 40]
+
+
+@pytest.mark.usefixtures("installed")
 def test_a_folder_that_cannot_be_made_is_said_before_anything_runs(tmp_path):
     (tmp_path / FOLDER).touch()
 

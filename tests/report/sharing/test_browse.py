@@ -79,6 +79,24 @@ def test_the_same_records_in_several_sources_are_one_row(
     assert [row.sources for row in found.rows] == [(1, 2, 3), (1, 2, 3)]
 
 
+def test_a_source_that_is_named_twice_counts_once(
+    tmp_path: Path, recipe: Path, runs: Path, bundle: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    published = tmp_path / "all" / "published"
+    api.publish(recipe, published, runs_dir=runs)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "link.zip").symlink_to(bundle)
+
+    found = api.browse(runs, "all", f"./{runs.name}", runs, published, bundle, "link.zip", "all/")
+
+    assert [source.name for source in found.sources] == [
+        str(runs),
+        f"all/{bundle.name}",
+        "all/published",
+    ]
+    assert [row.sources for row in found.rows] == [(1, 2, 3), (1, 2, 3)]
+
+
 def test_other_numbers_of_the_same_jobs_are_a_row_of_their_own(
     tmp_path: Path, put_runs: PutRuns, runs: Path
 ) -> None:

@@ -15,7 +15,7 @@ import pytest
 
 from prime_bench.base.errors import DataError
 from prime_bench.base.files import writing
-from prime_bench.base.locks import locked
+from prime_bench.base.locks import Busy, locked
 from prime_bench.cli.main import exit_code
 from prime_bench.report import publish as publishing
 from prime_bench.report.bundle import read_bundle
@@ -282,6 +282,40 @@ def test_two_at_once_do_not_mix(
     err = capsys.readouterr().err
     assert f"process {os.getpid()} on " in err
     assert "publishes there" in err
+
+
+def test_whoever_comes_second_removes_nothing_of_the_first(
+    tmp_path: Path, recipe: Path, runs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first one, with the same records, writes while the second one waits for its turn."""
+    whole, folder = tmp_path / "whole", tmp_path / "out"
+    assert call(recipe, "--runs-dir", runs, "--to", whole) == 0
+    files = [name for name in content_of(whole) if name.startswith(("bundle-", "report-"))]
+
+    @contextlib.contextmanager
+    def busy(path: Path) -> Iterator[None]:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        for name in files:
+            (folder / name).write_bytes((whole / name).read_bytes())
+        raise Busy("process 1 on another")
+        yield
+
+    monkeypatch.setattr(publishing, "locked", busy)
+
+    assert call(recipe, "--runs-dir", runs, "--to", folder) == 4
+
+    assert sorted(content_of(folder)) == sorted(files)
+
+
+def test_who_has_published_is_told_in_one_line(
+    tmp_path: Path, recipe: Path, runs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "out"
+    assert call(recipe, "--runs-dir", runs, "--to", folder, "--by", "A\n\nerror: \x1b[2J") == 0
+
+    assert call(recipe, "--runs-dir", runs, "--to", folder) == 2
+
+    assert r"by A\n\nerror: \x1b[2J: its records" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
