@@ -449,8 +449,7 @@ def draw_tradeoff(points: Sequence[CostPoint], *, baseline: str) -> Figure:
     right.set_xlabel(f"Time of a training step, {shorten(baseline)} = 1")
     right.axvline(1, color=INK, linewidth=0.6)
     left.set_ylabel("Test AUC: median paired difference" + scale.replace(" (", "\n("))
-    if len(arms) > 1:
-        add_legend(figure, left.get_legend_handles_labels()[0])
+    add_legend(figure, left.get_legend_handles_labels()[0])
     pairs = sorted({point.n_pairs for point in points})
     n = str(pairs[0]) if len(pairs) == 1 else f"{pairs[0]} to {pairs[-1]}"
     untimed = sum(1 for point in points if point.step_time_ratio is None)

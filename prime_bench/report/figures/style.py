@@ -171,10 +171,14 @@ def bar_styles(n_arms: int) -> list[BarStyle]:
 
 
 def small_multiples(n: int) -> tuple[Figure, list[Axes]]:
-    """Return a figure and its `n` small plots, five a row; `n` is at least 1."""
+    """Return a figure and its `n` small plots, five a row; `n` is at least 1.
+
+    One or two plots are as wide as a column of text, which legend and note need.
+    """
     per_row = min(PLOTS_PER_ROW, n)
     rows = math.ceil(n / per_row)
-    figure = Figure(figsize=(PAGE_IN * per_row / PLOTS_PER_ROW + 0.4, 0.75 + 1.35 * rows))
+    width = max(PAGE_IN * per_row / PLOTS_PER_ROW + 0.4, COLUMN_IN)
+    figure = Figure(figsize=(width, 0.75 + 1.35 * rows))
     plots = list(figure.subplots(rows, per_row, squeeze=False).flat)
     for axes in plots[n:]:
         axes.remove()
@@ -190,8 +194,8 @@ def label_outer(plots: Sequence[Axes], *, x: str = "", y: str = "") -> None:
 
 
 def epoch_axis(axes: Axes) -> None:
-    """Label whole epochs alone on the x axis."""
-    axes.xaxis.set_major_locator(MaxNLocator(nbins=4, integer=True))
+    """Label whole epochs alone on the x axis, also where there is but one."""
+    axes.xaxis.set_major_locator(MaxNLocator(nbins=4, integer=True, min_n_ticks=1))
 
 
 def limit_ticks(axes: Axes, *, horizontal: bool, at_most: int = 5) -> None:
@@ -286,8 +290,12 @@ def write_above(axes: Axes, text: str, point: tuple[float, float], *, points: fl
 
 
 def add_legend(figure: Figure, handles: Sequence[Artist]) -> None:
-    """Add one legend above all plots, three entries a row."""
-    figure.legend(handles=handles, loc="outside upper center", ncols=min(3, len(handles)))
+    """Add one legend above all plots, three entries a row, or as many as the figure is wide."""
+    for columns in range(min(3, len(handles)), 0, -1):
+        legend = figure.legend(handles=handles, loc="outside upper center", ncols=columns)
+        if columns == 1 or legend.get_window_extent().width <= figure.bbox.width:
+            return
+        legend.remove()
 
 
 def add_note(figure: Figure, text: str, *, left_out: int = 0, why: str = "not a number") -> None:

@@ -3,12 +3,15 @@
 import matplotlib
 import pytest
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 
 from prime_bench.report.figures.style import (
     LONGEST_LABEL,
+    add_legend,
     bar_styles,
     difference_text,
     empty_figure,
+    epoch_axis,
     shorten,
     small_multiples,
     styled,
@@ -71,3 +74,29 @@ def test_an_empty_figure_says_why() -> None:
     figure = empty_figure(3.0, "no pairs")
 
     assert figure.texts[0].get_text() == "no pairs"
+
+
+@pytest.mark.parametrize("words", ["PRIME", "w" * LONGEST_LABEL])
+def test_a_legend_is_as_wide_as_its_figure_at_most(words: str) -> None:
+    @styled
+    def draw() -> Figure:
+        figure, _ = small_multiples(1)
+        names = [f"{words} is better", f"{words} is worse", "tie"]
+        add_legend(figure, [Line2D([], [], label=name) for name in names])
+        return figure
+
+    figure = draw()
+    (legend,) = figure.legends
+
+    box = legend.get_window_extent()
+    assert (box.x0, box.x1) == (max(box.x0, 0), min(box.x1, figure.bbox.width))
+    assert len(legend.get_texts()) == 3
+
+
+def test_a_single_epoch_is_a_whole_number() -> None:
+    axes = Figure().subplots()
+    axes.plot([1], [0.5])
+    epoch_axis(axes)
+
+    low, high = axes.get_xlim()
+    assert [tick for tick in axes.get_xticks() if low <= tick <= high] == [1]
