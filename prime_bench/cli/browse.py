@@ -26,7 +26,7 @@ _PAGE = Path("reports") / "browse.html"
 )
 @options.as_json
 def browse(sources: tuple[str, ...], output: Path | None, as_json: bool) -> None:
-    """Make one page over many records, by whomever.
+    """Make one page over the records of many people.
 
     SOURCE is a folder of records, a bundle, a publication (its folder or `hf:ORG/NAME`), or a
     folder with several bundles and publications. The page has a row for each arm on a backbone
@@ -35,7 +35,7 @@ def browse(sources: tuple[str, ...], output: Path | None, as_json: bool) -> None
     sorted and narrowed. A source that cannot be read is named and left out.
     """
     from prime_bench import api
-    from prime_bench.cli.output import counted, print_json, print_line
+    from prime_bench.cli.output import counted, print_json, print_line, size
 
     page = output if as_json else output or _PAGE
     found = api.browse(*sources, output=page)
@@ -56,6 +56,5 @@ def browse(sources: tuple[str, ...], output: Path | None, as_json: bool) -> None
         rows = [row.plain() for row in found.rows]
         print_json(BROWSE_SCHEMA, {"sources": told, "rows": rows, "left_out": list(found.left_out)})
     if page is not None:
-        size = page.stat().st_size / 1e6
         what = f"{counted(len(found.rows), 'row')} of {counted(len(found.sources), 'source')}"
-        print_line(f"wrote {page}: {what}, {size:.1f} MB", err=True)
+        print_line(f"wrote {page}: {what}, {size(page.stat().st_size)}", err=True)

@@ -122,5 +122,7 @@ def duration(seconds: float) -> str:
 
 
 def size(n_bytes: float) -> str:
-    """Bytes as a text in MB or GB."""
+    """Bytes as a text in kB, MB or GB: `12 kB`, `400 MB`, `2.3 GB`; what is there is never `0`."""
+    if 0 < n_bytes < 1e6:
+        return f"{max(n_bytes / 1e3, 1):.0f} kB"
     return f"{n_bytes / 1e6:.0f} MB" if n_bytes < 1e9 else f"{n_bytes / 1e9:.1f} GB"

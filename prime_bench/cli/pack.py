@@ -43,7 +43,7 @@ def pack(
     same bytes. With bundles or folders their records are packed together, as `report` puts them
     together; without RECIPE the bundles tell it.
     """
-    from prime_bench.cli.output import print_line
+    from prime_bench.cli.output import counted, print_line, size
     from prime_bench.cli.sources import recipe_and_places
     from prime_bench.report.request import pack as pack_records
     from prime_bench.report.sources import read_sources
@@ -59,6 +59,5 @@ def pack(
     )
     for fault in unreadable:
         print_line(f"left out: {fault}", err=True)
-    print_line(
-        f"wrote {output}: {len(job_ids)} records, {output.stat().st_size / 1e6:.1f} MB", err=True
-    )
+    records = counted(len(job_ids), "record")
+    print_line(f"wrote {output}: {records}, {size(output.stat().st_size)}", err=True)

@@ -1,6 +1,6 @@
 """`prime-bench plan`: what a recipe's jobs are and in which state."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -189,9 +189,9 @@ def outlook(total: "Total") -> Iterator[str]:
         )
 
 
-def summary(made: "Plan") -> str:
+def summary(made: "Plan", *, told: Sequence[str] = ()) -> str:
     """A line with the number of jobs in each state, then what is stale, broken, of another
-    source, without the rows that it needs, or to prepare."""
+    source, without the rows that it needs, or to prepare; commands in `told` are left out."""
     from dataclasses import replace
 
     kinds = dict.fromkeys(planned.job_spec.kind for planned in made.jobs)
@@ -215,5 +215,9 @@ def summary(made: "Plan") -> str:
     lines += [visible(f"source: {text}") for text in made.earlier]
     lines += [visible(f"unfit: {why}") for why in made.unfit]
     lines += [visible(text) for text in made.skipped]
-    lines += [visible(f"to prepare: {command}") for command in made.prepare_commands]
+    lines += [
+        visible(f"to prepare: {command}")
+        for command in made.prepare_commands
+        if command not in told
+    ]
     return "\n".join(lines)

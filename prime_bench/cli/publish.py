@@ -42,7 +42,7 @@ def publish(
     paths of your home; machines have the names that records have, unless --anonymous. For the hub
     log in with `hf auth login`, or set HF_TOKEN. `prime-bench report` reads the bundle.
     """
-    from prime_bench.cli.output import counted, print_line
+    from prime_bench.cli.output import counted, print_line, size
     from prime_bench.report.publish import publish as publish_records
     from prime_bench.report.publish import target_of
     from prime_bench.store.runs import Runs
@@ -62,7 +62,7 @@ def publish(
     n_bytes = sum(file.bytes for file in done.manifest.files.values())
     at = f", commit {done.commit[:12]}" if done.commit else ""
     records = counted(len(done.manifest.records), "record")
-    print_line(f"{done.change} {done.place}: {records}, {n_bytes / 1e6:.1f} MB{at}", err=True)
+    print_line(f"{done.change} {done.place}: {records}, {size(n_bytes)}{at}", err=True)
     if done.manifest.sealed_again:
         again = counted(len(done.manifest.sealed_again), "record")
         print_line(f"names of folders or machines left out: {again} with new digests", err=True)

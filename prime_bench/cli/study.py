@@ -338,13 +338,17 @@ def _print_plan(made: "StudyPlan", found: "StudyEstimate", *, as_json: bool) -> 
     print_line(
         f"{made.n_jobs:,} jobs; {made.n_shared:,} more are shared with a recipe above and done once"
     )
-    print_line("time: of the jobs of the recipe that are to run and not shared, at once as below")
+    print_line("time, memory, disk: of the jobs that are left, as many at once as `slots` says")
+    to_prepare = made.queue.prepare_commands if made.queue is not None else []
+    if to_prepare:
+        print_line("-: not known before the tables are there, which the study prepares first")
     if made.queue is not None and found.queue is not None:
         print_text(summary(made.queue))
         for line in outlook(found.queue.total):
             print_line(line)
     for plan, item in zip(made.costs, found.costs, strict=True):
-        print_text(f"{plan.recipe.name}, measured last and one after another: {summary(plan)}")
+        states = summary(plan, told=to_prepare)
+        print_text(f"{plan.recipe.name}, measured last and one after another: {states}")
         for line in outlook(item.total):
             print_line(line)
 

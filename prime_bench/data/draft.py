@@ -407,7 +407,7 @@ def _guess(column: _Column, *, has_hour: bool) -> DraftColumn:
         return draft("hour", "8 digits, YYMMDDHH: the hour of day becomes a field")
     if why := _time(column):
         return draft(
-            "dropped", f'{why}: role = "time" and split = "time" in [defaults] split by it'
+            "dropped", f'{why}: role = "time", and split = "time" in [defaults], split by it'
         )
     whole = column.numbers is not None and bool((column.numbers % 1 == 0).all())
     # Names such as c1 and slot are those of ids, unless the values measure something.
@@ -428,7 +428,11 @@ def _guess(column: _Column, *, has_hour: bool) -> DraftColumn:
         marks = ", ".join(json.dumps(text, ensure_ascii=False) for text in column.no_numbers)
         why += f"; numbers but for these: missing = [{marks}] in [format] makes them missing"
     if _USER_NAME.search(column.name):
-        why += '; seems a user: role = "group", also = "categorical" and split = "group"'
+        by = f"gauc_by = {json.dumps(column.name, ensure_ascii=False)}"
+        why += (
+            f"; seems a user: in [defaults] {by} gives a group AUC, and "
+            'split = "group" with role = "group", also = "categorical" keeps a user in one split'
+        )
     return draft("categorical", why)
 
 

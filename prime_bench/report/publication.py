@@ -61,8 +61,9 @@ class PublishedData(Frozen):
     homepage: str = ""
     fingerprints: list[str]
     """Digests of the prepared tables."""
-    verified: bool
-    """Whether all tables matched the digests of the card."""
+    verified: bool | Literal["own"]
+    """Whether all tables matched the digests of the card; `own`: own data, without published
+    digests."""
 
 
 class PublicationManifest(Frozen):
@@ -348,6 +349,7 @@ def _datasets(records: list[Record], provenance: Provenance) -> list[PublishedDa
                 card = resolve(name, {}).card
             except UsageError:  # the card of another version of this package
                 card = None
+        verified = {record.data_verified for record in own}
         found.append(
             PublishedData(
                 name=name,
@@ -355,7 +357,7 @@ def _datasets(records: list[Record], provenance: Provenance) -> list[PublishedDa
                 licence=card.licence if card else "",
                 homepage=card.homepage if card else "",
                 fingerprints=list(fingerprints),
-                verified=all(record.data_verified is True for record in own),
+                verified=verified.pop() if len(verified) == 1 else False,
             )
         )
     return found

@@ -20,7 +20,7 @@ def runs_dir(tmp_path: Path) -> Path:
 def test_without_yes_nothing_is_deleted(runs_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert exit_code(["clean", "--runs-dir", str(runs_dir)]) == 0
     printed = capsys.readouterr()
-    assert f"{STATE}: 0 MB, saved state of a job that is done" in printed.out
+    assert f"{STATE}: 1 kB, saved state of a job that is done" in printed.out
     assert "nothing was removed: add --yes" in printed.err
     assert list(runs_dir.rglob(STATE)) != []
 

@@ -170,7 +170,10 @@ def test_durations_have_the_unit_that_suits(seconds, text):
     assert duration(seconds) == text
 
 
-@pytest.mark.parametrize(("n_bytes", "text"), [(0, "0 MB"), (4e8, "400 MB"), (2.34e9, "2.3 GB")])
+@pytest.mark.parametrize(
+    ("n_bytes", "text"),
+    [(0, "0 MB"), (4, "1 kB"), (37_400, "37 kB"), (4e8, "400 MB"), (2.34e9, "2.3 GB")],
+)
 def test_sizes_have_the_unit_that_suits(n_bytes, text):
     assert size(n_bytes) == text
 

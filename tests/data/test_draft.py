@@ -49,7 +49,7 @@ def frame():
 EXPECTED = {
     "event": ("dropped", None, "a value a row: 600 values"),
     "click": ("label", None, "by its name and values"),
-    "user_id": ("categorical", None, 'seems a user: role = "group"'),
+    "user_id": ("categorical", None, 'in [defaults] gauc_by = "user_id" gives a group AUC'),
     "flag": ("categorical", None, "whole numbers, few values: 2"),
     "zip": ("categorical", None, "numbers that are names"),
     "hour": ("hour", None, "YYMMDDHH"),

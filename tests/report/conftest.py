@@ -1,7 +1,7 @@
 """Records made up for the report: values from names and seeds, nothing was trained."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -53,7 +53,7 @@ def make_record(plain_record: MakeRecord) -> MakeRecord:
         row_order: str | None = None,
         numerics: int = 1,
         torch: str = "2.13.0",
-        verified: bool = True,
+        verified: bool | Literal["own"] = True,
         notes: tuple[str, ...] = (),
         **environment: Any,
     ) -> RunRecord:

@@ -88,6 +88,22 @@ def test_a_publication_has_bundle_page_manifest_and_readme(
     assert f"published {folder}: 4 records" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("verified", "words"), [(True, ""), (False, " (not verified)"), ("own", " (own data)")]
+)
+def test_the_readme_says_whether_data_were_verified(
+    tmp_path: Path, recipe: Path, put_runs: PutRuns, verified: bool | str, words: str
+) -> None:
+    runs = put_runs(tmp_path / "runs", verified=verified).folder
+
+    assert call(recipe, "--runs-dir", runs, "--to", tmp_path / "out") == 0
+
+    (data,) = manifest_in(tmp_path / "out").datasets
+    assert data.verified == verified
+    readme = (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
+    assert f"| {data.title}{words} | Apache-2.0 |" in readme
+
+
 def test_the_bundle_is_that_of_pack(tmp_path: Path, recipe: Path, runs: Path) -> None:
     bundle, folder = tmp_path / "b.zip", tmp_path / "out"
     assert exit_code(["pack", str(recipe), "-o", str(bundle), "--runs-dir", str(runs)]) == 0
