@@ -161,7 +161,7 @@ def _print_table(made: "Plan", estimates: "Mapping[str, Estimate]") -> None:
 
 def outlook(total: "Total") -> Iterator[str]:
     """Say in lines what time, memory and disk the jobs that would run take."""
-    from prime_bench.cli.output import duration, size
+    from prime_bench.cli.output import counted, duration, size
     from prime_bench.schedule.estimate import MEMORY_NOTE, RANGE_NOTE
 
     if not total.jobs:
@@ -170,13 +170,13 @@ def outlook(total: "Total") -> Iterator[str]:
     if total.known_jobs:
         low, high = duration(total.elapsed_low_s), duration(total.elapsed_high_s)
         yield (
-            f"time: about {duration(total.elapsed_s)} ({low} to {high}) for {total.known_jobs} "
-            f"jobs, {duration(total.wall_s)} one after another ({'; '.join(total.sources)})"
+            f"time: about {duration(total.elapsed_s)} ({low} to {high}) for "
+            f"{counted(total.known_jobs, 'job')}, {duration(total.wall_s)} one after another ({'; '.join(total.sources)})"
         )
         yield RANGE_NOTE
     if total.known_jobs < total.jobs:
         yield (
-            f"time: unknown for {total.jobs - total.known_jobs} jobs, since nothing like them has "
+            f"time: unknown for {counted(total.jobs - total.known_jobs, 'job')}, since nothing like them has "
             "run; `plan --measure` trains ten seconds for each backbone and arm"
         )
     if total.memory_bytes:
@@ -184,7 +184,7 @@ def outlook(total: "Total") -> Iterator[str]:
     if total.disk_bytes:
         yield (
             f"disk: {size(total.disk_bytes)} of checkpoints, up to "
-            f"{size(total.disk_at_work_bytes)} more while {total.slots.total} jobs are at work; "
+            f"{size(total.disk_at_work_bytes)} more while all slots are at work; "
             f"{size(total.disk_free_bytes)} are free"
         )
 

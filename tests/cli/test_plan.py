@@ -155,7 +155,7 @@ def test_a_measurement_tells_the_time_and_leaves_nothing(tmp_path, capsys):
     assert err == "measuring synthetic DNN dense seed 2021\n"
     (line,) = [line for line in out.splitlines() if line.startswith("time: ")]
     assert line.startswith("time: about ")
-    assert " for 1 jobs, " in line
+    assert " for 1 job, " in line
     assert "\nslots: 2 jobs at once, 1 CPU thread each (as asked for)\n" in out
     assert line.endswith(" one after another (measured for 10 s on cpu)")
     assert "\nrange: every job as fast and as short as " in out
