@@ -171,13 +171,14 @@ def outlook(total: "Total") -> Iterator[str]:
         low, high = duration(total.elapsed_low_s), duration(total.elapsed_high_s)
         yield (
             f"time: about {duration(total.elapsed_s)} ({low} to {high}) for "
-            f"{counted(total.known_jobs, 'job')}, {duration(total.wall_s)} one after another ({'; '.join(total.sources)})"
+            f"{counted(total.known_jobs, 'job')}, {duration(total.wall_s)} one after another "
+            f"({'; '.join(total.sources)})"
         )
         yield RANGE_NOTE
     if total.known_jobs < total.jobs:
         yield (
-            f"time: unknown for {counted(total.jobs - total.known_jobs, 'job')}, since nothing like them has "
-            "run; `plan --measure` trains ten seconds for each backbone and arm"
+            f"time: unknown for {counted(total.jobs - total.known_jobs, 'job')}, since nothing "
+            "like them has run; `plan --measure` trains ten seconds for each backbone and arm"
         )
     if total.memory_bytes:
         yield f"{MEMORY_NOTE}: at most {size(total.memory_bytes)} a job"
