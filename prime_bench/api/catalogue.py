@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from prime_bench.data.describe import TableFacts
     from prime_bench.data.manifest import Manifest
 
-ListedKind = Literal["backbones", "arms", "recipes", "datasets", "tables", "figures"]
+ListedKind = Literal["backbones", "arms", "recipes", "studies", "datasets", "tables", "figures"]
 """What `names` and `listing` list: `tables` and `figures` are those of a report."""
 
 _BYTES_A_PARAMETER = 4 * (1 + 2)
@@ -33,11 +33,12 @@ _BYTES_A_PARAMETER = 4 * (1 + 2)
 def names(kind: ListedKind) -> list[str]:
     """List what a recipe or a report can name.
 
-    Backbones and plug-ins of installed packages (entry points) are listed too, and recipes in the
-    working folder and in `./recipes`.
+    Backbones and plug-ins of installed packages (entry points) are listed too, recipes in the
+    working folder and in `./recipes`, and studies in the working folder and in `./recipes/studies`.
 
     Args:
-        kind: `backbones`, `arms`, `recipes`, `datasets`, or `tables` and `figures` of a report.
+        kind: `backbones`, `arms`, `recipes`, `studies`, `datasets`, or `tables` and `figures` of a
+            report.
     """
     return [str(row["name"]) for row in listing(kind)]
 
@@ -60,6 +61,8 @@ def listing(kind: ListedKind, *, data_dir: StrPath = "data") -> list[dict[str, A
             return _arms()
         case "recipes":
             return _recipes()
+        case "studies":
+            return _studies()
         case "datasets":
             return _datasets(Path(data_dir))
         case "tables":
@@ -293,6 +296,15 @@ def _recipes() -> list[dict[str, Any]]:
     return [
         {"name": name, "kind": kind, "title": title, "path": str(path)}
         for name, kind, title, path in recipe_files()
+    ]
+
+
+def _studies() -> list[dict[str, Any]]:
+    from prime_bench.recipe.study import study_files
+
+    return [
+        {"name": name, "title": title, "recipes": n_recipes, "path": str(path)}
+        for name, title, n_recipes, path in study_files()
     ]
 
 

@@ -16,11 +16,12 @@ Listing = Mapping[str, Value]
 @options.as_json
 @click.pass_context
 def ls(ctx: click.Context, as_json: bool) -> None:
-    """List backbones, arms, recipes, data sets, tables and figures.
+    """List backbones, arms, recipes, studies, data sets, tables, figures.
 
     Without a command the names of all are printed. Backbones and plug-ins of installed packages
-    (entry points) are listed too, and recipes (*.toml) in the working folder and in ./recipes. A
-    class of your own needs no entry point: a recipe can name it as `module:Class`.
+    (entry points) are listed too, and recipes and studies (*.toml) in the working folder, in
+    ./recipes and in ./recipes/studies. A class of your own needs no entry point: a recipe can name
+    it as `module:Class`.
     """
     if ctx.invoked_subcommand is not None:
         if as_json:
@@ -93,6 +94,22 @@ def recipes(as_json: bool) -> None:
     rows = api.listing("recipes")
     shown = [{"recipe": row["name"], "kind": row["kind"], "title": row["title"]} for row in rows]
     _print("recipes", rows, shown, as_json=as_json)
+
+
+@ls.command()
+@options.as_json
+def studies(as_json: bool) -> None:
+    """List the bundled studies, and those in . and ./recipes/studies.
+
+    `study NAME --plan` prints what one would do.
+    """
+    from prime_bench import api
+
+    rows = api.listing("studies")
+    shown = [
+        {"study": row["name"], "recipes": row["recipes"], "title": row["title"]} for row in rows
+    ]
+    _print("studies", rows, shown, as_json=as_json)
 
 
 @ls.command()

@@ -2,6 +2,7 @@
 loading.
 """
 
+import contextlib
 import math
 import tomllib
 from collections import Counter
@@ -593,22 +594,27 @@ def recipe_files() -> list[tuple[str, str, str, Path]]:
     Returns what names each as an argument, its kind and title, and its path. A file that is not a
     recipe is left out; one with faults is not.
     """
-    bundled = bundled_folder("recipes")
+    found = toml_files(bundled_folder("recipes"), own=(Path(), Path("recipes")))
+    return [
+        (name, str(table.get("kind", "train")), str(table.get("title", "")), file)
+        for name, table, file in found
+        if {"seeds", "arms"} <= table.keys()
+    ]
+
+
+def toml_files(bundled: Path, *, own: Sequence[Path]) -> Iterator[tuple[str, JsonTable, Path]]:
+    """The TOML files of a bundled folder, then those of the folders `own`, if they are others.
+
+    Yields what names each as an argument, its table, and its path. What is not TOML is left out.
+    """
     files = [(file.stem, file) for file in sorted(bundled.glob("*.toml"))]
-    for folder in (Path(), Path("recipes")):
+    for folder in own:
         if not _is_same(folder, bundled):
             files += [(str(file), file) for file in sorted(folder.glob("*.toml"))]
-    found = []
     for name, file in files:
-        try:
+        with contextlib.suppress(OSError, ValueError, RecursionError):
             text = read_file(file, most_bytes=MOST_BYTES).decode("utf-8-sig")
-            table = tomllib.loads(text)
-        except (OSError, ValueError, RecursionError):
-            continue
-        if {"seeds", "arms"} <= table.keys():
-            kind, title = table.get("kind", "train"), table.get("title", "")
-            found.append((name, str(kind), str(title), file))
-    return found
+            yield name, tomllib.loads(text), file
 
 
 def _is_same(folder: Path, other: Path) -> bool:

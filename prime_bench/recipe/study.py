@@ -17,7 +17,7 @@ from prime_bench.base.errors import UsageError, did_you_mean
 from prime_bench.base.files import NotReadable, bundled_folder, read_file
 from prime_bench.base.frozen import Fault, Frozen, JsonTable
 from prime_bench.base.toml import excess, line_of, place, read_toml
-from prime_bench.recipe.file import find_recipe, load_recipe
+from prime_bench.recipe.file import find_recipe, load_recipe, toml_files
 from prime_bench.recipe.recipe import Recipe, TableName
 
 MOST_BYTES = 256 << 10
@@ -182,6 +182,21 @@ def find_study(argument: str | Path) -> Path:
 def bundled_studies() -> list[Path]:
     """The files of the bundled studies."""
     return sorted((bundled_folder("recipes") / "studies").glob("*.toml"))
+
+
+def study_files() -> list[tuple[str, str, int, Path]]:
+    """The bundled studies, and those in the working folder and its folder `recipes/studies`.
+
+    Returns what names each as an argument, its title, its number of recipes, and its path. A file
+    that is not a study is left out; one with faults is not.
+    """
+    own = (Path(), Path("recipes/studies"))
+    found = toml_files(bundled_folder("recipes") / "studies", own=own)
+    return [
+        (name, str(table.get("title", "")), len(recipes), file)
+        for name, table, file in found
+        if isinstance(recipes := table.get("recipes"), list)
+    ]
 
 
 def _faulty(faults: Sequence[Fault], *, path: Path, text: str) -> UsageError:

@@ -80,7 +80,7 @@ def _caption(definition: TableDefinition, body: TableBody, *, n_accepted: int) -
         )
     if n_accepted:
         text += (
-            f" On request {n_accepted} records are of another version of the source, which the "
-            "notes name."
+            f" Shown on request: records of another version of the source ({n_accepted}), which "
+            "the notes name."
         )
     return " ".join(text.split())

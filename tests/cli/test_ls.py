@@ -15,6 +15,7 @@ from prime_bench.catalog import BACKBONES, PLUGINS
 from prime_bench.cli.main import COMMANDS, cli, exit_code
 from prime_bench.data.card import card_names
 from prime_bench.recipe.file import load_recipe
+from prime_bench.recipe.study import load_study
 from prime_bench.report.figures import FIGURES
 from prime_bench.report.tables.definition import shipped_tables
 
@@ -43,7 +44,7 @@ def test_ls_alone_names_everything(answer: Answer) -> None:
     assert names >= {*wanted, *(path.stem for path in RECIPES)}
     listed = json.loads(answer("ls", "--json"))
     assert set(listed) == {
-        *("schema", "backbones", "arms", "recipes", "datasets", "tables", "figures")
+        *("schema", "backbones", "arms", "recipes", "studies", "datasets", "tables", "figures")
     }
 
 
@@ -78,6 +79,21 @@ def test_recipes_of_the_working_folder_are_listed_too(answer: Answer, tmp_path: 
     for row in rows:
         recipe = load_recipe(row["name"])
         assert (row["title"], row["kind"]) == (recipe.title, recipe.kind)
+
+
+def test_studies_are_listed_those_of_the_working_folder_too(answer: Answer, tmp_path: Path) -> None:
+    text = (bundled_folder("recipes") / "studies" / "paper.toml").read_text(encoding="utf-8")
+    (tmp_path / "recipes" / "studies").mkdir(parents=True)
+    (tmp_path / "mine.toml").write_text(text, encoding="utf-8")
+    (tmp_path / "recipes" / "studies" / "other.toml").write_text(text, encoding="utf-8")
+    (tmp_path / "quick.toml").write_text('schema = 1\nseeds = [1]\narms = ["dense"]\n')
+    rows = json.loads(answer("ls", "studies", "--json"))["studies"]
+    names = [row["name"] for row in rows]
+    assert names == ["miniature", "paper", "mine.toml", "recipes/studies/other.toml"]
+    for row in rows:
+        study = load_study(row["name"])
+        assert (row["title"], row["recipes"]) == (study.title, len(study.recipes))
+    assert "mine.toml" in answer("ls", "studies")
 
 
 def test_datasets_are_listed_with_their_tables(answer: Answer, tmp_path: Path) -> None:

@@ -95,8 +95,8 @@ def test_hidden_records_are_named_and_shown_on_request(put: Put, own_class: Edit
         "Of another version of own_mod:Gate (source 11111111, now 22222222), counted on request:"
         " synthetic DNN gate: 1, 2, 3"
     ]
-    assert "On request 3 records are of another version" in shown.report.tables[0].caption
-    assert "On request" not in hidden.report.tables[0].caption
+    assert "records of another version of the source (3)" in shown.report.tables[0].caption
+    assert "on request" not in hidden.report.tables[0].caption
     # The page shows each job as it was run.
     codes = {r.job_id: r.job.code for r in shown.report.records if r.job.code}
     assert codes == {first["gate", s]: {"own_mod:Gate": "1" * 64} for s in (1, 2, 3)}
