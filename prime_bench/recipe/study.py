@@ -102,7 +102,7 @@ class StudyRecipe:
 
 @dataclass(frozen=True, kw_only=True)
 class Study:
-    """A checked study."""
+    """A study without faults: its recipes are read, with the keys that it sets in them."""
 
     name: str
     title: str

@@ -58,7 +58,7 @@ class BrowseSource:
 
     @property
     def runs(self) -> list[RunRecord]:
-        """The training runs."""
+        """Records of training runs; those of probes are left out."""
         return [record for record in self.records if isinstance(record, RunRecord)]
 
 

@@ -110,7 +110,7 @@ class Publication:
 
     @property
     def manifest_text(self) -> str:
-        """Content of publication.json."""
+        """The manifest as publication.json has it: indented JSON that ends in a line feed."""
         return json.dumps(self.manifest.plain(), indent=1, ensure_ascii=False) + "\n"
 
     @property

@@ -68,7 +68,7 @@ class RecordSource:
 
     @property
     def every(self) -> list[Record]:
-        """All records."""
+        """Records of training runs, then those of probes."""
         return [*self.records, *self.probes]
 
 
