@@ -53,7 +53,7 @@ def completed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Completed:
     [
         ("", list(COMMANDS)),
         ("pr", ["prepare", "profile", "predict"]),
-        ("ls ", ["arms", "backbones", "datasets", "figures", "recipes", "tables"]),
+        ("ls ", ["arms", "backbones", "datasets", "figures", "recipes", "studies", "tables"]),
         ("prepare ", card_names()),
         ("run main13_b", ["main13_by_validation"]),
         ("run ", [*RECIPES, "mine/first.toml", "mine/second.toml", "own.toml"]),
