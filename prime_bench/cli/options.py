@@ -120,6 +120,7 @@ job_timeout = click.option(
 )
 engine = click.option(
     "--engine",
+    "name",
     type=click.Choice(["local", "ray"]),
     default="local",
     show_default=True,
@@ -174,6 +175,26 @@ accept_source = click.option(
     help="Let records count that differ from what is asked for in nothing but the source of a "
     "class of your own. For an edit that changes no number.",
 )
+
+
+def where_jobs_run(command: Command) -> Command:
+    """The options that `api.open_engine` takes, under the names of its arguments."""
+    for option in reversed(
+        (
+            device,
+            slots,
+            threads,
+            job_timeout,
+            engine,
+            address,
+            nodes,
+            node_timeout,
+            mixed_devices,
+            sync_data,
+        )
+    ):
+        command = option(command)
+    return command
 
 
 def with_compile(changes: tuple[str, ...], compiled: bool) -> tuple[str, ...]:

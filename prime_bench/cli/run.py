@@ -2,7 +2,7 @@
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
@@ -19,13 +19,10 @@ _STOPPING = b"\nstopping: running jobs finish their epoch; Ctrl-C again ends the
 @click.argument("recipe", shell_complete=complete.recipes)
 @options.only
 @options.changes
-@options.device
-@options.slots
-@options.threads
+@options.where_jobs_run
 @options.retries
 @options.fail_fast
 @options.max_hours
-@options.job_timeout
 @options.retrain
 @options.accept_source
 @click.option(
@@ -41,42 +38,28 @@ _STOPPING = b"\nstopping: running jobs finish their epoch; Ctrl-C again ends the
     help="Write event files of TensorBoard, a folder a job, to the folder `tensorboard` in the "
     "folder of runs. No result depends on it.",
 )
-@options.engine
-@options.address
-@options.nodes
-@options.node_timeout
-@options.mixed_devices
-@options.sync_data
 @options.dry_run
 @options.data_dir
 @options.runs_dir
 @click.pass_context
 def run(
     ctx: click.Context,
+    /,
     recipe: str,
     only: tuple[str, ...],
     changes: tuple[str, ...],
-    device: str,
-    slots: int | Literal["auto"],
-    threads: int | None,
     retries: int,
     fail_fast: bool,
     max_hours: float | None,
-    job_timeout_s: float | None,
     retrain: str | None,
     accept_source: bool,
     keep_predictions: bool,
     compiled: bool,
     log_to: Literal["tensorboard"] | None,
-    engine: Literal["local", "ray"],
-    address: str,
-    nodes: str | None,
-    node_timeout_s: float,
-    mixed_devices: bool,
-    sync_data: bool,
     dry_run: bool,
     data_dir: Path,
     runs_dir: Path,
+    **where: Any,
 ) -> None:
     """Do every job of a recipe that has no record.
 
@@ -88,18 +71,7 @@ def run(
     from prime_bench.cli.plan import print_plan
     from prime_bench.cli.progress import RunProgress
 
-    opened = api.open_engine(
-        engine,
-        device=device,
-        slots=slots,
-        threads=threads,
-        job_timeout_s=job_timeout_s,
-        address=address,
-        nodes=nodes,
-        node_timeout_s=node_timeout_s,
-        mixed_devices=mixed_devices,
-        sync_data=sync_data,
-    )
+    opened = api.open_engine(**where)
     made = api.plan(
         recipe,
         only=only,

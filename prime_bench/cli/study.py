@@ -3,7 +3,7 @@
 import os
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -56,26 +56,18 @@ _STOPPING = b"\nstopping: running jobs finish their epoch; Ctrl-C again ends the
     help="With --plan: train ten seconds for each data set, backbone and arm whose pace no record "
     "tells.",
 )
-@options.device
-@options.slots
-@options.threads
+@options.where_jobs_run
 @options.retries
 @options.fail_fast
 @options.max_hours
-@options.job_timeout
 @options.retrain
-@options.engine
-@options.address
-@options.nodes
-@options.node_timeout
-@options.mixed_devices
-@options.sync_data
 @options.data_dir
 @options.runs_dir
 @options.as_json
 @click.pass_context
 def study(
     ctx: click.Context,
+    /,
     study: str,
     plan_only: bool,
     only_report: bool,
@@ -83,23 +75,14 @@ def study(
     sources: tuple[str, ...],
     allow_unverified: bool,
     measured: bool,
-    device: str,
-    slots: int | Literal["auto"],
-    threads: int | None,
     retries: int,
     fail_fast: bool,
     max_hours: float | None,
-    job_timeout_s: float | None,
     retrain: str | None,
-    engine: Literal["local", "ray"],
-    address: str,
-    nodes: str | None,
-    node_timeout_s: float,
-    mixed_devices: bool,
-    sync_data: bool,
     data_dir: Path,
     runs_dir: Path,
     as_json: bool,
+    **where: Any,
 ) -> None:
     """Do several recipes: prepare, run every job once, and report all.
 
@@ -127,23 +110,12 @@ def study(
     if only_report:
         _report(loaded, folder, runs_dir=runs_dir, as_json=as_json)
         return
-    opened = api.open_engine(
-        engine,
-        device=device,
-        slots=slots,
-        threads=threads,
-        job_timeout_s=job_timeout_s,
-        address=address,
-        nodes=nodes,
-        node_timeout_s=node_timeout_s,
-        mixed_devices=mixed_devices,
-        sync_data=sync_data,
-    )
+    opened = api.open_engine(**where)
 
     def planned() -> "StudyPlan":
         return api.plan_study(
             loaded,
-            device=device,
+            device=where["device"],
             engine=opened,
             retrain_stale=retrain == "stale",
             data_dir=data_dir,
@@ -153,7 +125,12 @@ def study(
     if plan_only:
         made = planned()
         found = api.estimate_study(
-            made, device=device, engine=opened, measure=measured, runs_dir=runs_dir, log=_log
+            made,
+            device=where["device"],
+            engine=opened,
+            measure=measured,
+            runs_dir=runs_dir,
+            log=_log,
         )
         for fault in found.not_measured:
             _log(fault)
@@ -164,7 +141,7 @@ def study(
     summaries = _run(
         planned(),
         engine=opened,
-        device=device,
+        device=where["device"],
         max_hours=max_hours if max_hours is not None else loaded.max_hours,
         retries=retries,
         fail_fast=fail_fast,

@@ -1,11 +1,14 @@
 """`prime-bench run`: its codes, its last words, and that nothing is left where it cannot run."""
 
+import inspect
 import json
 import os
 import signal
 
 import pytest
 
+from prime_bench import api
+from prime_bench.cli import options
 from prime_bench.cli.main import exit_code
 from prime_bench.findings import Validation
 from prime_bench.recipe.events import EpochEvent, EpochProgress, ProgressEvent, RetryEvent
@@ -386,3 +389,14 @@ def test_a_real_worker_does_a_job_once(capsys):
     assert capsys.readouterr().out == "quick: 0 jobs done, 1 had a record, 0 failed\n"
     assert exit_code(["plan", *one[1:], "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["counts"] == {"done": 1}
+
+
+def test_options_of_an_engine_are_its_arguments() -> None:
+    """`run` and `study` pass them on by name."""
+
+    @options.where_jobs_run
+    def command() -> None: ...
+
+    names = {option.name for option in command.__click_params__}  # type: ignore[attr-defined]
+
+    assert names == set(inspect.signature(api.open_engine).parameters)
