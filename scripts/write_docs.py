@@ -106,10 +106,13 @@ def probe_keys() -> str:
 
 
 def backbone_keys() -> str:
-    """`[backbone.NAME]` of each backbone of the catalogue."""
-    return "\n".join(
-        _keys(f"`[backbone.{name}]`", entry.settings, about=f"{entry.cite}.")
-        for name, entry in BACKBONES.items()
+    """What `[backbone.NAME]` may have: the keys of all backbones, then those of each."""
+    return _family(
+        "Every backbone",
+        {
+            f"`[backbone.{name}]`": (entry.settings, f"{entry.cite}.")
+            for name, entry in BACKBONES.items()
+        },
     )
 
 
@@ -117,7 +120,7 @@ def arm_keys() -> str:
     """The keys of each plug-in of the catalogue; plug-ins with the same keys stand together."""
     tables: dict[str, list[str]] = {}
     for name, entry in PLUGINS.items():
-        tables.setdefault(_table(entry.settings), []).append(name)
+        tables.setdefault(_table(_rows(entry.settings)), []).append(name)
     return "\n".join(
         f"### {', '.join(f'`{name}`' for name in names)}\n\n{table}\n"
         for table, names in tables.items()
@@ -125,9 +128,10 @@ def arm_keys() -> str:
 
 
 def data_keys() -> str:
-    """`[dataset.NAME]`, and `[defaults]` of a card, by the card's kind."""
-    return "\n".join(
-        _keys(f'`kind = "{kind}"`', settings) for kind, settings in DATA_SETTINGS.items()
+    """What `[dataset.NAME]`, and `[defaults]` of a card, may have, by the card's kind."""
+    return _family(
+        "Every data set",
+        {f'`kind = "{kind}"`': (settings, "") for kind, settings in DATA_SETTINGS.items()},
     )
 
 
@@ -207,17 +211,36 @@ def _finding_models() -> list[type[pydantic.BaseModel]]:
     ]
 
 
-def _keys(title: str, model: type[pydantic.BaseModel], *, about: str = "") -> str:
-    text = about or " ".join((model.__doc__ or "").split("\n\n")[0].split())
-    return f"### {title}\n\n{text}\n\n{_table(model)}\n"
+def _family(title: str, members: dict[str, tuple[type[pydantic.BaseModel], str]]) -> str:
+    """Sections of models that share keys: the rows that all have, then those of each alone."""
+    rows = {name: _rows(model) for name, (model, _) in members.items()}
+    first, *others = rows.values()
+    shared = [row for row in first if all(row in other for other in others)]
+    parts = [f"### {title}\n\n{_table(shared)}\n"]
+    for name, (model, about) in members.items():
+        own = [row for row in rows[name] if row not in shared]
+        parts.append(f"### {name}\n\n{about or _about(model)}\n")
+        parts.append(f"{_table(own)}\n" if own else "There are no others.\n")
+    return "\n".join(parts)
 
 
-def _table(model: type[pydantic.BaseModel]) -> str:
-    rows = [
+def _keys(title: str, model: type[pydantic.BaseModel]) -> str:
+    return f"### {title}\n\n{_about(model)}\n\n{_table(_rows(model))}\n"
+
+
+def _about(model: type[pydantic.BaseModel]) -> str:
+    return " ".join((model.__doc__ or "").split("\n\n")[0].split())
+
+
+def _rows(model: type[pydantic.BaseModel]) -> list[str]:
+    return [
         f"| `{key.name}` | {_cell(key.type)} | {_cell(_default(key))} "
         f"| {_cell(key.doc or key.name)} |"
         for key in keys_of(model)
     ]
+
+
+def _table(rows: list[str]) -> str:
     return "\n".join(["| key | value | default | meaning |", "|---|---|---|---|", *rows])
 
 

@@ -15,6 +15,7 @@ _TYPES = {
     float: "number",
     bool: "true or false",
     Any: "any value",
+    pydantic.JsonValue: "any value",
     type(None): "none",
 }
 _SIGNS = {
@@ -91,7 +92,8 @@ def _bare_type(annotation: Any) -> str:
     if origin in (list, tuple):
         return f"list of {_bare_type(inner[0])}"
     if origin is dict:
-        return f"table of {_bare_type(inner[1])}"
+        of = _bare_type(inner[1])
+        return "table" if of == "any value" else f"table of {'tables' if of == 'table' else of}"
     if isinstance(annotation, type) and issubclass(annotation, pydantic.BaseModel):
         return f"table ({annotation.__name__})"
     return str(getattr(annotation, "__name__", annotation))
