@@ -25,7 +25,9 @@ _PURE = {
     "typing_extensions": "typing_extensions",
     "typing_inspection": "typing-inspection",
 }
-"""Module -> package. FuxiCTR's layers import yaml and tqdm."""
+"""Module -> package. FuxiCTR's layers import yaml and tqdm, pydantic from 2.11 on
+typing_inspection: its own import tells where that is lacking."""
+_IMPORTED = tuple(name for name in (*_PURE, *_COMPILED) if name != "typing_inspection")
 DISTRIBUTIONS = (*_COMPILED.values(), *_PURE.values())
 """The packages that `pack` downloads."""
 _PYTHONS = ("3.11", "3.12", "3.13", "3.14")
@@ -79,7 +81,7 @@ def provide(site: Path, *, packed: Path = PACKED) -> None:
             f"{sys.executable} cannot import {' and '.join(faults)}\n"
             "hint: name the interpreter that has torch and NumPy in the variable PYTHON"
         )
-    if faults := [fault for name in (*_PURE, *_COMPILED) if (fault := _fault(name))]:
+    if faults := [fault for name in _IMPORTED if (fault := _fault(name))]:
         raise Lacking(
             f"neither installed nor packed in {packed}: {', '.join(faults)}\n"
             "hint: run `scripts/gpu_check.sh --pack` where there is a network, and copy"

@@ -85,7 +85,7 @@ def arms(as_json: bool) -> None:
 @ls.command()
 @options.as_json
 def recipes(as_json: bool) -> None:
-    """List the bundled recipes, and those in . and ./recipes.
+    """List the bundled recipes, and those in ./recipes and here.
 
     `show recipe NAME` prints one to copy.
     """
@@ -99,7 +99,7 @@ def recipes(as_json: bool) -> None:
 @ls.command()
 @options.as_json
 def studies(as_json: bool) -> None:
-    """List the bundled studies, and those in . and ./recipes/studies.
+    """List the bundled studies, and those in ./recipes/studies and here.
 
     `study NAME --plan` prints what one would do.
     """

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import torch
 
-from prime_bench.base.errors import UsageError
+from prime_bench.base.errors import DataError, UsageError
 from prime_bench.data.table import PreparedTable
 from prime_bench.findings import BagRouting, FieldRouting, GroupRouting, GroupSize, RoutingFindings
 from prime_bench.plugins.attach import ArmModel
@@ -31,7 +31,10 @@ def run(
     device: torch.device,
     on_progress: Callable[[EpochProgress], None],
 ) -> RoutingFindings:
-    """Route every row of the split. Raises UsageError for an arm without routers."""
+    """Route every row of the split.
+
+    Raises UsageError for an arm without routers, DataError if weights of experts are not numbers.
+    """
     settings = job.probe_as(RoutingSettings)
     arm = load_trained(request, job, table.schema, device=device)
     split = table.split(settings.split)
@@ -59,12 +62,19 @@ def run(
 
 @torch.inference_mode()
 def routing_of(arm: ArmModel, ids: torch.Tensor, numerics: torch.Tensor) -> np.ndarray:
-    """The rows' weights of experts (B, G, M), float64. Raises UsageError for an arm without
-    routers.
+    """The rows' weights of experts (B, G, M), float64.
+
+    Raises UsageError for an arm without routers, DataError if a weight is not a number.
     """
     weights = arm.routing(ids, numerics)
     if weights is None:
         raise UsageError("the arm has no routers")
+    if not bool(weights.isfinite().all()):
+        raise DataError(
+            "weights of experts are not numbers: the routing of a run that has diverged cannot be"
+            " measured",
+            hint="the notes of `prime-bench report` say how its training run ended",
+        )
     return weights.double().cpu().numpy()
 
 

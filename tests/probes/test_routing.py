@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from prime_bench.base.errors import UsageError
+from prime_bench.base.errors import DataError, UsageError
 from prime_bench.findings import RoutingFindings
 from prime_bench.probes.arms import batch_of
 from prime_bench.probes.groups import Grouping
@@ -119,6 +119,16 @@ def test_an_arm_without_routers_is_refused(make_arm, make_split):
     for plugin in ("dense", "residual_parameters"):
         with pytest.raises(UsageError, match="no routers"):
             routing_of(make_arm("DNN", plugin), batch.ids, batch.numerics)
+
+
+def test_the_routing_of_a_diverged_run_cannot_be_measured(make_arm, make_split):
+    batch = batch_of(make_split(4), np.arange(4), device=torch.device("cpu"))
+    arm = make_arm("DNN", "prime")
+    with torch.no_grad():
+        arm.plugin.router.fill_(torch.nan)
+
+    with pytest.raises(DataError, match="weights of experts are not numbers: the routing of a run"):
+        routing_of(arm, batch.ids, batch.numerics)
 
 
 def test_a_job_reports_all_rows_and_each_group(make_job, measure):
