@@ -151,7 +151,7 @@ def prepare(data_dir, write_manifest):
     def prepare(name, keys, fingerprint="f" * 64):
         variant = resolve(name, keys)
         variant.folder(data_dir).mkdir(parents=True, exist_ok=True)
-        counts = {"train": 800, "valid": 100, "test": 100}
+        counts = {"train": 800, "valid": 120, "test": 80}
         write_manifest(
             variant.folder(data_dir),
             rows=counts,

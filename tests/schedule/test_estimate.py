@@ -1,5 +1,7 @@
 """Estimates: from like records first, then by measured ratios, and sizes from counts."""
 
+from dataclasses import replace
+
 import pytest
 
 from prime_bench.base.errors import DataError
@@ -74,7 +76,7 @@ def walls(found):
 def costs(plain_record, runs):
     """Write the record of a `cost` job, in which PRIME takes that many times as long as Dense."""
 
-    def costs(job, ratio, **environment):
+    def costs(job, ratio, *, wall_s=1.0, **environment):
         def arm(plugin, times):
             return ArmCost(
                 plugin=plugin,
@@ -87,7 +89,7 @@ def costs(plain_record, runs):
             )
 
         measured = job.model_copy(update={"kind": "cost", "probe": {"ratio": ratio}})
-        plain = plain_record(job, environment=environment).plain()
+        plain = plain_record(job, environment=environment, wall_s=wall_s).plain()
         kept = {key: plain[key] for key in ProbeRecord.model_fields if key in plain}
         findings = CostFindings(
             clock="wall clock",
@@ -97,6 +99,7 @@ def costs(plain_record, runs):
         )
         table = {**kept, "job_id": measured.id, "job": measured.plain()}
         runs.put(ProbeRecord.parse({**table, "findings": findings.plain()}, where=""))
+        return measured
 
     return costs
 
@@ -143,6 +146,49 @@ def test_measured_costs_tell_the_ratio_of_an_arm(plan, found, walls, finish, cos
     assert (
         found(plan()).total.sources[0] == f"{SIMILAR} of dense, times the ratio of measured costs"
     )
+
+
+def test_a_ratio_is_the_median_of_those_of_the_backbone_and_its_source_is_named(
+    plan, found, walls, finish, costs
+):
+    dense, prime = (planned.job for planned in plan().jobs[:2])
+    finish(prime)
+    costs(dense.model_copy(update={"backbone": "FM"}), 9.0)
+    assert "multiply-accumulates" in found(plan()).total.sources[0], "of another backbone"
+
+    for seed, ratio in enumerate((1.0, 4.0, 1.25)):
+        costs(dense.model_copy(update={"seed": seed}), ratio)
+    assert walls(plan())[0] == pytest.approx(2 * 10 / 1.25 + 5)
+    assert (
+        found(plan()).total.sources[0] == f"{SIMILAR} of prime, times the ratio of measured costs"
+    )
+
+
+def test_of_several_arms_dense_is_scaled(plan, found):
+    made = plan()
+    dense, prime = (planned.job for planned in made.jobs[:2])
+    measured = [
+        ((dense.fingerprint, "DNN", plugin), Pace(epoch_s=Spread.of([1.0]), macs=1, source=plugin))
+        for plugin in ("apg", "dense", "wide")
+    ]
+    estimate = found(made, measured=measured).jobs[prime.id]
+
+    assert estimate.source == "dense of dense, scaled by multiply-accumulates"
+
+
+def test_a_probe_takes_as_long_as_those_like_it(plan, runs, costs):
+    job = plan().jobs[0].job
+    measured = costs(job, 1.25, wall_s=7.0)
+    costs(job.model_copy(update={"seed": 1}), 1.25, wall_s=99.0, device="another CPU")
+    costs(job.model_copy(update={"backbone": "FM"}), 1.25, wall_s=98.0)
+    costs(job.model_copy(update={"fingerprint": "e" * 64}), 1.25, wall_s=97.0)
+    known = Experience(runs.readable()[0], device=HERE, slots=ONE)
+
+    assert known.estimate(measured, macs=0) == (Spread.of([7.0]), SIMILAR)
+    routing = measured.model_copy(update={"kind": "routing"})
+    assert known.estimate(routing, macs=0) == (None, "no similar job has run")
+    elsewhere = Experience(runs.readable()[0], device=HERE, slots=replace(ONE, threads=3))
+    assert elsewhere.estimate(measured, macs=0) == (Spread.of([7.0, 99.0]), ELSEWHERE)
 
 
 def test_records_on_other_data_tell_the_ratio_too(plan, found, walls, finish):
@@ -235,6 +281,29 @@ def test_a_measurement_serves_where_no_record_does(plan, walls, finish):
     assert walls(plan(), measured=measured)[1] == pytest.approx(25), "a record goes before"
 
 
+def test_without_any_run_that_ended_by_itself_the_epochs_follow_from_the_patience(plan, found):
+    made = plan("training.patience=5")
+    job = made.jobs[0].job
+    pace = Pace(epoch_s=Spread.of([1.0]), macs=1000, source="measured")
+    measured = [((job.fingerprint, "DNN", "dense"), pace)]
+    estimate = found(made, measured=measured).jobs[job.id]
+
+    assert (estimate.low_s, estimate.wall_s, estimate.high_s) == (6.0, 7.0, 14.0)
+
+
+def test_jobs_at_once_are_those_on_a_device_and_states_those_of_all_devices(
+    plan, found, finish, tmp_path
+):
+    two_of_two = Slots(on_each=2, total=4, threads=1)
+    finish(plan().jobs[0].job, at_once=2)
+    made = plan("seeds=[5]")
+    assert found(made, slots=two_of_two).jobs[made.jobs[0].job_id].source == SIMILAR
+
+    estimates = [Estimate(disk_bytes=10**power) for power in (0, 3, 1, 4, 2)]
+    total = total_of(estimates, slots=two_of_two, folder=tmp_path)
+    assert (total.disk_bytes, total.disk_at_work_bytes) == (11111, 4 * 11110)
+
+
 def test_the_range_is_from_the_shortest_to_the_longest(plan, found, finish):
     jobs = [plan().jobs[0].job.model_copy(update={"seed": seed}) for seed in (11, 12, 13)]
     for job, epochs, epoch_s in zip(jobs, (2, 3, 7), (10.0, 20.0, 12.0), strict=True):
@@ -255,7 +324,8 @@ def test_memory_and_disk_are_counted(plan, found):
     estimate, need = found(made).jobs[job_id], needs_of(made)[job_id]
 
     assert estimate.disk_bytes == 4 * parameters
-    assert (need.parameters, need.train_rows, need.row_bytes) == (parameters, 800, 3 * 4 + 1)
+    assert (need.parameters, need.row_bytes) == (parameters, 3 * 4 + 1)
+    assert (need.train_rows, need.valid_rows, need.test_rows) == (800, 120, 80)
     assert estimate.memory_bytes == need.host_bytes
     assert found(made, device=GPU).jobs[job_id].memory_bytes == need.gpu_bytes(80 << 30)
     larger = plan("training.batch_size=8192")

@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from prime_bench.schedule.engine import Limits, Outcome, Queue, Work
+from prime_bench.schedule.engine import Limits, Outcome, Queue, Work, by_record
 
 
 @pytest.fixture
@@ -119,6 +119,65 @@ def test_a_failed_job_is_tried_again_after_the_others(request_of, queue_of):
     assert queue.take() == one
     assert [outcome.state for outcome in _fail(queue, one)] == ["failed"]
     assert queue.take() is None
+
+
+def test_every_retry_is_given_before_fail_fast_stops_the_queue(request_of, queue_of):
+    one, two, three = (request_of(number) for number in (1, 2, 3))
+    queue = queue_of(one, two, three, retries=2, fail_fast=True)
+    assert (queue.take(), queue.take(), queue.take()) == (one, two, three)
+
+    for _ in range(2):
+        assert _fail(queue, one) == []
+        assert not queue.stopped
+        assert queue.take() == one
+    assert [outcome.state for outcome in _fail(queue, one)] == ["failed"]
+    assert queue.stopped
+    assert [outcome.state for outcome in _fail(queue, two)] == ["failed"], "its retries are lost"
+
+
+def test_a_caller_gets_the_first_job_that_it_can_do(request_of, queue_of):
+    one, two = request_of(1), request_of(2)
+    queue = queue_of(one, two)
+
+    assert queue.take(wait=False, fits=lambda request: request == two) == two
+    assert queue.take(wait=False, fits=lambda _request: False) is None
+    assert queue.open
+    assert queue.take() == one
+
+
+def test_what_needs_an_interrupted_job_is_left_for_the_next_run(chain):
+    queue, (first, second, third) = chain()
+    queue.take()
+    stopped = Outcome(request=first, state="interrupted", why="stopped at a checkpoint")
+
+    assert queue.settle(stopped) == [stopped]
+    assert [work.request for work in queue.left] == [second, third]
+
+
+@pytest.mark.parametrize(
+    ("state", "has_record", "expected", "why"),
+    [
+        ("done", True, "done", "as told"),
+        ("done", False, "failed", "the worker left no record"),
+        ("failed", True, "done", ""),
+        ("failed", False, "failed", "as told"),
+        ("interrupted", True, "done", ""),
+        ("interrupted", False, "interrupted", "as told"),
+        ("skipped", True, "skipped", "as told"),
+        ("skipped", False, "skipped", "as told"),
+    ],
+)
+def test_a_record_decides_over_what_a_worker_says(
+    request_of, runs, record, state, has_record, expected, why
+):
+    request = request_of(1)
+    if has_record:
+        record(request)
+    told = Outcome(request=request_of(2), state=state, why="as told", out_of_memory=True)
+    outcome = by_record(told, request, runs)
+
+    assert (outcome.request, outcome.state, outcome.why) == (request, expected, why)
+    assert outcome.out_of_memory == (why != "")
 
 
 def test_a_retry_that_does_well_lets_its_dependents_run(chain, record):
@@ -275,3 +334,51 @@ def test_a_lack_of_memory_does_not_count_as_a_retry(request_of, queue_of):
     assert _fail(queue, second) == [], "its one retry"
     assert queue.take(device="cuda:0") == first
     assert _fail(queue, first) == [], "its one retry"
+
+
+def test_the_number_at_once_follows_from_what_a_job_has_shared_and_only_falls(request_of, queue_of):
+    queue = queue_of(*(request_of(number) for number in range(6)))
+    *ended, fourth, fifth = (queue.take(device="cuda:0") for _ in range(5))
+    for request in ended:
+        queue.settle(Outcome(request=request))
+    late = queue.take(device="cuda:0")
+
+    assert _lack_memory(queue, fourth) == []
+    assert queue.at_once("cuda:0") == 4, "it was there with four others, who may not have fitted"
+    assert _lack_memory(queue, late) == []
+    assert queue.at_once("cuda:0") == 2, "it was there with two others"
+    assert _lack_memory(queue, fifth) == []
+    assert queue.at_once("cuda:0") == 2
+
+
+def test_jobs_on_another_device_take_no_place_on_this_one(request_of, queue_of):
+    queue = queue_of(*(request_of(number) for number in range(6)))
+    first, second, _ = (queue.take(device="cuda:0") for _ in range(3))
+    _lack_memory(queue, first)
+    queue.settle(Outcome(request=second))
+    assert queue.at_once("cuda:0") == 2
+
+    assert all(queue.take(device="cuda:1") is not None for _ in range(2))
+    assert queue.take(device="cuda:0") is not None, "one of two is at work there"
+    assert queue.take(device="cuda:0") is None
+
+
+def test_a_stopped_queue_tries_no_job_with_fewer_at_once(request_of, queue_of):
+    queue = queue_of(request_of(1), request_of(2))
+    first, _ = (queue.take(device="cuda:0") for _ in range(2))
+    queue.stop()
+
+    assert [outcome.state for outcome in _lack_memory(queue, first)] == ["failed"]
+    assert queue.at_once("cuda:0") is None
+
+
+def test_a_retry_names_a_device_only_where_its_memory_did_not_suffice(request_of, queue_of):
+    queue = queue_of(*(request_of(number) for number in range(3)))
+    request, *_ = (queue.take(device="cuda:0") for _ in range(3))
+    _lack_memory(queue, request)
+
+    for lacking, expected in ((True, ("cuda:0", 2)), (False, (None, None))):
+        outcome = Outcome(request=request, state="failed", why="why", out_of_memory=lacking)
+        event = queue.retry_event(outcome, device="cuda:0")
+        assert (event.device, event.at_once) == expected
+        assert (event.job_id, event.error) == (request.job.id, "why")

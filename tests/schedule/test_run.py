@@ -7,7 +7,8 @@ import pytest
 from prime_bench.base.errors import DataError, EnvironmentFault
 from prime_bench.data.manifest import resolve
 from prime_bench.recipe.events import EpochProgress, ProgressEvent
-from prime_bench.schedule.engine import Outcome
+from prime_bench.recipe.file import origins
+from prime_bench.schedule.engine import Limits, Outcome
 from prime_bench.schedule.plan import make_plan
 from prime_bench.schedule.run import run_plan
 from prime_bench.schedule.slots import Slots
@@ -24,7 +25,8 @@ class _Engine:
     def __init__(self, *errors):
         self.errors, self.requests = list(errors), []
 
-    def slots_for(self, needs, *, n_jobs):  # noqa: ARG002
+    def slots_for(self, needs, *, n_jobs):
+        self.asked = len(needs), n_jobs
         return Slots(on_each=3, total=3, threads=2)
 
     def run(self, queue, *, slots, on_event):
@@ -41,17 +43,19 @@ class _Engine:
 
 @pytest.fixture
 def run(recipe, data_dir, runs):
-    def run(engine, *, runs=runs):
+    def run(engine, *, runs=runs, may_retry=False, **options):
         plan = make_plan(recipe, data_dir=data_dir, runs=runs)
         events, outcomes = [], []
         tally = run_plan(
             plan,
             engine,
             runs=runs,
+            **options,
             on_event=events.append,
             on_outcome=outcomes.append,
         )
-        assert len(events) == len(outcomes) == len(engine.requests)
+        assert len(events) == len(engine.requests)
+        assert may_retry or len(outcomes) == len(events)
         return tally
 
     return run
@@ -107,6 +111,32 @@ def test_a_request_holds_the_job_its_labels_and_folders(run, recipe, prepare, da
         assert request.table == str(resolve("synthetic", KEYS).folder(data_dir))
         assert request.runs == str(runs.folder)
         assert request.threads == 2
+
+
+def test_the_engine_knows_number_and_needs_of_the_jobs_that_are_left(
+    run, recipe, prepare, data_dir, schema, finish
+):
+    fingerprint = prepare("synthetic", KEYS)
+    (resolve("synthetic", KEYS).folder(data_dir) / "schema.json").write_text(schema)
+    finish(recipe.job_specs()[0].bind(fingerprint))
+    engine = _Engine(None, None, None)
+    run(engine)
+
+    assert engine.asked == (3, 3)
+
+
+@pytest.mark.parametrize("keep", [False, True])
+def test_limits_and_labels_reach_the_queue_and_the_workers(run, recipe, prepare, keep):
+    prepare("synthetic", KEYS)
+    engine = _Engine("out of luck", "out of luck", *[None] * 4)
+    tally = run(engine, limits=Limits(retries=1), keep_predictions=keep, may_retry=True)
+
+    assert (tally.done, tally.failed) == (4, ())
+    assert len(engine.requests) == 6
+    assert {request.keep_predictions for request in engine.requests} == {keep}
+    assert {request.recipe for request in engine.requests} == {"small"}
+    job_spec = recipe.job_specs()[0]
+    assert dict(origins(recipe, job_spec)) == engine.requests[0].origins != {}
 
 
 def test_finished_jobs_are_not_handed_out_again(run, recipe, prepare, finish):

@@ -1,6 +1,7 @@
 """How many jobs run at once on machines with other cores, memory and devices than this one."""
 
 import os
+from dataclasses import replace
 
 import pytest
 
@@ -60,8 +61,26 @@ def test_memory_bounds_the_jobs_and_one_always_runs(machine):
     machine(gib=3 * AVAZU.host_bytes / GIB / 0.9 + 0.01)
     found = chosen_slots([CPU], [AVAZU])
     assert (found.total, found.bound) == (3, "by memory")
+    machine(gib=3 * AVAZU.host_bytes / GIB / 0.9 - 0.01)
+    assert chosen_slots([CPU], [AVAZU]).total == 2, "a tenth is for the rest of the machine"
     machine(gib=0.1)
     assert chosen_slots([CPU], [AVAZU]).total == 1
+
+
+def test_the_memory_of_the_host_is_for_the_jobs_of_all_devices_and_the_largest_counts(machine):
+    machine(cores=100, gib=7 * AVAZU.host_bytes / GIB / 0.9 + 0.01)
+    light = replace(AVAZU, parameters=1000, train_rows=1000, valid_rows=9, test_rows=9)
+    for needs in ([light, AVAZU], [AVAZU, light]):
+        found = chosen_slots(gpus(2, gib=800), needs)
+        assert (found.on_each, found.total, found.bound) == (3, 6, "by memory")
+
+
+def test_few_jobs_are_spread_over_all_gpus_and_share_the_cores(machine):
+    machine(cores=32)
+    found = chosen_slots(gpus(2), [AVAZU], n_jobs=5)
+    assert (found.on_each, found.total, found.threads) == (3, 6, 5)
+    assert found.bound == "a job each"
+    assert chosen_slots(gpus(2), [AVAZU], n_jobs=4).threads == 8
 
 
 @pytest.mark.parametrize(
@@ -124,6 +143,7 @@ def test_mps_serves_no_more_than_its_clients(machine, tmp_path):
     tiny = AVAZU.__class__(**{**vars(AVAZU), "train_rows": 9, "valid_rows": 9, "test_rows": 9})
     found = chosen_slots(gpus(1, gib=800), [tiny])
     assert (found.on_each, found.bound) == (48, "by MPS")
+    assert chosen_slots([CPU], []).total == 500, "it serves no CPU"
 
 
 def test_a_worker_on_a_gpu_has_segments_that_grow_unless_the_user_chose(monkeypatch):

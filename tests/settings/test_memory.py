@@ -1,5 +1,7 @@
 """What a training run needs, counted, and whether rows fit on a GPU that several jobs share."""
 
+from dataclasses import replace
+
 import pytest
 
 from prime_bench.settings.interface import Budget, TableShape
@@ -73,9 +75,65 @@ def test_as_many_jobs_as_fit_all_keep_their_rows_on_the_gpu(train_rows, total):
     assert rows_fit(need.row_bytes * train_rows, total_bytes=total, jobs=jobs)
 
 
-def test_more_rows_and_larger_batches_need_more_on_the_host():
-    assert need_of(train_rows=1000).host_bytes > need_of().host_bytes
-    assert need_of(batch_size=8192).host_bytes > need_of().host_bytes
+NOTHING = MemoryNeed(
+    **dict.fromkeys(("table_rows", "width", "parameters", "macs", "batch_size"), 0),
+    row_bytes=9,
+    **dict.fromkeys(("train_rows", "valid_rows", "test_rows"), 0),
+)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "host", "gpu"),
+    [
+        # The process with torch; CUDA's context.
+        ({}, 700_000_000, 800_000_000),
+        # float32: weight, gradient, moments; best weights and the copy that is saved. On a GPU
+        # weights and moments before and after the steps that a graph is compared with.
+        ({"parameters": 1000}, 4 * 8 * 1000, 4 * (4 + 6) * 1000),
+        # A float32 for each hundredth multiply-accumulate, on a GPU twice: eagerly and in a graph.
+        ({"macs": 500, "batch_size": 200}, 4 * 1000, 2 * 4 * 1000),
+        # int64 orders, two on the host; the rows of two splits at a time on the GPU.
+        ({"train_rows": 1000}, 2 * 8 * 1000, 8 * 1000 + 9 * 1000),
+        ({"valid_rows": 1000}, 0, 9 * 1000),
+        ({"test_rows": 1000}, 0, 9 * 1000),
+        ({"train_rows": 10, "valid_rows": 1000, "test_rows": 500}, 160, 80 + 9 * 1500),
+    ],
+)
+def test_the_bytes_of_every_part(sizes, host, gpu):
+    need = replace(NOTHING, **sizes)
+    others = (0, 0) if not sizes else (NOTHING.host_bytes, NOTHING.gpu_bytes(80 * GIB))
+    assert (need.host_bytes, need.gpu_bytes(80 * GIB)) == (others[0] + host, others[1] + gpu)
+
+
+def test_the_largest_split_decides_whether_any_is_on_the_gpu():
+    for name in ("train_rows", "valid_rows", "test_rows"):
+        rows = 2 * GIB  # 18 GiB
+        order = 8 * rows if name == "train_rows" else 0
+        assert replace(NOTHING, **{name: rows}).gpu_bytes(20 * GIB) == 800_000_000 + order
+
+
+def test_a_need_is_made_of_backbone_plug_in_table_and_protocol():
+    budget = Budget(backbone_parameters=70, plugin_parameters=7, backbone_macs=50, plugin_macs=5)
+    found = MemoryNeed.of(
+        budget,
+        TableShape(vocabulary_sizes=(30, 70), n_numeric=1),
+        embedding_dim=4,
+        batch_size=32,
+        train_rows=800,
+        valid_rows=120,
+        test_rows=80,
+    )
+    assert found == MemoryNeed(
+        table_rows=101,
+        width=4,
+        parameters=77,
+        macs=55,
+        batch_size=32,
+        row_bytes=3 * 4 + 1,
+        train_rows=800,
+        valid_rows=120,
+        test_rows=80,
+    )
 
 
 def test_the_last_words_of_a_process_tell_of_memory():
