@@ -33,3 +33,18 @@ def test_a_record_decides_too_and_a_version_of_torch_is_a_kind(request_of, finis
     assert pairs.fits(_prime(dense), kind=A)
     assert not pairs.fits(_prime(dense), kind=B)
     assert not pairs.fits(_prime(dense), kind=A._replace(torch="2.14.0"))
+
+
+def test_a_probe_runs_on_the_kind_of_its_arm_and_of_what_that_is_compared_with(request_of):
+    dense = request_of(1)
+    probe = _prime(dense)
+    job = probe.job.model_copy(update={"kind": "routing", "probe": {"split": "valid"}})
+    probe = probe.model_copy(update={"job": job})
+    pairs = _Pairs([dense, probe], allow_mixed=False)
+    pairs.bind(dense, None)
+    assert pairs.fits(probe, kind=B), "a node of no known kind decides nothing"
+    pairs.bind(dense, A)
+
+    assert not pairs.fits(probe, kind=B)
+    pairs.bind(probe, B)
+    assert pairs.kind_of(dense) == A, "the first decides"

@@ -5,9 +5,9 @@ from collections import Counter
 from types import SimpleNamespace
 
 import pytest
-from ray.exceptions import ActorUnschedulableError
+from ray.exceptions import ActorUnschedulableError, RayError
 
-from prime_bench.recipe.events import MachineEvent
+from prime_bench.recipe.events import MachineEvent, StartedEvent
 from prime_bench.recipe.job import JobRequest
 from prime_bench.schedule import cluster
 from prime_bench.schedule.cluster import RayEngine
@@ -33,7 +33,7 @@ class _Actor:
     """A slot whose jobs are done at the third look."""
 
     def __init__(self, ray, options, variables):
-        self.ray, self.variables = ray, variables
+        self.ray, self.options, self.variables = ray, options, variables
         self.node_id = options["scheduling_strategy"].node_id[0]
         self.cpus, self.gpus = options["num_cpus"], options["num_gpus"]
         self.placed, self._request, self._looks = False, None, 0
@@ -55,13 +55,17 @@ class _Actor:
     def _receive(self, *_arguments):
         pass
 
-    def _begin(self, request, **_keys):
+    def _begin(self, request, *, present, timeout_s):  # noqa: ARG002  # as of a node's slot
         self._request, self._looks = JobRequest.parse(request, where=""), 0
+        self.ray.timeouts_s.add(timeout_s)
         self.ray.busy[self.node_id] += 1
         self.ray.most[self.node_id] = max(self.ray.most[self.node_id], self.ray.busy[self.node_id])
 
     def _look(self):
         self._looks += 1
+        if (trouble := self.ray.trouble(self.node_id, self._request)) is not None:
+            self.ray.busy[self.node_id] -= 1
+            return trouble
         outcome = None
         if self._looks == LOOKS:
             self.ray.busy[self.node_id] -= 1
@@ -85,7 +89,8 @@ class _Ray:
         self.folder, self.gpu_bytes = folder, {name: size for name, (_, _, size) in nodes.items()}
         self._resources = {name: (cpus, gpus) for name, (cpus, gpus, _) in nodes.items()}
         self.actors, self.ever, self.busy, self.most = [], [], Counter(), Counter()
-        self.gone = gone
+        self.gone, self.timeouts_s = gone, set()
+        self.trouble = lambda _node, _request: None
         self._private = SimpleNamespace(worker=SimpleNamespace())
 
     def init(self, **_keys):
@@ -141,6 +146,9 @@ class _Ray:
         if call.actor.node_id in self.gone:
             self.kill(call.actor)
             raise ActorUnschedulableError("the node does not exist any more")
+        if isinstance(call.value, Exception):
+            self.kill(call.actor)
+            raise call.value
         return call.value
 
     def kill(self, actor):
@@ -193,6 +201,173 @@ def test_a_number_of_slots_that_was_asked_for_is_that_of_every_gpu(run):
     assert (slots.on_each, slots.total) == (7, 14)
     # A seventh, rounded down: seven times 0.1429 is more than a GPU.
     assert {one.gpus for one in ray.ever} == {0.1428}
+
+
+@pytest.fixture
+def troubled(monkeypatch, runs, request_of, queue_of):
+    """Run the jobs 0 to 4 on nodes of one CPU, of which some looks end in trouble: outcomes by
+    seed, and events.
+    """
+
+    def troubled(trouble, *, nodes, **keys):
+        ray = _Ray(runs.folder, dict.fromkeys(nodes, (1, 1, 80 * GB)))
+        ray.trouble, events = trouble, []
+        monkeypatch.setattr(cluster, "ray", ray)
+        engine = RayEngine(device="cpu", job_timeout_s=90, **keys)
+        queue = queue_of(*(request_of(seed) for seed in range(5)))
+        outcomes = list(engine.run(queue, on_event=events.append))
+        assert ray.timeouts_s == {90}
+        return {outcome.request.job.seed: outcome for outcome in outcomes}, events
+
+    return troubled
+
+
+def _places(events, request):
+    """The nodes to which a job was given, one after the other."""
+    ours = [e for e in events if isinstance(e, StartedEvent) and e.job_id == request.job.id]
+    return [event.where[0] for event in ours]
+
+
+@pytest.mark.parametrize(("losses", "state"), [(2, "done"), (3, "failed")])
+def test_a_job_whose_process_is_lost_goes_on_and_has_failed_the_third_time(
+    troubled, request_of, losses, state
+):
+    left = iter(range(losses))
+
+    def trouble(_node, request):
+        if request.job.seed == 2 and next(left, None) is not None:
+            return RayError("the process has ended")
+        return None
+
+    outcomes, events = troubled(trouble, nodes="a")
+
+    assert {seed: outcome.state for seed, outcome in outcomes.items() if seed != 2} == (
+        dict.fromkeys((0, 1, 3, 4), "done")
+    )
+    assert outcomes[2].state == state
+    assert len(_places(events, request_of(2))) == 3
+    if state == "failed":
+        assert outcomes[2].why.startswith("its node or the process there was lost 3 times: ")
+
+
+def _at_fault(request):
+    why = "EnvironmentFault: /tmp: the disk is full"
+    outcome = Outcome(request=request, state="failed", why=why, machine=True)
+    return News(events=[], pieces=[], gone=[], outcome=outcome)
+
+
+def test_a_node_at_fault_gets_no_more_jobs_and_its_job_goes_to_another(troubled, request_of):
+    outcomes, events = troubled(
+        lambda node, request: _at_fault(request) if node == "a" else None, nodes="ab"
+    )
+
+    assert {outcome.state for outcome in outcomes.values()} == {"done"}
+    (aside,) = [event for event in events if isinstance(event, MachineEvent)]
+    assert (aside.where[0], aside.state) == ("a", "set aside")
+    assert aside.why == "EnvironmentFault: /tmp: the disk is full"
+    ((first, second),) = (
+        places for seed in range(5) if len(places := _places(events, request_of(seed))) > 1
+    )
+    assert (first, second) == ("a", "b")
+
+
+@pytest.mark.parametrize(("faults", "state"), [(2, "done"), (3, "failed")])
+def test_a_job_that_finds_every_machine_at_fault_has_failed_the_third_time(
+    troubled, request_of, faults, state
+):
+    left = iter(range(faults))
+
+    def trouble(_node, request):
+        if request.job.seed == 2 and next(left, None) is not None:
+            return _at_fault(request)
+        return None
+
+    outcomes, events = troubled(trouble, nodes="a")
+
+    assert outcomes[2].state == state
+    assert sum(outcome.state == "done" for outcome in outcomes.values()) == 4 + (state == "done")
+    assert len(_places(events, request_of(2))) == 3
+    told = [event.state for event in events if isinstance(event, MachineEvent)]
+    assert told.count("set aside") == faults
+    assert told.count("back") >= 2
+
+
+@pytest.fixture
+def engine(monkeypatch, tmp_path):
+    """An engine that knows what its jobs need."""
+
+    def engine(**keys):
+        monkeypatch.setattr(cluster, "ray", _Ray(tmp_path, {"a": (1, 1, GB)}))
+        made = RayEngine(**keys)
+        made.needs = [SimpleNamespace(**{**vars(NEED), "host_bytes": 1}), NEED]
+        return made
+
+    return engine
+
+
+def _node(*, labels=None, gpu_bytes=None, **resources):
+    return cluster._Node(
+        node_id="n",
+        host="h",
+        address="127.0.0.1",
+        resources=resources,
+        labels=labels or {},
+        gpu_bytes=gpu_bytes,
+    )
+
+
+@pytest.mark.parametrize(
+    ("resources", "keys", "room"),
+    [
+        ({"CPU": 7, "memory": 100 * GB}, {"device": "cpu", "threads": 2}, 3),
+        ({"CPU": 7, "memory": 2.5 * GB}, {"device": "cpu", "threads": 1}, 2),
+        ({"CPU": 7, "GPU": 2, "memory": 100 * GB}, {"device": "cpu", "slots": 3}, 7),
+        ({"CPU": 7, "GPU": 2, "memory": 100 * GB}, {"device": "cuda", "slots": 3}, 6),
+        ({"CPU": 7, "memory": 100 * GB}, {"device": "cuda", "slots": 3}, 0),
+        ({"CPU": 1000, "GPU": 1, "memory": 9999 * GB}, {"device": "cuda", "slots": None}, 48),
+    ],
+)
+def test_the_scarcest_resource_of_a_node_says_how_many_jobs_it_has_room_for(
+    engine, resources, keys, room
+):
+    assert engine(**keys).room_on(_node(gpu_bytes=8000 * GB, **resources)) == room
+
+
+def test_a_slot_asks_for_threads_memory_and_part_of_a_gpu(engine):
+    node = _node(CPU=8, GPU=1, memory=100 * GB)
+    asked = {"num_cpus": 2, "memory": GB}
+    assert engine(device="cuda", slots=4, threads=2).asked_of(node) == {**asked, "num_gpus": 0.25}
+    on_cpu = engine(device="cpu", slots=4, threads=2)
+    assert on_cpu.asked_of(node) == {**asked, "num_gpus": 0}
+    # Weights, best weights and moments twice, and the checkpoint: float32. The rest is for logs.
+    assert on_cpu.disk_bytes == 9 * 4 * 1000 + (64 << 20)
+
+
+@pytest.mark.parametrize(
+    ("text", "labels", "resources", "has", "asked"),
+    [
+        ("zone=b", {"zone": "b"}, {}, True, {"label_selector": {"zone": "b"}}),
+        ("zone=b", {"zone": "c"}, {"zone": 1.0}, False, {"label_selector": {"zone": "b"}}),
+        ("zone=b=c", {"zone": "b=c"}, {}, True, {"label_selector": {"zone": "b=c"}}),
+        ("fast", {}, {"fast": 1.0}, True, {"resources": {"fast": 0.001}}),
+        ("fast", {"fast": "yes"}, {"fast": 0.0}, False, {"resources": {"fast": 0.001}}),
+    ],
+)
+def test_nodes_are_chosen_by_a_label_or_a_resource(text, labels, resources, has, asked):
+    chosen = cluster._Chosen.parse(text)
+    assert chosen.has(_node(labels=labels, **resources)) == has
+    assert chosen.asked == asked
+
+
+def test_a_job_is_claimed_once_and_not_when_it_is_done(request_of, runs):
+    request = request_of(1)
+    task = cluster._claimed(request)
+    assert cluster._claimed(request) is None, "the first holds it"
+    task.claim.close()
+    runs.path(request.job.id).mkdir()
+    (runs.path(request.job.id) / "record.json").touch()
+    assert cluster._claimed(request) is None, "it is done"
+    assert not runs.claimed(request.job.id)
 
 
 def test_a_node_that_has_just_gone_has_no_fault_to_tell_of(run):

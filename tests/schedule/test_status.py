@@ -8,7 +8,7 @@ import pytest
 from prime_bench.recipe.job import JobRequest
 from prime_bench.schedule.estimate import usual_epochs
 from prime_bench.schedule.status import JobStatus, status_of_folder
-from prime_bench.store.runs import HISTORY, PROGRESS, Runs
+from prime_bench.store.runs import ENVIRONMENT, HISTORY, PROGRESS, Runs
 
 MakeRequest = Callable[..., JobRequest]
 
@@ -160,3 +160,23 @@ def test_with_like_jobs_the_time_left_is_no_bound(start: Any, record_of: Any) ->
     with runs.claim(request.job.id):
         (job,) = (job for job in status_of_folder(runs).jobs if job.state == "running")
     assert (job.left_s, job.at_most) == ((4 - 1.5) * 2.0, False)
+
+
+def test_a_job_that_takes_longer_than_those_like_it_has_a_bound_again(
+    start: Any, record_of: Any
+) -> None:
+    request = start(0.6, 0.6, rows=50)
+    runs = Runs(Path(request.runs))
+    runs.put(record_of(request.job.model_copy(update={"seed": 9}), epochs=2))
+    with runs.claim(request.job.id):
+        (job,) = (job for job in status_of_folder(runs).jobs if job.state == "running")
+    assert (job.left_s, job.at_most) == ((10 - 2.5) * 2.0, True)
+
+
+def test_where_a_job_runs_is_said(start: Any, record_of: Any) -> None:
+    request = start(0.6)
+    assert only_job(request).where is None
+    environment = record_of(request.job, host="a", node="n" * 56).environment
+    file = Path(request.runs) / request.job.id / ENVIRONMENT
+    file.write_text(json.dumps(environment.plain()))
+    assert only_job(request).where == "a (node nnnnnnnn), a CPU"

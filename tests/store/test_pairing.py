@@ -23,19 +23,21 @@ def record(plain_record: MakeRecord) -> MakeRecord:
             backbone_settings=changes.pop("backbone_settings", {"net_dropout": 0.1}),
             plugin=arm,
             code=changes.pop("code", {}),
-            plugin_settings={},
+            plugin_settings=changes.pop("plugin_settings", {}),
             training=changes.pop("training", TrainSpec()),
             seed=seed,
             numerics=changes.pop("numerics", 1),
         )
         pairing = {"initial_weights": digest(["weights", seed]), "row_order": digest([seed])}
         environment = {key: changes.pop(key) for key in ("commit", "device_kind") if key in changes}
+        labels = {key: changes.pop(key) for key in ("dataset", "data_variant") if key in changes}
         score = {"auc": changes.pop("auc", 0.75), "logloss": 0.4}
         return plain_record(
             job,
             pairing={**pairing, **changes},
             result={"test": score},
             environment=environment,
+            **labels,
         )
 
     return record
@@ -101,6 +103,9 @@ def test_unequal_seed_sets_leave_the_common_seeds(record: MakeRecord) -> None:
         {"fingerprint": "0" * 64},
         {"training": TrainSpec(max_epochs=1)},
         {"backbone_settings": {"net_dropout": 0.2}},
+        {"backbone": "FM"},
+        {"dataset": "criteo"},
+        {"data_variant": "w"},
     ],
 )
 def test_data_protocol_and_backbone_make_the_comparison(
@@ -114,6 +119,46 @@ def test_seed_arm_and_commit_do_not_make_the_comparison(record: MakeRecord) -> N
 
     assert comparison_key(other) == comparison_key(record())
     assert arm_key(other) != arm_key(record())
+
+
+def test_settings_make_the_arm(record: MakeRecord) -> None:
+    ranks = [record("prime", plugin_settings={"rank": rank}) for rank in (2, 2, 4)]
+    assert arm_key(ranks[0]) == arm_key(ranks[1]) != arm_key(ranks[2])
+
+
+@pytest.mark.parametrize(
+    ("changes", "pairs"),
+    [
+        ({}, True),
+        ({"initial_weights": "0" * 64}, False),
+        ({"initial_weights": "0" * 64, "backbone_settings": {"net_dropout": 0.2}}, True),
+        ({"row_order": "0" * 64, "backbone_settings": {"net_dropout": 0.2}}, False),
+        ({"device_kind": "cuda", "backbone_settings": {"net_dropout": 0.2}}, False),
+    ],
+)
+def test_tuned_arms_may_start_from_other_weights_where_their_backbones_differ(
+    record: MakeRecord, changes: dict[str, Any], pairs: bool
+) -> None:
+    dense, prime = record(), record("prime", **changes)
+
+    found, unpaired = pair_up({1: dense}, {1: prime}, tuned=True)
+
+    assert (len(found), len(unpaired)) == ((1, 0) if pairs else (0, 1))
+
+
+def test_mixed_pairs_say_why_they_should_not_be_compared(record: MakeRecord) -> None:
+    others = {1: record("prime"), 2: record("prime", 2, device_kind="cuda")}
+    others[3] = record("prime", 3, device_kind="cuda", auc=None)
+    dense = {seed: record(seed=seed) for seed in others}
+
+    pairs, unpaired = pair_up(dense, others, mixed=True)
+
+    assert [(pair.seed, pair.mismatch) for pair in pairs] == [
+        (1, ""),
+        (2, "different device kind: cpu against cuda"),
+    ]
+    assert [(item.seed, item.kind) for item in unpaired] == [(3, "mismatch")]
+    assert unpaired[0].reason.endswith("; the run of prime has no score")
 
 
 def test_newer_numerics_replace_older_in_any_order(record: MakeRecord) -> None:
