@@ -1,5 +1,6 @@
 """The worker: a job in, a record out; its process, its failures, and what a kill leaves behind."""
 
+import errno
 import json
 import os
 import signal
@@ -19,12 +20,13 @@ from prime_bench.base.errors import DataError, EnvironmentFault, UsageError
 from prime_bench.catalog import PLUGINS
 from prime_bench.data.table import PreparedTable
 from prime_bench.recipe.events import EpochEvent
+from prime_bench.recipe.job import MachineCheck
 from prime_bench.store.record import Environment
 from prime_bench.store.runs import Runs
 from prime_bench.training import job as training_job
 from prime_bench.training.batches import row_order, row_order_digest
 from prime_bench.training.checkpoint import load_weights
-from prime_bench.training.device import NoDevice
+from prime_bench.training.device import NoDevice, device_name
 from prime_bench.training.loop import train
 from prime_bench.training.metrics import auc
 from prime_bench.training.optimizer import Optimizer, Penalty
@@ -118,6 +120,21 @@ class TestRunJob:
         monkeypatch.setattr(training_job, "train", watched)
         run_job(request.model_copy(update={"job": job}), lambda _: None)
         assert seen == [Penalty(embedding=0.01, network=0.02)]
+
+    @pytest.mark.parametrize("matmul", ["float32", "tf32"])
+    def test_threads_and_precision_are_those_of_the_job(self, make_request, monkeypatch, matmul):
+        given = []
+
+        def fix(**arithmetic):
+            given.append(arithmetic)
+            raise RuntimeError("enough")
+
+        monkeypatch.setattr(worker, "resolve_device", torch.device)
+        monkeypatch.setattr(worker, "fix_arithmetic", fix)
+        asked = {"device": "cuda", "threads": 3}
+        with pytest.raises(RuntimeError, match="enough"):
+            run_job(make_request(matmul=matmul).model_copy(update=asked), lambda _: None)
+        assert given == [{"threads": 3, "matmul": matmul}]
 
     def test_two_runs_are_bitwise_equal(self, make_request, tmp_path):
         request = make_request()
@@ -407,6 +424,84 @@ class TestOutOfMemory:
 
     def test_other_failures_are_none(self, answered):
         assert not answered(RuntimeError("mat1 and mat2 shapes")).out_of_memory
+
+    @pytest.mark.parametrize(
+        ("error", "at_fault"),
+        [
+            (EnvironmentFault("/x: the disk is full"), True),
+            (worker.TableFault("/x: the table has the fingerprint f"), True),
+            (OSError(errno.ENOSPC, "No space left on device", "/x"), True),
+            (OSError(errno.ENOMEM, "Cannot allocate memory"), False),
+            (DataError("one label"), False),
+            (UsageError("no key"), False),
+            (RuntimeError("mat1 and mat2 shapes"), False),
+            (MemoryError(), False),
+        ],
+        ids=repr,
+    )
+    def test_another_machine_may_do_what_this_one_is_at_fault_for(self, answered, error, at_fault):
+        event = answered(error)
+        assert (event.event, event.machine) == ("failed", at_fault)
+
+
+class TestMachineCheck:
+    @pytest.fixture
+    def check(self, table):
+        """A check of this machine, with changes."""
+        fingerprint = PreparedTable.open(table).manifest.fingerprint
+
+        def check(**changes):
+            asked = {
+                "tables": {str(table): fingerprint},
+                "backbones": {"DNN": None},
+                "plugins": {"prime": None},
+                "device": "cpu",
+            }
+            return worker.check_machine(MachineCheck.parse({**asked, **changes}, where=""))
+
+        return check
+
+    def test_a_machine_with_all_that_is_wanted_has_no_fault(self, check):
+        found = check()
+        assert (found.faults, found.torch, found.gpu_bytes) == ([], torch.__version__, None)
+        assert found.device == device_name(torch.device("cpu"))
+
+    @pytest.mark.parametrize(
+        ("changes", "fault", "hint"),
+        [
+            ({"tables": {"/none": "f"}}, "/none: no prepared table", "rsync"),
+            ({"backbones": {"DNN": "0" * 64}}, "DNN: its source files are not those", "install"),
+            ({"plugins": {"prime": "0" * 64}}, "prime: its source files are not those", "install"),
+            ({"plugins": {"none:Gate": "0" * 64}}, "none", "on that machine"),
+        ],
+    )
+    def test_what_it_lacks_is_named(self, check, changes, fault, hint):
+        ((message, advice),) = check(**changes).faults
+        assert fault in message
+        assert hint in advice
+
+    def test_another_table_in_its_place_is_a_fault(self, check, table):
+        ((message, advice),) = check(tables={str(table): "0" * 64}).faults
+        assert message.startswith(f"{table}: has the fingerprint ")
+        assert message.endswith(f", the caller's has {'0' * 64}")
+        assert "rsync" in advice
+
+    def test_every_fault_is_told_and_so_is_a_missing_device(self, check, monkeypatch):
+        def missing(_name):
+            raise NoDevice("device cuda:1 is not there", hint="use `cpu`")
+
+        monkeypatch.setattr(worker, "resolve_device", missing)
+        found = check(tables={"/none": "f"}, backbones={"DNN": "0" * 64}, device="cuda:1")
+        assert len(found.faults) == 3
+        assert found.faults[-1] == ("device cuda:1 is not there", "use `cpu`")
+        assert (found.device, found.gpu_bytes) == ("", None)
+
+    def test_a_gpu_has_its_name_and_memory(self, check, monkeypatch):
+        monkeypatch.setattr(worker, "resolve_device", torch.device)
+        monkeypatch.setattr(worker, "device_name", str)
+        monkeypatch.setattr(worker, "device_bytes", lambda device: 80 * device.index)
+        found = check(device="cuda:2")
+        assert (found.faults, found.device, found.gpu_bytes) == ([], "cuda:2", 160)
 
 
 class TestProcess:

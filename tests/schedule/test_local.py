@@ -1,5 +1,6 @@
 """Whatever a worker does, its job alone is lost, and no worker is left over."""
 
+import contextlib
 import json
 import signal
 import subprocess
@@ -13,6 +14,7 @@ import pytest
 from prime_bench.base.errors import EnvironmentFault
 from prime_bench.recipe.events import RestartedEvent, RetryEvent
 from prime_bench.recipe.job import Job
+from prime_bench.schedule import local
 from prime_bench.schedule.child import COMMAND, Child
 from prime_bench.schedule.devices import Device
 from prime_bench.schedule.local import LocalEngine
@@ -203,7 +205,9 @@ def test_a_sigterm_that_the_run_did_not_send_is_a_failure(play, runs):
     assert pids[0] != pids[1]
 
 
-def test_a_sigterm_to_all_may_reach_the_worker_first(worker, request_of, queue_of):
+def test_a_sigterm_to_all_may_reach_the_worker_first(worker, request_of, queue_of, monkeypatch):
+    # The wait ends when the stop comes, which on a busy machine takes its time.
+    monkeypatch.setattr("prime_bench.schedule.child._STOP_COMES_S", 60.0)
     engine = LocalEngine(command=worker(**{"1": "stopped"}))
     timers = []
 
@@ -454,6 +458,34 @@ def test_every_device_has_its_slots_and_its_jobs_run_there(worker, request_of, q
     assert {outcome.state for outcome in outcomes} == {"done"}
     assert places == {("cuda:0", "5"), ("cuda:0", "7")}
     assert 2 <= len(pids) <= 4
+
+
+def test_few_jobs_are_spread_over_all_devices_and_a_worker_knows_how_many_share_one(
+    monkeypatch, queue_of
+):
+    made = []
+
+    class Idle(contextlib.nullcontext):
+        """A slot that has ended."""
+
+        def __init__(self, _command, *, device, variables, messages, job_timeout_s, **_keys):
+            super().__init__()
+            made.append((device.label, job_timeout_s, dict(variables)))
+            messages.put(None)
+
+    monkeypatch.setattr(local, "Slot", Idle)
+    devices = [
+        Device(name="cuda:0", label=f"cuda:{n}", variables={"CUDA_VISIBLE_DEVICES": str(n)})
+        for n in (0, 1, 2)
+    ]
+    engine = LocalEngine(devices=devices, slots=2, job_timeout_s=90)
+    assert list(engine.run(queue_of(), on_event=_ignore)) == []
+
+    assert [label for label, _, _ in made] == ["cuda:0", "cuda:1", "cuda:2"] * 2
+    for label, timeout_s, variables in made:
+        assert timeout_s == 90
+        assert variables["CUDA_VISIBLE_DEVICES"] == label[-1]
+        assert variables["PRIME_BENCH_JOBS_ON_DEVICE"] == "2"
 
 
 def test_a_job_that_was_done_meanwhile_is_not_handed_to_a_worker(request_of, queue_of, runs):

@@ -107,3 +107,21 @@ def test_whether_rows_are_copied_to_a_gpu_depends_on_the_jobs_that_share_it(
         monkeypatch.setenv("PRIME_BENCH_JOBS_ON_DEVICE", jobs)
     assert batches_module._fits(arrays, torch.device("cuda")) == fits
     assert not batches_module._fits(arrays, CPU)
+
+
+def test_rows_on_the_device_are_in_the_batches_of_rows_on_the_host(monkeypatch):
+    """As on a GPU, to which a split goes in blocks."""
+    split, order = split_of(11), row_order(11, seed=7, epoch=1)
+    host = Rows(split, device=CPU)
+    monkeypatch.setattr(batches_module, "_fits", lambda *_: True)
+    monkeypatch.setattr(batches_module, "_COPY_ROWS", 4)
+    there = Rows(split, device=CPU)
+    assert there._resident is not None
+    for a_pass in (
+        lambda rows: rows.shuffled(order, batch_size=5),
+        lambda rows: rows.in_order(batch_size=5),
+    ):
+        for one, other in zip(a_pass(host), a_pass(there), strict=True):
+            for name in ("ids", "numerics", "labels"):
+                assert torch.equal(getattr(one, name), getattr(other, name))
+                assert getattr(one, name).dtype == getattr(other, name).dtype

@@ -13,7 +13,7 @@ import torch
 
 from prime_bench.assemble import build_arm
 from prime_bench.base.errors import EnvironmentFault
-from prime_bench.recipe.events import FailedEvent, write_event
+from prime_bench.recipe.events import EpochProgress, FailedEvent, write_event
 from prime_bench.training import checkpoint
 from prime_bench.training.checkpoint import (
     JobFolder,
@@ -258,3 +258,52 @@ def test_a_full_disk_reaches_the_run_from_the_background_too(tmp_path, state):
     with pytest.raises(EnvironmentFault, match="a file"):
         file.write(state)
     file.wait()  # said once
+
+
+def test_progress_is_written_at_most_once_in_five_seconds(tmp_path, monkeypatch):
+    now, folder = [100.0], JobFolder(tmp_path)
+    monkeypatch.setattr(checkpoint.time, "monotonic", lambda: now[0])
+    written = []
+    for rows, after_s in ((1, 0.0), (2, 4.9), (3, 5.0), (4, 9.9), (5, 10.0)):
+        now[0] = 100.0 + after_s
+        folder.note_progress(EpochProgress(epoch=1, rows=rows, rows_total=9, rows_per_s=1.0))
+        written.append(json.loads((tmp_path / "progress.json").read_text())["rows"])
+    assert written == [1, 1, 3, 3, 5]
+
+
+def test_of_an_earlier_run_the_log_the_saved_state_and_what_is_not_ours_stay(tmp_path):
+    ours = {
+        *("config.json", "environment.json", "history.jsonl", "progress.json", "test.json"),
+        *("checkpoint.safetensors", "failure.json", "predictions.npz", ".part-x"),
+    }
+    kept = {"log.txt", "resume.state", "notes.txt"}
+    for name in ours | kept:
+        (tmp_path / name).touch()
+    JobFolder(tmp_path).empty()
+    assert {path.name for path in tmp_path.iterdir()} == kept
+
+
+def test_a_state_waits_for_the_one_before_it(tmp_path, monkeypatch):
+    """Else the older one could be the last that is written."""
+    save, order, first = checkpoint.save_state, [], threading.Event()
+
+    def slow(path, state, **named):
+        if state["epoch"] == 1:
+            assert first.wait(timeout=20)
+        order.append(state["epoch"])
+        save(path, state, **named)
+
+    monkeypatch.setattr(checkpoint, "save_state", slow)
+    with StateFile(tmp_path / "state", conditions=HERE, background=True) as file:
+        file.write({"epoch": 1})
+        threading.Timer(0.05, first.set).start()
+        file.write({"epoch": 2})
+    assert order == [1, 2]
+    assert load_state(tmp_path / "state", conditions=HERE) == {"epoch": 2}
+
+
+def test_a_long_traceback_keeps_its_beginning_and_its_end():
+    lines = checkpoint._trace(ValueError("\n".join(map(str, range(5000))))).splitlines()
+    assert len(lines) == 2 * 500 + 1
+    assert lines[500] == "[... 4,000 lines]"
+    assert (lines[0], lines[-1]) == ("ValueError: 0", "4999")

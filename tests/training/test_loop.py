@@ -150,6 +150,40 @@ def test_every_row_is_seen_once_an_epoch(monkeypatch, run, make_split, n_rows):
     assert (last.epoch, last.rows, last.rows_total) == (1, n_rows, n_rows)
 
 
+def test_every_epoch_reads_its_own_order_and_the_first_one_is_recorded(
+    monkeypatch, run, make_split
+):
+    seen = []
+    step = loop.Optimizer.step
+    monkeypatch.setattr(
+        loop.Optimizer, "step", lambda self, batch: (seen.append(batch), step(self, batch))[1]
+    )
+    split = make_split(64, seed=5)
+    on = TrainingSplits(train=split, valid=make_split(50))
+    _, result, events = run(max_epochs=3, patience=9, on=on)
+
+    epochs = torch.cat([batch.numerics for batch in seen]).chunk(3)
+    for epoch, rows in enumerate(epochs, start=1):
+        order = row_order(64, seed=2021, epoch=epoch)
+        assert torch.equal(rows, torch.from_numpy(split.numerics[order.numpy()])), epoch
+    assert result.row_order == row_order_digest(row_order(64, seed=2021, epoch=1))
+    ends = [e for e in events if isinstance(e, EpochProgress) and e.rows == 64]
+    assert [e.epoch for e in ends] == [1, 2, 3]
+
+
+def test_patience_that_ends_with_the_last_epoch_has_ended_the_run(monkeypatch, run):
+    script(monkeypatch, [0.6, 0.5, 0.5])
+    _, result, _ = run(max_epochs=3)
+    assert (len(result.history), result.stopped) == (3, "patience")
+
+
+@pytest.mark.parametrize("name", ["train", "valid"])
+def test_neither_split_may_be_of_one_class(run, splits, name):
+    one = dataclasses.replace(getattr(splits, name), labels=np.ones(300, dtype=np.uint8))
+    with pytest.raises(DataError, match=f"all 300 labels of the split {name} are 1"):
+        run(on=dataclasses.replace(splits, **{name: one}))
+
+
 def test_the_training_loss_is_the_mean_over_batches(monkeypatch, run):
     losses = iter([1.0, 2.0, 6.0] * 2)
     monkeypatch.setattr(
@@ -209,6 +243,8 @@ def test_prediction_leaves_the_mode_and_the_load_buffers_alone(schema, make_job,
     rows = Rows(make_split(50), device=CPU)
     first, second = (predict(arm, rows, batch_size=size) for size in (7, 50))
     assert arm.training
+    predict(arm.eval(), rows, batch_size=7)
+    assert not arm.training
     np.testing.assert_allclose(first, second, atol=1e-7)
     assert all(torch.equal(before[name], value) for name, value in arm.state_dict().items())
 

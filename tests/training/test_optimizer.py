@@ -12,6 +12,7 @@ import torch
 
 from prime_bench.assemble import build_arm
 from prime_bench.settings.training import TrainSpec
+from prime_bench.training import embedding_adam
 from prime_bench.training.batches import Batch, Rows
 from prime_bench.training.metrics import auc
 from prime_bench.training.optimizer import Optimizer, Penalty, batch_loss
@@ -301,6 +302,23 @@ def test_nan_spreads_to_the_weights_and_nothing_is_raised(plugin, schema, make_s
     optimizer.step(dataclasses.replace(batch, numerics=numerics))
 
 
+@pytest.mark.parametrize(("loss", "expected"), [("probability", 100.0), ("logit", 40.0)])
+def test_the_loss_of_the_protocol_is_that_of_the_steps(
+    loss, expected, schema, make_split, make_job
+):
+    """Where the float32 probability is 1 they differ: its log is clamped, and it has no slope."""
+    arm = build_arm(make_job().resolve(), schema).arm
+    bias = arm.backbone.mlp.mlp[-1].bias
+    torch.nn.init.constant_(bias, 40.0)
+    optimizer = Optimizer(arm, TrainSpec(loss=loss), penalty=Penalty(embedding=0.0, network=0.0))
+    batch = batch_of(make_split(20), slice(0, 20))
+    none = torch.zeros_like(batch.labels)
+    batch = dataclasses.replace(batch, numerics=batch.numerics.float(), labels=none)
+
+    assert optimizer.step(batch).item() == pytest.approx(expected, abs=1)
+    assert (bias.item() < 40.0) == (loss == "logit")
+
+
 def test_the_learning_rate_can_be_set(schema, make_split, make_job):
     arm = build_arm(make_job().resolve(), schema).arm.double()
     spec = TrainSpec(learning_rate=RATE)
@@ -394,12 +412,17 @@ def test_two_hundred_steps_and_their_aucs_equal_the_oracles(
         )
 
 
-def test_rows_that_a_backbone_looks_up_by_itself_count_as_well(schema, make_split, make_job):
-    """A copy of the ids is not the batch's tensor: its rows' gradient comes as a dense one."""
+@pytest.mark.parametrize("again", [False, True], ids=["once", "twice"])
+def test_rows_that_a_backbone_looks_up_by_itself_count_as_well(again, schema, make_split, make_job):
+    """A copy of the ids is not the batch's tensor: its rows' gradient comes as a dense one, beside
+    that of the batch's own rows where the backbone looks up both.
+    """
     split, weights = make_split(80), []
     for copies in (False, True):
         arm = build_arm(make_job().resolve(), schema).arm.double()
         embedding = arm.backbone.embedding
+        if again:
+            _look_up_again(arm.backbone, embedding)
         if copies:
             embedding.register_forward_pre_hook(lambda _, inputs: (inputs[0].long(), inputs[1]))
         spec = TrainSpec(learning_rate=RATE, max_gradient_norm=MAX_NORM)
@@ -412,3 +435,45 @@ def test_rows_that_a_backbone_looks_up_by_itself_count_as_well(schema, make_spli
         weights.append(embedding.table.detach().numpy())
     np.testing.assert_allclose(weights[1], weights[0], rtol=0, atol=1e-12)
     assert not weights[0][0].any()
+
+
+def _look_up_again(backbone, embedding):
+    """Let a backbone add to its logit from a second look-up, of ids of its own."""
+
+    def more(_module, inputs, logit):
+        ids, numerics = inputs
+        return logit + 2 * embedding(ids.long().flip(0), numerics).flatten(1).sum(dim=1)
+
+    backbone.register_forward_hook(more)
+
+
+def test_a_table_is_updated_in_blocks_with_the_numbers_of_the_whole(
+    schema, make_split, make_job, monkeypatch
+):
+    """|W|^2, too, is that of all blocks: it is a part of the next step's norm."""
+    found = []
+    for block in (embedding_adam._CPU_BLOCK, 7):
+        monkeypatch.setattr(embedding_adam, "_CPU_BLOCK", block)
+        arm = build_arm(make_job().resolve(), schema).arm.double()
+        spec = TrainSpec(learning_rate=RATE, max_gradient_norm=MAX_NORM)
+        optimizer = Optimizer(arm, spec, penalty=PENALTY)
+        for start in range(0, 60, 20):
+            optimizer.step(batch_of(make_split(60), slice(start, start + 20)))
+        (table,) = optimizer.state_dict()["tables"]
+        assert table["squares"].item() == pytest.approx(
+            arm.backbone.embedding.table.square().sum().item(), rel=1e-12
+        )
+        found.append(arm.backbone.embedding.table.detach())
+    torch.testing.assert_close(found[1], found[0], rtol=0, atol=1e-14)
+
+
+def test_a_gradient_that_a_failed_step_has_left_does_not_count(schema, make_split, make_job):
+    tables = []
+    for left in (False, True):
+        arm = build_arm(make_job().resolve(), schema).arm.double()
+        table = arm.backbone.embedding.table
+        if left:
+            table.grad = torch.ones_like(table)
+        Optimizer(arm, TrainSpec(), penalty=PENALTY).step(batch_of(make_split(20), slice(0, 20)))
+        tables.append(table.detach())
+    assert torch.equal(*tables)
