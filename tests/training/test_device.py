@@ -106,6 +106,8 @@ def test_the_chosen_gpu_becomes_the_current_one(monkeypatch):
     assert resolve_device("cuda:1") == torch.device("cuda", 1)
     assert resolve_device("auto") == torch.device("cuda", 0)
     assert chosen == [torch.device("cuda", 1), torch.device("cuda", 0)]
+    with pytest.raises(NoDevice, match=r"device cuda:2 is not there: .* sees 2 CUDA devices"):
+        resolve_device("cuda:2")
 
 
 def test_a_job_that_runs_out_of_memory_fails_with_sizes_and_the_next_one_is_done(
@@ -145,6 +147,19 @@ def test_products_have_the_precision_of_the_job_whatever_the_environment_says(mo
     assert torch.get_float32_matmul_precision() == "high"
     fix_arithmetic(threads=1)
     assert torch.get_float32_matmul_precision() == "highest"
+
+
+def test_kernels_are_deterministic_whatever_was_set_before(monkeypatch):
+    """And with the threads that are asked for."""
+    cudnn = torch.backends.cudnn
+    for name, value in (("allow_tf32", True), ("deterministic", False), ("benchmark", True)):
+        monkeypatch.setattr(cudnn, name, value)
+    before = torch.get_num_threads()
+    fix_arithmetic(threads=3)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(before)
+    assert threads == 3
+    assert (cudnn.allow_tf32, cudnn.deterministic, cudnn.benchmark) == (False, True, False)
 
 
 def test_subnormal_numbers_are_zeros_in_every_thread():

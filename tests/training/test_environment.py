@@ -9,7 +9,7 @@ import torch
 from prime_bench.base.errors import DataError, EnvironmentFault
 from prime_bench.training import environment as environment_module
 from prime_bench.training.checkpoint import load_weights, save_weights
-from prime_bench.training.environment import checkout, conditions, environment
+from prime_bench.training.environment import checkout, conditions, environment, unlike
 
 CPU = torch.device("cpu")
 
@@ -123,6 +123,33 @@ def test_threads_are_a_condition_on_the_cpu_alone():
     on_gpu = found.model_copy(update={"device_kind": "cuda"})
     assert "number of threads" not in conditions(on_gpu)
     assert conditions(on_gpu).keys() < conditions(found).keys()
+
+
+def test_the_conditions_are_device_threads_and_versions_alone():
+    found = environment(CPU).model_copy(
+        update={
+            **{"device": "i486", "threads": 3, "python": "3.11.9", "package_version": "0.2"},
+            **{"versions": {"torch": "2.13", "numpy": "2.1"}, "host": "a", "commit": "c" * 40},
+            **{"at_once": 4, "platform": "Linux", "started": "now", "node": "n"},
+        }
+    )
+    assert conditions(found) == {
+        **{"device": "i486", "number of threads": "3", "Python": "3.11.9", "prime-bench": "0.2"},
+        **{"torch": "2.13", "numpy": "2.1"},
+    }
+
+
+def test_what_differs_is_said_as_it_was_and_as_it_is():
+    then, now = {"a": "1", "b": "2", "d": "4"}, {"a": "1", "b": "3", "c": "5"}
+    assert unlike(then, now) == ["b was 2, is 3", "c was None, is 5", "d was 4, is None"]
+
+
+def test_the_environment_names_its_machine_and_its_node(monkeypatch):
+    monkeypatch.setattr(environment_module.platform, "node", lambda: "a-host")
+    monkeypatch.delenv("PRIME_BENCH_NODE", raising=False)
+    assert (environment(CPU).host, environment(CPU).node) == ("a-host", None)
+    monkeypatch.setenv("PRIME_BENCH_NODE", "n" * 56)
+    assert environment(CPU).node == "n" * 56
 
 
 def test_a_checkpoint_keeps_names_types_and_bits(tmp_path):

@@ -1,6 +1,7 @@
 """A finished job's weights once more: they give its record, and what does not is named."""
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ from prime_bench.store.runs import Runs
 from prime_bench.training import recompute as module
 from prime_bench.training.evaluation import save_predictions
 from prime_bench.training.metrics import auc, logloss
-from prime_bench.training.recompute import recompute
+from prime_bench.training.recompute import Recomputed, RowPredictor, recompute
 from prime_bench.worker import run_job
 
 CPU = torch.device("cpu")
@@ -185,3 +186,63 @@ def test_broken_predictions_are_named(tmp_path, content):
         path.write_bytes(content)
     with pytest.raises(DataError, match=r"predictions\.npz: cannot read the predictions"):
         predictions(job, runs_dir=tmp_path)
+
+
+def test_the_arithmetic_is_that_of_the_run(
+    make_request, plain_record, table, tmp_path, monkeypatch
+):
+    given = []
+
+    def fix(**arithmetic):
+        given.append(arithmetic)
+        raise RuntimeError("enough")
+
+    monkeypatch.setattr(module, "fix_arithmetic", fix)
+    record = plain_record(make_request(matmul="tf32").job, environment={"threads": 3})
+    with pytest.raises(RuntimeError, match="enough"):
+        recompute(record, tmp_path, PreparedTable.open(table), device=CPU)
+    assert given == [{"threads": 3, "matmul": "tf32"}]
+
+
+@pytest.mark.parametrize(
+    ("batch_size", "rows"), [(4096, 131072), (3, 131070), (100_000, 100_000), (200_000, 200_000)]
+)
+def test_a_block_of_new_rows_is_of_whole_batches(
+    make_request, plain_record, tmp_path, batch_size, rows
+):
+    record = plain_record(make_request(batch_size=batch_size).job)
+    predictor = RowPredictor(record=record, folder=tmp_path, table=None, device=CPU)
+    assert predictor.block_rows == rows
+
+
+def test_predicting_says_which_job_of_how_many_and_how_far_it_is(
+    make_request, plain_record, monkeypatch, tmp_path
+):
+    records = [plain_record(make_request(seed=seed).job) for seed in (1, 2, 3)]
+    labels = {"valid": np.zeros(5, np.uint8), "test": np.zeros(7, np.uint8)}
+    splits = {name: SimpleNamespace(labels=values) for name, values in labels.items()}
+    saved, seen = [], []
+
+    def again(record, _folder, _table, *, device, on_rows):  # noqa: ARG001
+        on_rows(5)
+        on_rows(7)
+        differences = ["test auc"] if record.job.seed == 2 else []
+        return Recomputed(probabilities={}, differences=differences, conditions=["device"])
+
+    monkeypatch.setattr(module, "table_with", lambda fingerprint, **_named: fingerprint)
+    monkeypatch.setattr(module, "checked_table", lambda _: SimpleNamespace(split=splits.get))
+    monkeypatch.setattr(module, "recompute", again)
+    monkeypatch.setattr(module, "save_predictions", lambda path, *_: saved.append(path))
+    runs = Runs(tmp_path)
+    found = list(
+        module.write_predictions(
+            records, runs, data_dir=tmp_path, device="cpu", on_progress=seen.append
+        )
+    )
+
+    assert [(p.number, p.n_jobs, p.rows, p.n_rows) for p in seen] == [
+        (number, 3, rows, 12) for number in (1, 2, 3) for rows in (5, 12)
+    ]
+    assert [p.record for p in seen[::2]] == records
+    assert [one.written for one in found] == [True, False, True]
+    assert saved == [runs.path(records[place].job_id) / "predictions.npz" for place in (0, 2)]
