@@ -23,7 +23,11 @@ def folder(tmp_path_factory):
 
 
 def test_a_table_as_it_was_prepared_is_accepted(folder):
-    PreparedTable.open(folder).check_contents()
+    table = PreparedTable.open(folder)
+    table.check_contents()
+    assert table._checked.keys() == table.manifest.outputs.keys(), "every file was looked at"
+    assert table.is_current()
+    assert checked_table(folder) is checked_table(folder)
 
 
 @pytest.mark.parametrize("name", ["train.ids.npy", "test.labels.npy", "vocabulary/hour.txt"])

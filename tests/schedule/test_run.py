@@ -1,16 +1,20 @@
 """What is handed to an engine, and how its outcomes are counted."""
 
+import sys
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
+from prime_bench import api
 from prime_bench.base.errors import DataError, EnvironmentFault
 from prime_bench.data.manifest import resolve
 from prime_bench.recipe.events import EpochProgress, ProgressEvent
 from prime_bench.recipe.file import origins
+from prime_bench.schedule.devices import Device
 from prime_bench.schedule.engine import Limits, Outcome
 from prime_bench.schedule.plan import make_plan
-from prime_bench.schedule.run import run_plan
+from prime_bench.schedule.run import measuring_engine, open_engine, run_plan
 from prime_bench.schedule.slots import Slots
 from prime_bench.store.runs import Runs
 
@@ -162,3 +166,62 @@ def test_a_folder_of_runs_that_cannot_be_made_is_an_environment_fault(run, prepa
 
     with pytest.raises(EnvironmentFault, match="file"):
         run(_Engine(), runs=Runs(tmp_path / "file" / "runs"))
+
+
+def test_limits_of_a_user_are_in_hours_and_those_of_a_queue_in_seconds(
+    recipe, data_dir, runs, prepare, monkeypatch
+):
+    prepare("synthetic", KEYS)
+    plan, given = make_plan(recipe, data_dir=data_dir, runs=runs), {}
+    done = run_plan(
+        plan,
+        _Engine("skipped", "skipped", "skipped", "skipped"),
+        runs=runs,
+        on_event=id,
+        on_outcome=id,
+    )
+
+    def run(_plan, _engine, **options):
+        given.update(options)
+        return done
+
+    monkeypatch.setattr("prime_bench.api.execution.run_plan", run)
+    limits = {"max_hours": 1.5, "retries": 2, "fail_fast": True}
+    api.run(plan, engine=_Engine(), keep_predictions=True, **limits)
+    assert given["limits"] == Limits(retries=2, fail_fast=True, max_s=5400.0)
+    assert given["keep_predictions"] is True
+    assert given["runs"].folder == runs.folder
+
+    api.run(plan, engine=_Engine())
+    assert given["limits"] == Limits(retries=0, fail_fast=False, max_s=None)
+    assert given["keep_predictions"] is False
+
+
+def test_every_option_reaches_the_engine_of_a_cluster(monkeypatch):
+    class Seen:
+        def __init__(self, **options):
+            self.options = options
+
+    monkeypatch.setitem(
+        sys.modules, "prime_bench.schedule.cluster", SimpleNamespace(RayEngine=Seen)
+    )
+    options = {
+        **{"address": "host:6379", "device": "cuda", "slots": 3, "threads": 2, "nodes": "a=b"},
+        **{"job_timeout_s": 90.0, "node_timeout_s": 7.0, "mixed_devices": True, "sync_data": True},
+    }
+    assert open_engine("ray", **options).options == options
+    assert open_engine("ray").options == {
+        **{"address": "auto", "device": "auto", "slots": None, "threads": 1, "nodes": None},
+        **{"job_timeout_s": None, "node_timeout_s": 0, "mixed_devices": False, "sync_data": False},
+    }
+
+
+def test_what_measures_has_every_core_and_one_device_to_itself(monkeypatch):
+    two = [Device(name="cuda:0", label=f"cuda:{n}") for n in (0, 1)]
+    monkeypatch.setattr("prime_bench.schedule.devices.find_devices", lambda _text: two)
+    monkeypatch.setattr("prime_bench.base.machine.cores", lambda: 12)
+    engine = measuring_engine("auto")
+
+    assert engine.devices == two[:1]
+    slots = engine.slots_for([], n_jobs=9)
+    assert (slots.on_each, slots.total, slots.threads) == (1, 1, 12)
