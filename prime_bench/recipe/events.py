@@ -177,7 +177,8 @@ class RetryEvent(JobEvent):
     error: Message
     """One line."""
     device: str | None = None
-    """The device that ran out of memory, as `--device` calls it; None for any other failure."""
+    """The device that ran out of memory, as `--device` calls it, and has fewer jobs from now on;
+    None for any other failure."""
     at_once: int | None = None
     """How many jobs run at once there from now on; None for any other failure."""
 

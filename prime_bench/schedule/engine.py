@@ -211,13 +211,14 @@ class Queue:
             return [outcome, *self._stranded(outcome, job_id=job_id)]
 
     def retry_event(self, outcome: Outcome, *, device: str) -> RetryEvent:
-        """The event of a failed job that will be tried again; `device` ran out of memory, if it
-        did.
+        """The event of a failed job that will be tried again on `device` or another. It names
+        `device` where that ran out of memory and has fewer jobs at once from now on.
         """
         event = RetryEvent(job_id=outcome.request.job.id, error=outcome.why)
-        if not outcome.out_of_memory:
+        at_once = self.at_once(device) if outcome.out_of_memory else None
+        if at_once is None:  # also for a job that had the device to itself
             return event
-        return event.model_copy(update={"device": device, "at_once": self.at_once(device)})
+        return event.model_copy(update={"device": device, "at_once": at_once})
 
     def at_once(self, device: str) -> int | None:
         """The most jobs at once on a device that has run out of memory; None if it has not."""

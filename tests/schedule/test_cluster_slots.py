@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import pytest
 from ray.exceptions import ActorUnschedulableError, RayError
 
+from prime_bench.base.errors import EnvironmentFault
 from prime_bench.recipe.events import MachineEvent, StartedEvent
 from prime_bench.recipe.job import JobRequest
 from prime_bench.schedule import cluster
@@ -357,6 +358,67 @@ def test_nodes_are_chosen_by_a_label_or_a_resource(text, labels, resources, has,
     chosen = cluster._Chosen.parse(text)
     assert chosen.has(_node(labels=labels, **resources)) == has
     assert chosen.asked == asked
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """The seconds of the engine's clock, which passes only while the engine sleeps."""
+    now = [100.0]
+
+    def sleep(seconds):
+        now[0] += seconds
+
+    time = SimpleNamespace(monotonic=lambda: now[0], sleep=sleep)
+    monkeypatch.setattr(cluster, "time", time)
+    return now
+
+
+@pytest.mark.parametrize(("variable", "patience_s"), [(None, 45.0), ("20", 15.0)])
+def test_a_head_is_given_up_before_ray_ends_the_process(clock, monkeypatch, variable, patience_s):
+    """Three quarters of the time after which Ray does: its default, or what its variable says."""
+    monkeypatch.delenv("RAY_gcs_rpc_server_reconnect_timeout_s", raising=False)
+    if variable is not None:
+        monkeypatch.setenv("RAY_gcs_rpc_server_reconnect_timeout_s", variable)
+    watch = cluster._Watch(list)
+    clock[0] += patience_s
+    assert not watch.lost
+    clock[0] += 0.1
+    assert watch.lost
+
+
+@pytest.mark.parametrize("timeout_s", [0, 30])
+def test_a_run_waits_for_a_node_as_long_as_it_is_told_to(
+    clock, monkeypatch, runs, request_of, queue_of, timeout_s
+):
+    monkeypatch.setattr(cluster, "ray", _Ray(runs.folder, {}))
+    engine, events = RayEngine(device="cpu", node_timeout_s=timeout_s), []
+    assert engine.slots_for([NEED]).total == (timeout_s > 0), "it counts with one that comes"
+    with pytest.raises(EnvironmentFault, match="no node of the Ray cluster auto can take a job"):
+        list(engine.run(queue_of(request_of(1)), on_event=events.append))
+
+    assert 100.0 + timeout_s <= clock[0] < 101.0 + timeout_s
+    assert [(event.state, event.why) for event in events] == (
+        [("without a node", "at most 30 s")] if timeout_s else []
+    )
+
+
+def test_a_node_that_was_set_aside_is_looked_at_again_after_a_minute(
+    clock, monkeypatch, runs, request_of, queue_of
+):
+    monkeypatch.setattr(cluster, "ray", _Ray(runs.folder, {"a": (4, 0, GB)}))
+    engine, events = RayEngine(device="cpu"), []
+    watch = SimpleNamespace(nodes=engine._nodes())
+    run = cluster._Run(engine, queue_of(request_of(1)), watch, on_event=events.append)
+    (node,) = watch.nodes
+    assert run._room_on(node, now=clock[0]) == 4
+    for _ in range(2):
+        run._set_aside(node, "no table", hint="copy it")
+
+    assert [(event.state, event.why, event.hint) for event in events] == [
+        ("set aside", "no table", "copy it")
+    ]
+    assert run._room_on(node, now=clock[0] + 59.9) == 0
+    assert run._room_on(node, now=clock[0] + 60.0) == 1, "one slot suffices to look"
 
 
 def test_a_job_is_claimed_once_and_not_when_it_is_done(request_of, runs):

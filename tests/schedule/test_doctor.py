@@ -3,11 +3,13 @@ import json
 import os
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from prime_bench.base import machine
 from prime_bench.base.files import pins
+from prime_bench.schedule import doctor
 from prime_bench.schedule.doctor import PACKAGES, HealthCheck, examine
 
 
@@ -68,6 +70,19 @@ def test_a_missing_package_is_a_fault_with_the_command_that_installs_it(
 def test_no_compiler_is_a_note(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CXX", "no-such-compiler")
     assert found(tmp_path)["C++ compiler"].state == "note"
+
+
+@pytest.mark.parametrize(("short", "state"), [(0, "ok"), (1, "note")])
+def test_little_memory_or_disk_is_a_note(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, short: int, state: str
+) -> None:
+    usage = SimpleNamespace(free=20_000_000_000 - short)
+    monkeypatch.setattr(doctor, "memory_bytes", lambda: 4_000_000_000 - short)
+    monkeypatch.setattr(doctor.shutil, "disk_usage", lambda _folder: usage)
+    memory, folder = doctor._memory(), doctor._folder("records", tmp_path)
+    assert (memory.state, memory.found) == (state, "4.0 GB in all")
+    assert (folder.state, folder.found) == (state, f"{tmp_path}: 20.0 GB free")
+    assert (folder.advice == "Criteo at full size wants 20 GB") == (state == "note")
 
 
 def test_a_folder_where_nothing_can_be_made_is_a_fault() -> None:

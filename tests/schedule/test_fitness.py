@@ -11,6 +11,7 @@ from prime_bench.data.table import PreparedTable
 from prime_bench.probes.gradients import large_groups
 from prime_bench.probes.groups import choose, grouping_of
 from prime_bench.recipe.file import load_recipe
+from prime_bench.schedule import fitness
 from prime_bench.schedule.fitness import fitness_of
 from prime_bench.schedule.plan import check_runnable, make_plan
 from prime_bench.settings.probes import GradientsSettings, RoutingSettings, SubgroupsSettings
@@ -65,9 +66,13 @@ def test_gradients_are_unfit_where_the_probe_finds_no_two_groups(folder, positiv
 
 
 @pytest.mark.parametrize("min_rows", [1, 8, 9, 10, 20, 21, 24, 25, 30, 500])
+@pytest.mark.parametrize("split_name", ["valid", "test"])
 @pytest.mark.parametrize("kind", [SubgroupsSettings, RoutingSettings])
-def test_groups_of_rows_are_counted_in_the_split_that_the_probe_reads(folder, min_rows, kind):
-    settings = kind(fields=FIELDS, min_rows=min_rows)
+def test_groups_of_rows_are_counted_in_the_split_that_the_probe_reads(
+    folder, min_rows, split_name, kind, monkeypatch
+):
+    monkeypatch.setattr(fitness, "_CHUNK_ROWS", 16)
+    settings = kind(fields=FIELDS, min_rows=min_rows, split=split_name)
     table = PreparedTable.open(folder)
     split = table.split(settings.split)
     groups = [grouping_of(table, split, name) for name in FIELDS]

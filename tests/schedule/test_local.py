@@ -17,6 +17,7 @@ from prime_bench.recipe.job import Job
 from prime_bench.schedule import local
 from prime_bench.schedule.child import COMMAND, Child
 from prime_bench.schedule.devices import Device
+from prime_bench.schedule.engine import Outcome
 from prime_bench.schedule.local import LocalEngine
 
 
@@ -486,6 +487,44 @@ def test_few_jobs_are_spread_over_all_devices_and_a_worker_knows_how_many_share_
         assert timeout_s == 90
         assert variables["CUDA_VISIBLE_DEVICES"] == label[-1]
         assert variables["PRIME_BENCH_JOBS_ON_DEVICE"] == "2"
+
+
+class _Worker(contextlib.nullcontext):
+    """Stands in for a child: notes its jobs, and says how each ends."""
+
+    ends = {}
+    made = []
+
+    def __init__(self, _command, *, variables):  # noqa: ARG002  # as of a child
+        super().__init__()
+        self.alive, self.given = True, []
+        self.made.append(self)
+
+    def __exit__(self, *_error):
+        self.alive = False
+
+    def do(self, request, *, on_event, timeout_s):  # noqa: ARG002  # as of a child
+        self.given.append((request.job.seed, request.device, timeout_s))
+        how = self.ends.get(request.job.seed, {})
+        return Outcome(request=request, state="failed", why="out of luck", **how)
+
+
+def test_a_worker_that_ran_out_of_memory_gives_it_back_and_others_go_on(
+    monkeypatch, request_of, queue_of, runs
+):
+    monkeypatch.setattr(local, "Child", _Worker)
+    monkeypatch.setattr(_Worker, "made", [])
+    monkeypatch.setattr(_Worker, "ends", {2: {"out_of_memory": True}})
+    events, requests = [], [request_of(number) for number in (1, 2, 3)]
+    engine = LocalEngine(devices=[Device(name="cuda:0", label="cuda:1")], job_timeout_s=90)
+    outcomes = list(engine.run(queue_of(*requests, retries=1), on_event=events.append))
+
+    assert [outcome.request for outcome in outcomes] == requests, "not as changed for the device"
+    assert [[seed for seed, *_ in one.given] for one in _Worker.made] == [[1, 2], [3, 1, 2], [3]]
+    assert {given[1:] for one in _Worker.made for given in one.given} == {("cuda:0", 90)}
+    assert not any(one.alive for one in _Worker.made)
+    assert [event.job_id for event in events] == [request.job.id for request in requests]
+    assert {runs.failure(request.job.id) for request in requests} == {"out of luck"}
 
 
 def test_a_job_that_was_done_meanwhile_is_not_handed_to_a_worker(request_of, queue_of, runs):

@@ -98,6 +98,47 @@ def test_the_record_comes_last_and_only_when_nobody_writes_any_more(source):
     assert [piece.name for piece in watched.news(whole=True)[0]] == ["record"]
 
 
+def test_at_the_end_the_record_is_the_last_of_all_files(source):
+    for name in ("a", "record", "z"):
+        (source / name).write_text(name)
+
+    pieces, _, complete = Source(source, last="record").news(whole=True)
+
+    assert [piece.name for piece in pieces] == ["a", "z", "record"]
+    assert complete
+
+
+def test_another_file_of_the_same_size_and_time_is_sent(source, copy, tmp_path):
+    (source / "state").write_text("old")
+    watched = Source(source)
+    _send(watched, copy)
+    (source / ".part-new").write_text("new")
+    times = (source / "state").stat()
+    os.utime(source / ".part-new", ns=(times.st_atime_ns, times.st_mtime_ns))
+    (source / ".part-new").replace(source / "state")
+    _send(watched, copy)
+
+    assert _contents(tmp_path / "copy") == {"state": b"new"}
+
+
+def test_a_file_that_is_begun_anew_has_nothing_of_the_first_try(copy, tmp_path):
+    """As after the loss of a node in the middle of a file."""
+    for offset, content, last in ((0, b"ab", False), (0, b"cd", False), (2, b"e", True)):
+        assert list((tmp_path / "copy").glob("[!.]*")) == []
+        copy.add(Piece(name="state", offset=offset, content=content, last=last))
+
+    assert _contents(tmp_path / "copy") == {"state": b"cde"}
+
+
+def test_nothing_outside_of_the_folder_is_deleted(copy, tmp_path):
+    (tmp_path / "mine").touch()
+    copy.add(Piece(name="mine", offset=0, content=b"", last=True))
+    copy.remove("../mine")
+
+    assert (tmp_path / "mine").exists()
+    assert copy.names() == ()
+
+
 def test_unfinished_files_and_other_names_stay(source, copy, tmp_path):
     (source / ".part-1").write_text("half")
     (source / "folder").mkdir()

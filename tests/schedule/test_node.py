@@ -8,11 +8,13 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from prime_bench.recipe.events import StartedEvent, read_event
+from prime_bench.recipe.events import RestartedEvent, StartedEvent, read_event
 from prime_bench.schedule import node
+from prime_bench.schedule.engine import Outcome
 from prime_bench.schedule.mirror import Copy
 from prime_bench.schedule.node import NodeSlot, delete_leftovers, identity
 
@@ -197,3 +199,52 @@ def test_a_stopped_job_ends_at_its_checkpoint(slot, worker, request_of, tmp_path
 
     assert outcome.state == "interrupted"
     assert node.DATA_VARIABLE == "PRIME_BENCH_DATA"
+
+
+class _Child:
+    """Stands in for a worker: ends a job at once, with memory or without."""
+
+    alive = True
+
+    def __init__(self, *, out_of_memory=False):
+        self.given, self._out_of_memory = None, out_of_memory
+
+    def do(self, request, *, on_event, timeout_s):
+        self.given = request, timeout_s
+        on_event(RestartedEvent(job_id=request.job.id, reason="no reason"))
+        state = "failed" if self._out_of_memory else "done"
+        return Outcome(request=request, state=state, why="CUDA", out_of_memory=self._out_of_memory)
+
+    def kill(self):
+        pass
+
+
+@pytest.mark.parametrize("out_of_memory", [False, True])
+def test_a_job_gets_the_nodes_folders_and_the_callers_limit(
+    slot, request_of, tmp_path, monkeypatch, out_of_memory
+):
+    monkeypatch.setenv("PRIME_BENCH_DATA", "/mine")
+    asked = request_of(7).model_copy(update={"table": "/yours/t-1", "threads": 3})
+    begun, child = slot(ANSWERING), _Child(out_of_memory=out_of_memory)
+    begun._folder, begun._child = begun._own_folder(free_bytes=0), child
+    begun.begin(asked.plain(), present=(), timeout_s=90)
+    events, outcome = _follow(begun, Copy(tmp_path / "mine"))
+
+    request, timeout_s = child.given
+    runs = str(begun._folder / "runs")
+    assert request == asked.model_copy(update={"table": "/mine/t-1", "runs": runs})
+    assert timeout_s == 90
+    assert [event.event for event in events] == ["restarted"]
+    assert outcome.out_of_memory == out_of_memory
+    assert (begun._child is None) == out_of_memory, "its memory is given back"
+    assert (tmp_path / "mine" / "failure.json").exists() == out_of_memory
+    assert not Path(runs).exists(), "nothing stays on the node"
+
+
+def test_a_folder_with_room_to_the_byte_suffices(slot, monkeypatch):
+    monkeypatch.setattr(
+        "prime_bench.schedule.node.shutil.disk_usage", lambda _: SimpleNamespace(free=5_000_000)
+    )
+    assert _check(slot(ANSWERING), free_bytes=5_000_000)["faults"] == []
+    ((message, _),) = _check(slot(ANSWERING), free_bytes=5_500_001)["faults"]
+    assert message.endswith(": 5 MB are free, a job may need 6 MB")

@@ -372,6 +372,17 @@ def test_a_stopped_queue_tries_no_job_with_fewer_at_once(request_of, queue_of):
     assert queue.at_once("cuda:0") is None
 
 
+def test_the_retry_of_a_job_that_had_the_device_to_itself_names_no_device(request_of, queue_of):
+    """There are no fewer jobs at once than one: `at most None jobs` was said."""
+    queue = queue_of(request_of(1), retries=1)
+    request = queue.take(device="cuda:0")
+    assert _lack_memory(queue, request) == [], "its retry"
+    lacking = Outcome(request=request, state="failed", why="why", out_of_memory=True)
+    event = queue.retry_event(lacking, device="cuda:0")
+
+    assert (event.device, event.at_once) == (None, None)
+
+
 def test_a_retry_names_a_device_only_where_its_memory_did_not_suffice(request_of, queue_of):
     queue = queue_of(*(request_of(number) for number in range(3)))
     request, *_ = (queue.take(device="cuda:0") for _ in range(3))

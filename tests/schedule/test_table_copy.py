@@ -2,13 +2,16 @@
 
 import hashlib
 import random
+import shutil
 from collections import namedtuple
+from dataclasses import replace
 
 import pytest
 
 from prime_bench.base.errors import DataError, EnvironmentFault
-from prime_bench.data.manifest import MANIFEST_NAME
+from prime_bench.data.manifest import MANIFEST_NAME, Manifest
 from prime_bench.schedule import table_copy
+from prime_bench.schedule.node import NodeSlot
 from prime_bench.schedule.table_copy import TableCopy, TableInfo, TablePiece, read_piece
 
 FILES = {"train.ids.npy": 1000, "train.labels.npy": 64, "empty.npy": 0, "vocabulary/a.bin": 130}
@@ -141,3 +144,52 @@ def test_a_file_outside_of_the_folder_is_refused(there, name):
     outside = TableInfo(fingerprint="f" * 64, manifest=b"", sizes={name: 1}, digests=digests)
     with pytest.raises(DataError, match="not the name of a file of a table"):
         TableCopy(there, outside)
+
+
+def test_what_has_come_already_needs_no_more_space(table, there, info, monkeypatch):
+    sent = sum(_send(table, there, info, most=5))
+    assert 0 < sent < info.total_bytes
+    usage, left = namedtuple("usage", "free"), info.total_bytes - sent
+    monkeypatch.setattr(table_copy.shutil, "disk_usage", lambda _path: usage(free=left - 1))
+    with pytest.raises(EnvironmentFault, match="MB are free"):
+        TableCopy(there, info).next_piece()
+    monkeypatch.setattr(table_copy.shutil, "disk_usage", lambda _path: usage(free=left))
+    assert TableCopy(there, info).next_piece() == ("train.ids.npy", sent)
+
+
+def test_pieces_of_two_tables_with_the_same_names_are_not_mixed(table, info, tmp_path, monkeypatch):
+    monkeypatch.setenv("PRIME_BENCH_DATA", str(tmp_path / "there"))
+    other = tmp_path / "here" / "other"
+    shutil.copytree(table, other)
+    (other / "train.labels.npy").write_bytes(bytes(64))
+    digests = {**info.digests, "train.labels.npy": hashlib.sha256(bytes(64)).hexdigest()}
+    slot = NodeSlot({})
+    wanted = slot.take_tables({str(table): info, str(other): replace(info, digests=digests)})
+    while wanted is not None:
+        wanted = slot.take_piece(read_piece(wanted))
+
+    for one in (table, other):
+        copied = _contents(tmp_path / "there" / one.name)
+        assert copied == {**_contents(one), MANIFEST_NAME: MANIFEST}
+
+
+def test_what_goes_wrong_on_the_node_is_its_answer(table, info, tmp_path, monkeypatch):
+    monkeypatch.setenv("PRIME_BENCH_DATA", str(tmp_path / "there"))
+    usage = namedtuple("usage", "free")
+    monkeypatch.setattr(table_copy.shutil, "disk_usage", lambda _path: usage(free=0))
+    message, hint = NodeSlot({}).take_tables({str(table): info})
+    assert message.startswith(f"{tmp_path / 'there' / 'table'}: the table needs ")
+    assert "PRIME_BENCH_DATA" in hint
+
+
+def test_a_table_is_described_by_its_manifest_and_its_files(tmp_path, write_table):
+    folder = write_table(tmp_path / "tiny-1")
+    manifest = Manifest.read(folder)
+    found = TableInfo.read(folder)
+    assert (found.fingerprint, found.digests) == (manifest.fingerprint, manifest.outputs)
+    assert found.sizes == {name: (folder / name).stat().st_size for name in manifest.outputs}
+    assert found.manifest == (folder / MANIFEST_NAME).read_bytes()
+    assert found.total_bytes == sum(found.sizes.values()) > 1000
+    (folder / "test.ids.npy").unlink()
+    with pytest.raises(DataError, match=r"test\.ids\.npy: a file of the table is missing"):
+        TableInfo.read(folder)

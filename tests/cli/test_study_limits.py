@@ -1,0 +1,74 @@
+"""What a study's runs share: its hours, and the end after a failure."""
+
+import contextlib
+from types import SimpleNamespace
+
+import pytest
+
+from prime_bench.cli import study
+
+
+def _plan(name, kind="train"):
+    return SimpleNamespace(recipe=SimpleNamespace(name=name, kind=kind))
+
+
+@pytest.fixture
+def ran(monkeypatch, tmp_path):
+    """Run a queue and two plans of costs, which take 30 minutes, 2 hours and no time at all; what
+    each was given.
+    """
+
+    def ran(*failed, stopped=(), **options):
+        now, given = [100.0], []
+        ends = {"queue": 1800.0, "cost": 7200.0, "more": 0.0}
+
+        def run(plan, **arguments):
+            given.append((plan.recipe.name, arguments))
+            now[0] += ends[plan.recipe.name]
+            name = plan.recipe.name
+            return SimpleNamespace(stopped=name in stopped, failed=("it",) * (name in failed))
+
+        class Silent(contextlib.nullcontext):
+            event = outcome = staticmethod(print)
+
+        monkeypatch.setattr(study.time, "monotonic", lambda: now[0])
+        monkeypatch.setattr("prime_bench.api.run", run)
+        monkeypatch.setattr("prime_bench.cli.progress.RunProgress", lambda _plan: Silent(Silent()))
+        monkeypatch.setattr("prime_bench.cli.run.print_failures", lambda *_, **__: None)
+        plans = SimpleNamespace(
+            queue=_plan("queue"), costs=[_plan("cost", "cost"), _plan("more", "cost")]
+        )
+        study._run(plans, engine="its engine", device="cuda:1", runs_dir=tmp_path, **options)
+        return given
+
+    return ran
+
+
+def test_the_hours_of_a_study_are_those_of_all_its_runs(ran):
+    given = ran(max_hours=2.0, retries=3, fail_fast=False)
+
+    assert [name for name, _ in given] == ["queue", "cost", "more"]
+    assert [arguments["max_hours"] for _, arguments in given] == [2.0, 1.5, 0.0]
+    assert [arguments["engine"] for _, arguments in given] == ["its engine", "local", "local"]
+    for _, arguments in given:
+        assert (arguments["device"], arguments["retries"]) == ("cuda:1", 3)
+        assert arguments["fail_fast"] is False
+    assert {
+        arguments["max_hours"] for _, arguments in ran(max_hours=None, retries=0, fail_fast=False)
+    } == {None}
+
+
+@pytest.mark.parametrize(
+    ("failed", "stopped", "fail_fast", "names"),
+    [
+        (["queue"], [], True, ["queue"]),
+        (["queue"], [], False, ["queue", "cost", "more"]),
+        (["cost"], [], True, ["queue", "cost"]),
+        ([], ["queue"], False, ["queue"]),
+    ],
+)
+def test_a_failure_or_a_stop_ends_the_study(ran, failed, stopped, fail_fast, names):
+    given = ran(*failed, stopped=stopped, max_hours=None, retries=0, fail_fast=fail_fast)
+
+    assert [name for name, _ in given] == names
+    assert {arguments["fail_fast"] for _, arguments in given} == {fail_fast}
