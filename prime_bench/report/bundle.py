@@ -16,7 +16,6 @@ import hashlib
 import io
 import json
 import os
-import tempfile
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -34,6 +33,7 @@ from prime_bench.base.files import (
     open_file,
 )
 from prime_bench.base.frozen import Frozen
+from prime_bench.base.temporary import temporary_folder
 from prime_bench.recipe.file import parse_recipe
 from prime_bench.report.quantities.records import RecipeJobs, as_asked, jobs_of
 from prime_bench.store.record import Record
@@ -168,13 +168,13 @@ def unpacked(path: Path) -> Iterator[Runs]:
     Raises DataError as `read_bundle`.
     """
     bundle = read_bundle(path)
-    with tempfile.TemporaryDirectory(prefix="prime-bench-") as folder:
+    with temporary_folder() as folder:
         for job_id, files in bundle.files.items():
-            own = Path(folder) / job_id
+            own = folder / job_id
             own.mkdir()
             for name, content in {RECORD: bundle.contents[job_id], **files}.items():
                 (own / name).write_bytes(content)
-        yield Runs(Path(folder))
+        yield Runs(folder)
 
 
 class _Members:

@@ -6,7 +6,6 @@ which says which of them count, is replaced then, and what it does not name is d
 """
 
 import contextlib
-import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +25,7 @@ from prime_bench.base.files import (
     writing,
 )
 from prime_bench.base.locks import Busy, locked
+from prime_bench.base.temporary import temporary_folder
 from prime_bench.report.hub import EMPTY, SCHEME, Head, HubRepository
 from prime_bench.report.publication import (
     MANIFEST,
@@ -109,11 +109,11 @@ def publish(
     if message and isinstance(target, FolderTarget):
         raise UsageError("--message is that of a commit: it goes with a repository of a hub")
     target.check()
-    with tempfile.TemporaryDirectory(prefix="prime-bench-") as folder:
+    with temporary_folder() as folder:
         path = Path(what)
         left_out: list[str] = []
         if path.suffix != ".zip":
-            path = Path(folder) / "bundle.zip"
+            path = folder / "bundle.zip"
             _, left_out = pack(what, path, changes=changes, runs=runs)
         elif changes:
             raise UsageError(

@@ -1,12 +1,12 @@
 """Measure the pace of arms: workers train for some seconds and are killed."""
 
 import functools
-import tempfile
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
+from prime_bench.base.temporary import temporary_folder
 from prime_bench.recipe.events import ProgressEvent, WorkerEvent
 from prime_bench.recipe.job import JobRequest
 from prime_bench.schedule.child import COMMAND, Child
@@ -132,7 +132,7 @@ def _epoch_s(
         raise RuntimeError("a job without data cannot be measured")
     variables = {**device.variables, **worker_variables(device.kind, on_each=slots.on_each)}
     with (
-        tempfile.TemporaryDirectory(prefix="prime-bench-") as folder,
+        temporary_folder() as folder,
         Child(command, variables=variables) as child,
     ):
         watch = _Stopwatch(end=child.kill, seconds=seconds)
@@ -142,7 +142,7 @@ def _epoch_s(
                 dataset=planned.job_spec.dataset,
                 arm=planned.job_spec.arm.name,
                 table=str(planned.table_spec.folder(plan.data_dir)),
-                runs=folder,
+                runs=str(folder),
                 device=device.name,
                 threads=slots.threads,
             ),

@@ -12,7 +12,6 @@ import platform
 import shutil
 import tempfile
 import threading
-import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,8 +21,8 @@ from prime_bench import __version__
 from prime_bench.base.errors import EnvironmentFault, UserError
 from prime_bench.base.files import environment_fault, write_whole
 from prime_bench.base.identity import NUMERICS
-from prime_bench.base.locks import Busy, locked
 from prime_bench.base.sources import package_digest, search_path
+from prime_bench.base.temporary import temporary_folder
 from prime_bench.recipe.events import CheckedEvent, WorkerEvent, write_event
 from prime_bench.recipe.job import JobRequest, MachineCheck
 from prime_bench.schedule.child import COMMAND, Child
@@ -33,8 +32,6 @@ from prime_bench.schedule.table_copy import TableCopy, TableInfo, TablePiece
 from prime_bench.store.runs import RECORD, Runs
 
 DATA_VARIABLE = "PRIME_BENCH_DATA"
-_PREFIX = "prime-bench-"
-_LOCK = ".lock"
 _WAIT_S = 1.0
 _GATHER_S = 0.05
 """`look` waits so much longer for more news after the first, so that one answer has them all."""
@@ -240,8 +237,7 @@ class NodeSlot:
         """
         place = Path(tempfile.gettempdir())
         if self._folder is None:
-            delete_leftovers(place)
-            self._folder = self._resources.enter_context(_locked_folder(place))
+            self._folder = self._resources.enter_context(temporary_folder())
             self._resources.callback(self._end_worker)
         if (free := shutil.disk_usage(place).free) < free_bytes:
             raise EnvironmentFault(
@@ -252,31 +248,6 @@ class NodeSlot:
             )
         write_whole(self._folder / "try", bytes(1 << 16))
         return self._folder
-
-
-@contextlib.contextmanager
-def _locked_folder(place: Path) -> Any:
-    """A new folder below `place` beside a lock that this process holds. The operating system ends
-    the lock with the process, however that ends, so that others can tell who has left a folder.
-    """
-    folder = place / f"{_PREFIX}{uuid.uuid4().hex}"
-    file = Path(f"{folder}{_LOCK}")
-    with locked(file):
-        try:
-            folder.mkdir(mode=0o700)
-            yield folder
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
-            file.unlink(missing_ok=True)
-
-
-def delete_leftovers(place: Path) -> None:
-    """Delete the folders below `place` that killed processes have left."""
-    for file in place.glob(f"{_PREFIX}*{_LOCK}"):
-        # Else its process lives, or it is another user's.
-        with contextlib.suppress(Busy, UserError, OSError), locked(file):
-            shutil.rmtree(file.with_suffix(""), ignore_errors=True)
-            file.unlink(missing_ok=True)
 
 
 def _table_here(path: str) -> Path:
