@@ -5,7 +5,6 @@ import gzip
 import io
 import json
 import shutil
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +13,6 @@ import pytest
 
 from prime_bench import api
 from prime_bench.cli.main import exit_code
-from prime_bench.cli.predict import _Table
 from prime_bench.data.manifest import MANIFEST_NAME, SPLIT_NAMES
 from prime_bench.data.new_rows import NewRows
 from prime_bench.data.synthetic.rows import chunks, columns
@@ -303,6 +301,7 @@ def test_a_file_that_does_not_fit_is_named_and_no_file_is_left(
     assert err.startswith(f"error: {file}: ")
     assert message in err
     assert "short" not in message or "did you mean `shrt`?" in err
+    assert "minmax" not in message or "but the card of this job is that of its table" in err
     assert list(output.parent.iterdir()) == []
 
 
@@ -353,28 +352,3 @@ def test_what_was_changed_is_refused(copy, made, name, capsys):
 
     assert exit_code(["predict", made[1]["own"], "--from", "mylog.csv"]) == 3
     assert str(file) in capsys.readouterr().err
-
-
-def test_a_stream_that_takes_a_part_of_each_write_gets_all():
-    """As stdout does without a buffer, on a disk that is nearly full."""
-    taken = bytearray()
-
-    class Parts(io.RawIOBase):
-        def write(self, content):
-            n = max(1, len(content) // 3)
-            taken.extend(content[:n])
-            return n
-
-    table = _Table(Parts())
-    table.add(np.array([0.25, 0.5], dtype=np.float32))
-    table.add(np.array([0.75], dtype=np.float32))
-
-    assert taken == b"row,probability\n1,0.25\n2,0.5\n3,0.75\n"
-
-
-def test_a_closed_stdout_is_told(monkeypatch, capsys):
-    monkeypatch.setattr(sys, "stdout", None)
-
-    assert exit_code(["predict", "0" * 16, "--from", "rows.csv"]) == 2
-
-    assert "stdout is closed" in capsys.readouterr().err

@@ -7,7 +7,7 @@ import os
 import sys
 import traceback
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TextIO
 
 import click
 
@@ -66,7 +66,7 @@ class _LazyGroup(click.Group):
         except BrokenPipeError:
             # The reader (`| head`) has ended. click would exit with 1, which means failed jobs, and
             # Python would print another error when it flushes stdout at exit.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            _drop(sys.stdout)
             ctx.exit(0)
         except SystemExit as left:
             # Not click, which has an exception of its own. It would end with the code of success.
@@ -89,11 +89,53 @@ def cli(debug: bool) -> None:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and exit with its code."""
     given = list(sys.argv[1:] if arguments is None else arguments)
-    for stream in (sys.stdout, sys.stderr):
-        # A letter that the terminal's encoding lacks, such as Δ in cp1252, is printed as `\\u0394`.
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")
-    sys.exit(exit_code(given))
+    sys.stdout, sys.stderr = _complete(sys.stdout), _complete(sys.stderr)
+    if sys.stdout is None:
+        # The next file that is opened would get its number, and with it what is printed.
+        hint = "`> FILE` keeps what is printed, `> /dev/null` drops it"
+        _print_error(f"error: {UsageError('stdout is closed', hint=hint)}", debug=False)
+        sys.exit(UsageError.exit_code)
+    sys.exit(_flushed(exit_code(given)))
+
+
+def _complete(stream: TextIO) -> TextIO:
+    """A stream that writes each text as a whole, or raises; `None`, a closed one, stays that."""
+    if not isinstance(stream, io.TextIOWrapper):
+        return stream
+    # A letter that the terminal's encoding lacks, such as Δ in cp1252, is printed as `\\u0394`.
+    errors = "backslashreplace"
+    if isinstance(stream.buffer, io.RawIOBase):
+        # Without a buffer (PYTHONUNBUFFERED) a file that is nearly full takes a part of a text,
+        # and TextIOWrapper does not ask how much.
+        whole = io.BufferedWriter(stream.buffer)
+        return io.TextIOWrapper(
+            whole, stream.encoding, errors, line_buffering=True, write_through=True
+        )
+    stream.reconfigure(errors=errors)
+    return stream
+
+
+def _flushed(code: int) -> int:
+    """Write what is left of the output; the exit code, which is a fault's where stdout fails."""
+    try:
+        sys.stdout.flush()
+    except OSError as error:
+        _drop(sys.stdout)
+        fault = None if isinstance(error, BrokenPipeError) else environment_fault(error)
+        if code == 0 and fault is not None:
+            _print_error(f"error: {fault}", debug=False)
+            code = fault.exit_code
+    try:
+        if sys.stderr is not None:
+            sys.stderr.flush()
+    except OSError:
+        _drop(sys.stderr)
+    return code
+
+
+def _drop(stream: TextIO) -> None:
+    """Send a stream nowhere: Python tries again at its end, and would exit with 120."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def exit_code(arguments: list[str]) -> int:

@@ -103,8 +103,6 @@ def _predict_rows(
     from prime_bench.cli.output import print_line
     from prime_bench.cli.prepare_output import progress_bars
 
-    if output is None and sys.stdout is None:
-        raise UsageError("stdout is closed", hint="--output FILE writes a file")
     with contextlib.ExitStack() as stack:
         move = stack.enter_context(progress_bars())
         opened = whole_file(output) if output else contextlib.nullcontext(sys.stdout.buffer)
@@ -147,11 +145,7 @@ class _Table:
         import polars as pl
 
         frame = pl.DataFrame({"probability": probabilities}).with_row_index("row", self._rows + 1)
-        left = memoryview(frame.write_csv(include_header=not self._rows).encode())
-        while left:
-            # Without a buffer (PYTHONUNBUFFERED) stdout takes what still fits on the disk, and
-            # raises at the next write.
-            left = left[self._file.write(left) or 0 :]
+        self._file.write(frame.write_csv(include_header=not self._rows).encode())
         self._rows += len(probabilities)
 
 

@@ -6,6 +6,7 @@ value without an id of its own is out of vocabulary, as it is in the table.
 Shapes: n rows of a block, C categorical and K numeric fields of the table.
 """
 
+import contextlib
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -27,6 +28,7 @@ from prime_bench.data.manifest import (
 )
 from prime_bench.data.prefetch import prefetch
 from prime_bench.data.raw.find import find_sources
+from prime_bench.data.raw.lines import FORMAT_OF_CARD
 from prime_bench.data.raw.packed import MOST_BYTES, pack
 from prime_bench.data.raw.reader import Reader
 from prime_bench.data.stages import Chunk, OnProgress, no_log, no_progress
@@ -35,6 +37,11 @@ from prime_bench.data.table import PreparedTable, Split
 from prime_bench.settings.data import DataSettings, SyntheticSettings
 
 _AGAIN = "delete its folder and prepare it again, from the same files: its jobs keep their ids"
+
+_STAYS = (
+    "but the card of this job is that of its table, and another card makes other jobs: to predict "
+    "with this one, change the file, in which an empty text is a missing value"
+)
 
 
 class NewRows:
@@ -99,7 +106,7 @@ class NewRows:
         block may have fewer. Raises DataError, with file and line, for the first invalid row.
         """
         kept: list[tuple[np.ndarray, np.ndarray]] = []
-        with prefetch(self._reader.chunks()) as chunks:
+        with _card_stays(), prefetch(self._reader.chunks()) as chunks:
             for chunk in chunks:
                 kept.append(self._encoded(chunk))
                 while sum(len(ids) for ids, _ in kept) >= n_rows:
@@ -121,6 +128,17 @@ class NewRows:
         self.rows += n_rows
         own = chunk.numerics[:, self._positions]
         return ids, self._rules.values(self._rules.spooled(own))
+
+
+@contextlib.contextmanager
+def _card_stays() -> Iterator[None]:
+    """Add to a hint that would change the card what that would mean for a job that is done."""
+    try:
+        yield
+    except DataError as error:
+        if error.hint and FORMAT_OF_CARD in error.hint:
+            raise DataError(error.message, hint=f"{error.hint}; {_STAYS}") from error
+        raise
 
 
 def _split(ids: np.ndarray, numerics: np.ndarray) -> Split:

@@ -2,9 +2,9 @@
 
 import errno
 import os
+import resource
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import click
@@ -204,13 +204,14 @@ def test_the_commands_are_loaded_when_they_are_called():
 
 
 def test_help_is_quick():
-    times_s = []
-    for _ in range(5):
-        start = time.perf_counter()
+    def cpu_s():
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
         subprocess.run([*PROGRAM, "--help"], capture_output=True, check=True)
-        times_s.append(time.perf_counter() - start)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
-    assert min(times_s) < 0.3  # the least of five: other processes may slow any of them
+    # Of the processor, since other processes make the wall time longer; measured: 0.13 s.
+    assert any(cpu_s() < 0.3 for _ in range(5))
 
 
 def test_an_unknown_target_is_our_bug(monkeypatch, capsys):
@@ -238,12 +239,44 @@ def test_a_reader_that_leaves_early_is_no_error():
     assert done.returncode == 0
 
 
-@pytest.mark.parametrize("arguments", [["plan", "nope"], ["plan", "--nope"]])
-def test_an_error_that_cannot_be_printed_keeps_its_code(arguments):
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_an_error_that_cannot_be_printed_keeps_its_code(unbuffered):
+    environment = {**os.environ, "PYTHONUNBUFFERED": unbuffered}
     with Path("/dev/full").open("wb", buffering=0) as full:
-        done = subprocess.run([*PROGRAM, *arguments], stderr=full, check=False)
+        done = subprocess.run([*PROGRAM, "plan", "nope"], stderr=full, check=False, env=environment)
 
     assert done.returncode == 2
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize("arguments", [["--help"], ["ls", "recipes", "--json"]])
+def test_an_output_that_is_cut_is_told(tmp_path, arguments, unbuffered):
+    """As on a disk that is nearly full: the first write takes a part."""
+    path = tmp_path / "out"
+    with path.open("wb") as out:
+        done = subprocess.run(
+            PROGRAM + arguments,
+            stdout=out,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+            env={**os.environ, "PYTHONUNBUFFERED": unbuffered},
+            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000)),
+        )
+
+    assert path.stat().st_size == 1000
+    assert done.returncode == 4
+    assert done.stderr.startswith("error: the operating system: the file would be larger")
+    assert "Exception" not in done.stderr
+
+
+def test_a_closed_stdout_is_told():
+    code = "import os, sys; os.close(1); os.execv(sys.executable, sys.argv[1:])"
+    command = [sys.executable, "-c", code, *PROGRAM, "ls", "recipes", "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: stdout is closed\n")
 
 
 def test_the_program_passes_its_code_on():

@@ -16,6 +16,7 @@ import polars as pl
 
 from prime_bench.base.errors import DataError
 from prime_bench.data.raw.lines import (
+    FORMAT_OF_CARD,
     Layout,
     Lines,
     character_fault,
@@ -136,7 +137,7 @@ def _first_fault(
             return DataError(
                 f"{where}: line {number}: has a quotation mark inside a field",
                 hint="quote the whole field, and write a mark in it twice; or, if marks are"
-                ' ordinary characters of this file, set quote = "" in the card\'s [format]',
+                f' ordinary characters of this file, set quote = "" {FORMAT_OF_CARD}',
             )
         separators = np.flatnonzero(text == ord(layout.separator))
         found = 1 + int((np.searchsorted(quotes, separators) % 2 == 0).sum())

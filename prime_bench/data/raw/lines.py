@@ -31,6 +31,8 @@ _COMPRESSED = {
     b"Rar!": ("rar", "unrar x"),
 }
 """First bytes of compressed files, their kind, and the program that unpacks them."""
+FORMAT_OF_CARD = "in the card's [format]"
+"""Where a hint has a key that says how text files are written."""
 _READ = ("gzip", "bzip2", "xz", "zip", "zstd")
 _BOM = b"\xef\xbb\xbf"
 _CARRIAGE_RETURN = ord("\r")

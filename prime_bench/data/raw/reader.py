@@ -14,7 +14,7 @@ from prime_bench.base.errors import DataError
 from prime_bench.data.card import DatasetCard
 from prime_bench.data.manifest import SPLIT_NAMES, InputFile, PublishedForm
 from prime_bench.data.raw.frames import ColumnFile, columnar_kind
-from prime_bench.data.raw.lines import BLOCK_BYTES, Lines
+from prime_bench.data.raw.lines import BLOCK_BYTES, FORMAT_OF_CARD, Lines
 from prime_bench.data.raw.packed import MOST_BYTES, integers, pack_text
 from prime_bench.data.raw.source import SourceFile, Stream, digests_as_stored, open_source
 from prime_bench.data.raw.text import column_fault, read_lines
@@ -342,7 +342,7 @@ class _Parser:
         if self._is_published or not text.isprintable() or len(text) > 20:
             return ""
         mark = json.dumps(text, ensure_ascii=False)
-        return f"if it stands for a missing value: missing = [{mark}] in the card's [format]"
+        return f"if it stands for a missing value: missing = [{mark}] {FORMAT_OF_CARD}"
 
     def _refuse(
         self,

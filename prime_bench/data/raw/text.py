@@ -8,6 +8,7 @@ from prime_bench.data.card import CardFormat
 from prime_bench.data.raw.frames import quoted_lines
 from prime_bench.data.raw.lines import (
     BLOCK_BYTES,
+    FORMAT_OF_CARD,
     LONGEST_LINE,
     SEPARATORS,
     Layout,
@@ -72,7 +73,7 @@ def read_lines(
         raise DataError(
             f"{where}: line {next_line}: a quoted field that begins here, or later, has no end",
             hint="write a quotation mark inside a quoted field twice; or, if marks are ordinary"
-            ' characters of this file, set quote = "" in the card\'s [format]',
+            f' characters of this file, set quote = "" {FORMAT_OF_CARD}',
         )
     if next_line == 0:
         raise DataError(f"{where}: the file is empty")
