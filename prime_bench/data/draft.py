@@ -42,7 +42,10 @@ _LABEL_NAME = re.compile(
 )
 _ID_NAME = re.compile(
     r"(^|_)(ids?|uid|guid|uuid|code|zip|type|cat|category|class|kind|group|slot|pos|position|"
-    r"hour|weekday|dow|month|version|channel)$|Id$|ID$|_?c\d+$",
+    r"hour|weekday|dow|month|version|channel|user|member|customer|visitor|household|account|cookie|"
+    r"item|product|sku|brand|shop|seller|ad|advert|advertiser|campaign|creative|banner|placement|"
+    r"publisher|site|app|domain|device|os|browser|carrier|country|region|city|language)$"
+    r"|Id$|ID$|_?c\d+$",
     re.IGNORECASE,
 )
 _USER_NAME = re.compile(

@@ -336,11 +336,12 @@ def test_the_card_of_a_folder_lies_beside_it(tmp_path, monkeypatch, given):
     assert card_path(Path("/")) == Path("/log.toml")
 
 
+@pytest.mark.parametrize("name", ["c7", "campaign", "user", "site_country"])
 @pytest.mark.parametrize(("step", "role"), [(1, "categorical"), (0.125, "numeric")])
-def test_a_name_of_ids_does_not_make_ids_of_measures(tmp_path, step, role):
+def test_a_name_of_ids_does_not_make_ids_of_measures(tmp_path, name, step, role):
     path = tmp_path / "log.csv"
     rows = [f"{i % 2},{i * 37 % 101 * step}" for i in range(300)]
-    path.write_text("\n".join(["click,c7", *rows]) + "\n")
+    path.write_text("\n".join([f"click,{name}", *rows]) + "\n")
     assert draft_card(path).columns[1].role == role
 
 
