@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from prime_bench.data.stages import StageProgress
 
 PREPARE_SCHEMA = 1
+_LINE_EVERY_S = 60.0
 _VERIFIED = {True: "yes", False: "no", "own": "own data"}
 
 
@@ -68,9 +69,10 @@ def best_line(splits: Mapping[Any, "BestPossible"]) -> str:
 
 @contextlib.contextmanager
 def progress_bars() -> Iterator[Callable[[str, "StageProgress"], None]]:
-    """Show a bar for each data set and stage on stderr while the block runs, in a terminal.
+    """Show on stderr how far the block is: in a terminal a bar for each data set and stage,
+    elsewhere a line a minute.
 
-    Yields a function that moves them: it takes the data set's name and its progress.
+    Yields a function to which the block says that: it takes the data set's name and its progress.
     """
     import time
 
@@ -83,7 +85,7 @@ def progress_bars() -> Iterator[Callable[[str, "StageProgress"], None]]:
         TimeRemainingColumn,
     )
 
-    from prime_bench.cli.output import console
+    from prime_bench.cli.output import console, print_line
 
     screen = console(stderr=True)
     shown = Progress(
@@ -97,16 +99,21 @@ def progress_bars() -> Iterator[Callable[[str, "StageProgress"], None]]:
         transient=True,
     )
     stages: dict[tuple[str, str], tuple[TaskID, float]] = {}
+    last_line_s = time.monotonic()
 
     def move(dataset: str, now: "StageProgress") -> None:
-        key = dataset, now.stage
+        nonlocal last_line_s
+        key, now_s = (dataset, now.stage), time.monotonic()
         if key not in stages:
-            task = shown.add_task(visible(f"{dataset}: {now.stage}"), rate="")
-            stages[key] = task, time.monotonic()
-        task, start = stages[key]
-        elapsed_s = time.monotonic() - start
+            stages[key] = shown.add_task(visible(f"{dataset}: {now.stage}"), rate=""), now_s
+        task, start_s = stages[key]
+        elapsed_s = now_s - start_s
         rate = f"{now.rows / elapsed_s:,.0f} rows/s" if elapsed_s > 1 and now.rows else ""
         shown.update(task, completed=now.done, total=now.total, rate=rate)
+        if shown.disable and now_s - last_line_s >= _LINE_EVERY_S:
+            last_line_s = now_s
+            parts = [f"{dataset}: {now.stage}", f"{now.done / max(now.total, 1):.0%}", rate]
+            print_line(", ".join(filter(None, parts)), err=True)
 
     with shown:
         yield move
