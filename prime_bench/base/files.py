@@ -95,26 +95,34 @@ def making(path: Path) -> Iterator[None]:
             raise EnvironmentFault(f"{path}: nothing can be made here", hint=_SPACE) from error
 
 
-def check_can_write(folder: Path) -> None:
-    """Raise EnvironmentFault where no file can be made in a folder, which need not be there yet and
-    is not made: for what is written after hours of work.
+def check_can_write(folder: Path, *, n_bytes: int = 0) -> None:
+    """Raise EnvironmentFault where no file of `n_bytes` can be made in a folder, which need not be
+    there yet and is not made: for what is written after hours of work.
     """
     with making(folder):
         there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
-        tempfile.TemporaryFile(dir=there).close()
+        with tempfile.TemporaryFile(dir=there) as file:
+            file.write(bytes(n_bytes))
+            file.flush()
 
 
 def environment_fault(error: BaseException, path: Path | None = None) -> EnvironmentFault | None:
     """Return the fault for an error that the system has caused; None for any other.
 
-    These are errors of the operating system, lack of memory, of threads, and a panic of a library
-    in Rust, which nearly always follows from one of them. Not among them are system calls that were
-    wrong in themselves (a closed descriptor), nor OSErrors that a library raises without a number.
+    These are errors of the operating system, lack of memory, of threads, a package that is not
+    installed, and a panic of a library in Rust, which nearly always follows from one of them. Not
+    among them are system calls that were wrong in themselves (a closed descriptor), nor OSErrors
+    that a library raises without a number.
 
     Args:
         error: The error.
         path: The file that it is about, if it names none.
     """
+    if isinstance(error, ModuleNotFoundError) and (package := error.name or "") in pins():
+        hint = (
+            f"pip install {package}=={pins()[package]}; `prime-bench doctor` looks at all packages"
+        )
+        return EnvironmentFault(f"the package {package} is not installed", hint=hint)
     if isinstance(error, ImportError):
         text = str(error)
         numbers = {number for said, number in _OF_LIBRARIES.items() if said in text}

@@ -4,17 +4,17 @@ import importlib.metadata
 import json
 import os
 import platform
+import re
 import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from prime_bench.base.errors import DataError
-from prime_bench.base.files import nearest_folder, pins
+from prime_bench.base.errors import DataError, EnvironmentFault
+from prime_bench.base.files import check_can_write, nearest_folder, pins
 from prime_bench.base.frozen import Frozen
 from prime_bench.base.machine import memory_bytes, unused_gpu
 from prime_bench.base.sources import search_path
@@ -22,12 +22,13 @@ from prime_bench.data.manifest import MANIFEST_NAME, Manifest
 from prime_bench.schedule.devices import mps_control
 
 COMMAND = (sys.executable, "-P", "-m", "prime_bench.training.tryout")
-# What a run, a table or a report needs; other packages are installed with these.
+# The dependencies of pyproject.toml; other packages are installed with these.
 PACKAGES = (
-    *("torch", "fuxictr", "polars", "numpy", "scipy"),
-    *("click", "pydantic", "matplotlib", "ray"),
+    *("torch", "fuxictr", "polars", "numpy", "scipy", "safetensors", "click", "pydantic"),
+    *("filelock", "jinja2", "tabulate", "wcwidth", "rich", "matplotlib", "huggingface_hub", "ray"),
 )
 _MINIMUM_PYTHON = (3, 11)
+_LEAST_BYTES = 4 << 20  # the state of a small job
 _LOW_DISK_BYTES = 20e9  # Criteo_x4 with its download
 _LOW_MEMORY_BYTES = 4e9  # to prepare and train at full size on a CPU
 _TRY_TIMEOUT_S = 300
@@ -63,14 +64,16 @@ def examine(
     The check of the devices takes some seconds: `command` trains briefly on each.
     """
     yield _python()
-    for package in PACKAGES:
-        yield _package(package)
+    packages = [_package(package) for package in PACKAGES]
+    yield from packages
     yield _compiler()
     yield _memory()
     yield _folder("prepared tables", data_dir)
     yield _folder("records", runs_dir)
     yield from _tables(data_dir)
-    yield from _devices(command)
+    bad = [check.topic for check in packages if check.state == "fault"]
+    first = f"mend {', '.join(bad)} first" if bad else f"pip install torch=={pins()['torch']}"
+    yield from _devices(command, advice=first)
 
 
 def _python() -> HealthCheck:
@@ -84,14 +87,25 @@ def _python() -> HealthCheck:
 
 
 def _package(name: str) -> HealthCheck:
-    pinned = pins()[name]
+    pinned = {package.lower(): version for package, version in pins().items()}[name]
     install = f"pip install {name}=={pinned}"
     try:
         version = importlib.metadata.version(name)
     except importlib.metadata.PackageNotFoundError:
         return HealthCheck(topic=name, state="fault", found="not installed", advice=install)
-    # A local part, such as +cpu, names the build and not the release.
-    if version.partition("+")[0] != pinned:
+    release = version.partition("+")[0]  # a local part, such as +cpu, names the build
+    bound, needed = _bounds().get(name, ("", ""))
+    if (bound == ">=" and _order(release) < _order(needed)) or (
+        bound == "==" and release != needed
+    ):
+        wanted = f"{needed} or newer" if bound == ">=" else needed
+        return HealthCheck(
+            topic=name,
+            state="fault",
+            found=f"{version}; this release needs {wanted}",
+            advice=install,
+        )
+    if release != pinned:
         return HealthCheck(
             topic=name,
             state="note",
@@ -99,6 +113,23 @@ def _package(name: str) -> HealthCheck:
             advice=install,
         )
     return HealthCheck(topic=name, state="ok", found=version)
+
+
+def _bounds() -> dict[str, tuple[str, str]]:
+    """Package -> `>=` or `==` and a version, of which the installed release says that it needs it;
+    empty where prime-bench is a folder on the path and not installed.
+    """
+    try:
+        lines = importlib.metadata.requires("prime-bench") or []
+    except importlib.metadata.PackageNotFoundError:
+        return {}
+    found = (re.fullmatch(r"([\w-]+)(>=|==)([\d.]+)", line) for line in lines)
+    return {one[1].replace("-", "_").lower(): (one[2], one[3]) for one in found if one}
+
+
+def _order(version: str) -> list[int]:
+    """What orders versions; a beta version counts as its release."""
+    return [int(number) for number in re.findall(r"\d+", version)[:3]]
 
 
 def _compiler() -> HealthCheck:
@@ -125,16 +156,11 @@ def _memory() -> HealthCheck:
 
 def _folder(topic: str, folder: Path) -> HealthCheck:
     """Whether files can be made in `folder`, which need not exist yet, and how much is free."""
-    there = nearest_folder(folder)
     try:
-        tempfile.TemporaryFile(dir=there).close()
-    except OSError as error:
-        return HealthCheck(
-            topic=topic,
-            state="fault",
-            found=f"{there}: {error.strerror}",
-            advice="name another folder, or make this one writable",
-        )
+        check_can_write(folder, n_bytes=_LEAST_BYTES)
+    except EnvironmentFault as fault:
+        return HealthCheck(topic=topic, state="fault", found=fault.message, advice=fault.hint or "")
+    there = nearest_folder(folder)
     free = shutil.disk_usage(there).free
     found = f"{folder}: {free / 1e9:.1f} GB free"
     if free < _LOW_DISK_BYTES:
@@ -192,14 +218,15 @@ class _TriedTorch(Frozen):
     """The CPU first."""
 
 
-def _devices(command: tuple[str, ...]) -> Iterator[HealthCheck]:
+def _devices(command: tuple[str, ...], *, advice: str) -> Iterator[HealthCheck]:
+    """What the devices are; `advice` is for a fault of the packages."""
     answer = _tried(command)
     if isinstance(answer, str):
         yield HealthCheck(
             topic="devices",
             state="fault",
             found=f"torch cannot train here: {answer}",
-            advice=f"pip install torch=={pins()['torch']}",
+            advice=advice,
         )
         return
     yield _cuda(answer)
@@ -211,7 +238,7 @@ def _devices(command: tuple[str, ...]) -> Iterator[HealthCheck]:
                 topic=device.device,
                 state="fault",
                 found=device.fault or "no reason given",
-                advice="check the driver with nvidia-smi",
+                advice=advice if device.device == "cpu" else "check the driver with nvidia-smi",
             )
         else:
             found = f"{device.name}: a DNN step of 4,096 rows takes {device.step_ms:.1f} ms"

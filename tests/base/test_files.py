@@ -151,6 +151,16 @@ def test_a_library_that_cannot_be_loaded_lacks_something(said, message):
     assert environment_fault(ImportError("No module named 'it'", name="it")) is None
 
 
+def test_a_package_that_is_not_installed_is_told_with_the_command_that_installs_it():
+    fault = environment_fault(ModuleNotFoundError("No module named 'polars'", name="polars"))
+    assert fault is not None
+    assert fault.message == "the package polars is not installed"
+    assert fault.hint is not None
+    assert fault.hint.startswith(f"pip install polars=={files.pins()['polars']}")
+    assert environment_fault(ModuleNotFoundError("no", name="polars.of_ours")) is None
+    assert environment_fault(ModuleNotFoundError("no", name="prime_bench")) is None
+
+
 @pytest.mark.parametrize(
     ("error", "said"),
     [

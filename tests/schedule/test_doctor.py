@@ -1,9 +1,12 @@
 import importlib.metadata
 import json
 import os
+import re
 import sys
+import tomllib
 from pathlib import Path
 from types import SimpleNamespace
+from typing import IO
 
 import pytest
 
@@ -12,9 +15,23 @@ from prime_bench.base.files import pins
 from prime_bench.schedule import doctor
 from prime_bench.schedule.doctor import PACKAGES, HealthCheck, examine
 
+ROOT = Path(__file__).parents[2]
+
 
 def saying(answer: object) -> tuple[str, ...]:
     return (sys.executable, "-c", f"print({json.dumps(answer)!r})")
+
+
+def _install(monkeypatch: pytest.MonkeyPatch, changed: dict[str, str | None]) -> None:
+    """Make all packages have the version of their pin, or that of `changed`; None: not there."""
+    versions = {name.lower(): version for name, version in pins().items()} | changed
+
+    def version(name: str) -> str:
+        if (found := versions[name]) is None:
+            raise importlib.metadata.PackageNotFoundError(name)
+        return found
+
+    monkeypatch.setattr(importlib.metadata, "version", version)
 
 
 CPU_ALONE = saying(
@@ -31,8 +48,10 @@ def found(tmp_path: Path, command: tuple[str, ...] = CPU_ALONE) -> dict[str, Hea
     return {finding.topic: finding for finding in findings}
 
 
-def test_every_package_that_is_looked_at_has_a_pin() -> None:
-    assert set(PACKAGES) <= set(pins())
+def test_every_dependency_is_looked_at_and_has_a_pin() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert set(PACKAGES) == {re.split("[>=]", line)[0] for line in project["dependencies"]}
+    assert set(PACKAGES) <= set(map(str.lower, pins()))
 
 
 def test_a_sound_machine_has_no_fault(tmp_path: Path) -> None:
@@ -46,25 +65,38 @@ def test_a_sound_machine_has_no_fault(tmp_path: Path) -> None:
 def test_another_version_is_a_note_and_a_build_of_the_same_is_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    versions = {"torch": f"{pins()['torch']}+cu130", "polars": "1.0.0"}
-    monkeypatch.setattr(importlib.metadata, "version", lambda n: versions.get(n, pins()[n]))
+    versions = {"torch": f"{pins()['torch']}+cu130", "polars": "99.0.0"}
+    _install(monkeypatch, versions)
     findings = found(tmp_path)
     assert findings["torch"].state == "ok"
     assert findings["polars"].state == "note"
     assert findings["polars"].advice == f"pip install polars=={pins()['polars']}"
 
 
-def test_a_missing_package_is_a_fault_with_the_command_that_installs_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("version", "bounds", "says"),
+    [
+        (None, ["fuxictr==2.3.10"], "not installed"),
+        ("2.3.9", ["fuxictr==2.3.10"], "2.3.9; this release needs 2.3.10"),
+        ("2.3.9+cpu", ["click>=1", "fuxictr>=2.3.10"], "2.3.9+cpu; this release needs 2.3.10 or"),
+    ],
+)
+def test_a_package_that_does_not_do_is_a_fault_with_the_command_that_installs_it(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    version: str | None,
+    bounds: list[str],
+    says: str,
 ) -> None:
-    def version(name: str) -> str:
-        if name == "fuxictr":
-            raise importlib.metadata.PackageNotFoundError(name)
-        return pins()[name]
+    _install(monkeypatch, {"fuxictr": version})
+    monkeypatch.setattr(importlib.metadata, "requires", lambda _: bounds)
+    broken = saying({"torch": "1", "cuda": None, "devices": [{"device": "cpu", "fault": "no"}]})
+    findings = found(tmp_path, broken)
 
-    monkeypatch.setattr(importlib.metadata, "version", version)
-    finding = found(tmp_path)["fuxictr"]
+    finding = findings["fuxictr"]
     assert (finding.state, finding.advice) == ("fault", f"pip install fuxictr=={pins()['fuxictr']}")
+    assert finding.found.startswith(says)
+    assert findings["cpu"].advice == "mend fuxictr first"
 
 
 def test_no_compiler_is_a_note(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -89,6 +121,16 @@ def test_a_folder_where_nothing_can_be_made_is_a_fault() -> None:
     findings = examine(data_dir=Path("/proc/data"), runs_dir=Path(os.devnull), command=CPU_ALONE)
     faults = [finding.topic for finding in findings if finding.state == "fault"]
     assert faults == ["prepared tables", "records"]
+
+
+def test_a_full_disk_is_a_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(**_: object) -> IO[bytes]:
+        return Path("/dev/full").open("r+b")
+
+    monkeypatch.setattr("tempfile.TemporaryFile", full)
+    finding = found(tmp_path)["records"]
+    assert (finding.state, finding.found) == ("fault", f"{tmp_path / 'runs'}: the disk is full")
+    assert finding.advice.startswith("free some space")
 
 
 @pytest.mark.parametrize(
