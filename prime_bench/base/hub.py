@@ -62,6 +62,16 @@ def check_variables() -> None:
     open_session()
 
 
+def proxy_variable() -> str | None:
+    """The variable that names the proxy for https, or for everything; None without one. Its value
+    may have a password, and is not shown.
+    """
+    for kind in ("https", "all"):
+        if kind in urllib.request.getproxies():
+            return next((name for name in os.environ if name.lower() == f"{kind}_proxy"), None)
+    return None
+
+
 def open_session() -> None:
     """Open the session, which is kept. Raises EnvironmentFault."""
     from huggingface_hub import get_session

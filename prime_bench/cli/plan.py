@@ -183,10 +183,12 @@ def outlook(total: "Total") -> Iterator[str]:
     if total.memory_bytes:
         yield f"{MEMORY_NOTE}: at most {size(total.memory_bytes)} a job"
     if total.disk_bytes:
+        wanted = total.disk_bytes + total.disk_at_work_bytes
+        too_little = "" if wanted <= total.disk_free_bytes else ", which does not suffice"
         yield (
             f"disk: {size(total.disk_bytes)} of checkpoints, up to "
             f"{size(total.disk_at_work_bytes)} more while all slots are at work; "
-            f"{size(total.disk_free_bytes)} are free"
+            f"{size(total.disk_free_bytes)} are free{too_little}"
         )
 
 

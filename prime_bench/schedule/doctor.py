@@ -72,7 +72,11 @@ def examine(
     yield _folder("records", runs_dir)
     yield from _tables(data_dir)
     bad = [check.topic for check in packages if check.state == "fault"]
-    first = f"mend {', '.join(bad)} first" if bad else f"pip install torch=={pins()['torch']}"
+    first = (
+        f"first install {', '.join(bad)} as said above"
+        if bad
+        else f"pip install torch=={pins()['torch']}"
+    )
     yield from _devices(command, advice=first)
 
 

@@ -1,7 +1,7 @@
 """How far jobs are, from the files in their folders, and how long those at work still take."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from prime_bench.base.errors import UsageError
 from prime_bench.findings import Validation
@@ -28,9 +28,16 @@ class JobStatus:
     job_id: str | None
     """None if its data are not prepared."""
     name: str
-    """Data set, backbone, arm, seed."""
+    """Data set, backbone, arm, seed in one text; `?` where the folder does not say, and the five
+    below are None.
+    """
     state: State
     why: str
+    kind: str | None = None
+    dataset: str | None = None
+    backbone: str | None = None
+    arm: str | None = None
+    seed: int | None = None
     epoch: int | None = None
     """The running epoch, else the last one; None before the first."""
     share: float | None = None
@@ -70,13 +77,20 @@ def status_of_plan(plan: Plan, runs: Runs) -> Status:
     usual = usual_epochs(p.record for p in plan.jobs if isinstance(p.record, RunRecord))
     return Status(
         jobs=[
-            _status(
-                planned.job,
-                str(planned.job_spec),
-                planned.state,
-                planned.why,
-                runs=runs,
-                usual=usual,
+            replace(
+                _status(
+                    planned.job,
+                    str(planned.job_spec),
+                    planned.state,
+                    planned.why,
+                    runs=runs,
+                    usual=usual,
+                ),
+                kind=planned.job_spec.kind,
+                dataset=planned.job_spec.dataset,
+                backbone=planned.job_spec.backbone_name,
+                arm=planned.job_spec.arm.name,
+                seed=planned.job_spec.seed,
             )
             for planned in plan.jobs
         ],
@@ -99,7 +113,16 @@ def status_of_folder(runs: Runs) -> Status:
         job = config.job
         kind = "" if job.kind == "train" else f" {job.kind}"
         name = f"{config.dataset} {job.backbone} {config.arm} seed {job.seed}{kind}"
-        jobs.append(_status(job, name, state, why, runs=runs, usual=usual))
+        jobs.append(
+            replace(
+                _status(job, name, state, why, runs=runs, usual=usual),
+                kind=job.kind,
+                dataset=config.dataset,
+                backbone=job.backbone,
+                arm=config.arm,
+                seed=job.seed,
+            )
+        )
     return Status(jobs=jobs)
 
 

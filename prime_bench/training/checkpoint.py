@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 from prime_bench.base.characters import said, shortened
-from prime_bench.base.errors import DataError
+from prime_bench.base.errors import DataError, UserError
 from prime_bench.base.files import (
     PART_FILES,
     environment_fault,
@@ -145,9 +145,13 @@ class JobFolder:
 def one_line(error: Exception) -> str:
     """The error in one line: its type and the first line of its message, which may be cut.
 
-    An error of the system reads as at the command line, such as `/runs/x: the disk is full`.
+    What the user can mend reads as at the command line, with what to do, such as
+    `/runs/x: the disk is full; free some space`.
     """
     error = environment_fault(error) or error
+    if isinstance(error, UserError):
+        parts = [text.splitlines()[0] for text in (error.message, error.hint) if text]
+        return shortened("; ".join(parts), MESSAGE_CHARACTERS)
     lines = said(error).strip().splitlines()
     text = f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
     return shortened(text, MESSAGE_CHARACTERS)

@@ -6,7 +6,10 @@ import pytest
 
 from prime_bench.cli.main import exit_code
 from prime_bench.cli.output import duration, size
+from prime_bench.cli.plan import outlook
 from prime_bench.recipe.file import load_recipe
+from prime_bench.schedule.estimate import Total
+from prime_bench.schedule.slots import Slots
 
 COMMAND = "prime-bench prepare synthetic"
 
@@ -252,3 +255,26 @@ def test_mistakes_are_one_message_and_a_code(tmp_path, capsys, arguments, code, 
     assert message in err
     assert "Traceback" not in err
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(("free", "says"), [(6_000_000, "free"), (5_999_999, "not suffice")])
+def test_a_disk_on_which_the_jobs_do_not_fit_is_told(free, says):
+    total = Total(
+        jobs=1,
+        known_jobs=0,
+        slots=Slots(on_each=1, total=1, threads=1),
+        wall_s=0.0,
+        elapsed_s=0.0,
+        elapsed_low_s=0.0,
+        elapsed_high_s=0.0,
+        sources=(),
+        memory_bytes=0,
+        disk_bytes=5_000_000,
+        disk_at_work_bytes=1_000_000,
+        disk_free_bytes=free,
+    )
+
+    *_, line = outlook(total)
+
+    assert line.startswith("disk: 5 MB of checkpoints")
+    assert line.endswith(says)

@@ -28,6 +28,8 @@ def test_json_has_every_job(jobs: dict[str, Path], capsys: pytest.CaptureFixture
     record = json.loads((jobs["dense"] / "record.json").read_text())
     done = next(job for job in found["jobs"] if job["state"] == "done")
     assert done["job_id"] == record["job_id"]
+    assert (done["kind"], done["dataset"], done["arm"]) == ("train", "synthetic", "dense")
+    assert (done["backbone"], done["seed"]) == (record["job"]["backbone"], record["job"]["seed"])
     assert done["epoch"] == 1
     assert done["valid_auc"] == record["history"][0]["valid_auc"]
 

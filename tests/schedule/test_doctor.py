@@ -96,7 +96,7 @@ def test_a_package_that_does_not_do_is_a_fault_with_the_command_that_installs_it
     finding = findings["fuxictr"]
     assert (finding.state, finding.advice) == ("fault", f"pip install fuxictr=={pins()['fuxictr']}")
     assert finding.found.startswith(says)
-    assert findings["cpu"].advice == "mend fuxictr first"
+    assert findings["cpu"].advice == "first install fuxictr as said above"
 
 
 def test_no_compiler_is_a_note(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

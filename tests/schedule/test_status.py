@@ -58,6 +58,8 @@ def test_a_running_job_has_its_epoch_pace_best_auc_and_an_upper_bound(start: Any
     with Runs(Path(request.runs)).claim(request.job.id):
         job = only_job(request)
     assert job.name == "tiny DNN dense seed 1"
+    assert (job.kind, job.dataset, job.backbone, job.arm) == ("train", "tiny", "DNN", "dense")
+    assert job.seed == 1
     assert (job.state, job.epoch, job.share, job.rows_per_s) == ("running", 4, 0.25, 50.0)
     assert job.valid_auc == 0.7
     # 10 epochs at most, 3.25 of them are over, 2 s each

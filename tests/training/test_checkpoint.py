@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from prime_bench.assemble import build_arm
-from prime_bench.base.errors import EnvironmentFault
+from prime_bench.base.errors import DataError, EnvironmentFault
 from prime_bench.recipe.events import EpochProgress, FailedEvent, write_event
 from prime_bench.training import checkpoint
 from prime_bench.training.checkpoint import (
@@ -191,10 +191,15 @@ def test_a_huge_file_that_is_not_ours_is_not_read(tmp_path):
     [
         (
             OSError(errno.EMFILE, "Too many", "/x"),
-            "EnvironmentFault: /x: the process has too many files open",
+            "/x: the process has too many files open; allow more of them (`ulimit -n 4096`), or "
+            "run fewer jobs at once (--slots)",
         ),
-        (OSError(errno.ENOSPC, "No space", "/x"), "EnvironmentFault: /x: the disk is full"),
-        (MemoryError(), "EnvironmentFault: the memory does not suffice"),
+        (
+            OSError(errno.ENOSPC, "No space", "/x"),
+            "/x: the disk is full; free some space, or name another folder (--data-dir, "
+            "--runs-dir, --output)",
+        ),
+        (DataError("x.npy: not as it was\nin line 1"), "x.npy: not as it was"),
         (ValueError("odd\nand more"), "ValueError: odd"),
         (ValueError("\udc80 \x1b"), "ValueError: \\udc80 \x1b"),
         (Wordless(), "Wordless: (its message cannot be made: KeyError)"),

@@ -25,6 +25,7 @@ from prime_bench.base.hub import (
     check_variables,
     http_library,
     hub_address,
+    proxy_variable,
     reason_of,
     status_of,
 )
@@ -169,10 +170,12 @@ class _Fetcher:
             except (_Unavailable, _Wrong) as error:
                 wrong |= isinstance(error, _Wrong)
                 faults.append(f"  {address(archive)}: {error}")
+        proxy = proxy_variable()
         message = "\n".join(
             [
                 f"{self.spec.name}: could not be downloaded",
                 *faults,
+                *([f"the network was reached through the proxy of {proxy}"] if proxy else []),
                 "these files are needed:",
                 *files_needed(self.spec),
             ]

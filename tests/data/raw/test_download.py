@@ -358,6 +358,18 @@ def test_a_wrong_variable_is_named_before_anything_is_asked(
     assert server.seen == []
 
 
+def test_a_failure_names_the_variable_of_the_proxy_and_no_password(server, make, monkeypatch):
+    server.files.clear()
+    monkeypatch.setenv("https_proxy", "http://me:secret@127.0.0.1:9")
+    huggingface_hub.close_session()
+    try:
+        with pytest.raises(EnvironmentFault, match="through the proxy of https_proxy") as error:
+            make()
+    finally:
+        huggingface_hub.close_session()
+    assert "secret" not in str(error.value)
+
+
 def test_a_loop_of_redirects_is_not_tried_again(server, make, monkeypatch):
     monkeypatch.setattr("time.sleep", lambda _: pytest.fail("tried again"))
     server.headers["Location"] = HUB_PATH
