@@ -1,13 +1,17 @@
 """`prime-bench run`: its codes, its last words, and that nothing is left where it cannot run."""
 
+import contextlib
 import inspect
 import json
 import os
 import signal
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from prime_bench import api
+from prime_bench.base.errors import UsageError
 from prime_bench.cli import options
 from prime_bench.cli.main import exit_code
 from prime_bench.findings import Validation
@@ -148,6 +152,57 @@ def test_a_broken_record_is_named_and_left_as_it_is(tmp_path, engine, capsys):
     assert (file.parent / "resume.state").exists()
     assert exit_code(["status", *SMALL]) == 0
     assert capsys.readouterr().out.startswith("3 jobs: 1 broken, ")
+
+
+def test_every_option_has_its_value_where_it_is_used(monkeypatch):
+    """Each at a value other than the default, and no two alike."""
+    given = {}
+
+    def noting(name, answer):
+        def note(*arguments, **keys):
+            given[name] = arguments, keys
+            if isinstance(answer, Exception):
+                raise answer
+            return answer
+
+        return note
+
+    plan = SimpleNamespace(earlier=[])
+    quiet = contextlib.nullcontext(SimpleNamespace(event="event", outcome="outcome"))
+    monkeypatch.setattr("prime_bench.cli.progress.RunProgress", lambda _plan: quiet)
+    for name, answer in (("open_engine", "it"), ("plan", plan), ("run", UsageError("enough"))):
+        monkeypatch.setattr(f"prime_bench.api.{name}", noting(name, answer))
+    flags = (
+        "--only arm=dense --set training.max_epochs=3 --device cuda:1 --slots 2 "
+        "--threads-per-job 3 --retries 4 --fail-fast --max-hours 1.5 --job-timeout 90 "
+        "--retrain stale --accept-source "
+        "--keep-predictions --log tensorboard --engine ray --address h:1 --nodes a=b "
+        "--node-timeout 7 --allow-mixed-devices --data-dir d --runs-dir r"
+    )
+    assert exit_code(["run", "quick", *flags.split()]) == 2
+
+    (arguments, engine) = given["open_engine"]
+    assert dict(zip(["name"], arguments, strict=False)) | engine == {
+        **{"name": "ray", "device": "cuda:1", "slots": 2, "threads": 3, "job_timeout_s": 90.0},
+        **{"address": "h:1", "nodes": "a=b", "node_timeout_s": 7.0, "mixed_devices": True},
+        "sync_data": False,
+    }
+    folders = {"data_dir": Path("d"), "runs_dir": Path("r")}
+    assert given["plan"] == (
+        ("quick",),
+        {
+            **{"only": ("arm=dense",), "changes": ("training.max_epochs=3",), "engine": "it"},
+            **{"retrain_stale": True, "accept_source": True, **folders},
+        },
+    )
+    arguments, limits = given["run"]
+    del limits["on_stop"]
+    assert arguments == (plan,)
+    assert limits == {
+        **{"engine": "it", "retries": 4, "fail_fast": True, "max_hours": 1.5},
+        **{"keep_predictions": True, "log_to": "tensorboard", "runs_dir": Path("r")},
+        **{"on_event": "event", "on_outcome": "outcome"},
+    }
 
 
 @pytest.mark.usefixtures("prepared")

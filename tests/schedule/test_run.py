@@ -197,7 +197,8 @@ def test_limits_of_a_user_are_in_hours_and_those_of_a_queue_in_seconds(
     assert given["keep_predictions"] is False
 
 
-def test_every_option_reaches_the_engine_of_a_cluster(monkeypatch):
+@pytest.mark.parametrize("flag", ["mixed_devices", "sync_data"])
+def test_every_option_reaches_the_engine_of_a_cluster(monkeypatch, flag):
     class Seen:
         def __init__(self, **options):
             self.options = options
@@ -205,15 +206,16 @@ def test_every_option_reaches_the_engine_of_a_cluster(monkeypatch):
     monkeypatch.setitem(
         sys.modules, "prime_bench.schedule.cluster", SimpleNamespace(RayEngine=Seen)
     )
-    options = {
-        **{"address": "host:6379", "device": "cuda", "slots": 3, "threads": 2, "nodes": "a=b"},
-        **{"job_timeout_s": 90.0, "node_timeout_s": 7.0, "mixed_devices": True, "sync_data": True},
-    }
-    assert open_engine("ray", **options).options == options
-    assert open_engine("ray").options == {
+    defaults = {
         **{"address": "auto", "device": "auto", "slots": None, "threads": 1, "nodes": None},
         **{"job_timeout_s": None, "node_timeout_s": 0, "mixed_devices": False, "sync_data": False},
     }
+    options = {
+        **{"address": "host:6379", "device": "cuda", "slots": 3, "threads": 2, "nodes": "a=b"},
+        **{"job_timeout_s": 90.0, "node_timeout_s": 7.0, flag: True},
+    }
+    assert open_engine("ray", **options).options == defaults | options
+    assert open_engine("ray").options == defaults
 
 
 def test_what_measures_has_every_core_and_one_device_to_itself(monkeypatch):

@@ -9,11 +9,11 @@ import time
 
 import pytest
 
-from prime_bench.base.errors import DataError, EnvironmentFault
+from prime_bench.base.errors import DataError, EnvironmentFault, UsageError
 from prime_bench.recipe.job import Job
 from prime_bench.settings.training import TrainSpec
 from prime_bench.store.record import RunRecord
-from prime_bench.store.runs import RECORD, Runs
+from prime_bench.store.runs import RECORD, Runs, read_end
 
 JOB = Job(
     fingerprint="f" * 64,
@@ -320,3 +320,28 @@ def test_a_sweep_takes_lock_files_of_done_jobs_alone(runs):
 
     runs.sweep([JOB.id, other.id, "0" * 16])
     assert [path.name for path in (runs.folder / ".claims").iterdir()] == [f"{other.id}.lock"]
+
+
+def test_of_a_long_log_the_last_64_kib_are_read(tmp_path):
+    file = tmp_path / "log.txt"
+    assert read_end(file) == ""
+    for n_bytes in (10, 65_536, 65_537):
+        file.write_bytes(b"a" * (n_bytes - 1) + b"z")
+        assert len(read_end(file)) == min(n_bytes, 65_536)
+        assert read_end(file).endswith("az")
+
+
+def test_a_job_is_found_by_the_beginning_of_its_id(runs):
+    first, second, whole = "abcd000000000000", "abcd111111111111", "0" * 16
+    for job_id in (first, second):
+        runs.path(job_id).mkdir(parents=True)
+
+    assert runs.find_job("abcd0") == first
+    assert runs.find_job(second) == second
+    assert runs.find_job("ffff") is None
+    assert runs.find_job("quick") is None
+    for name, message in (("abcd", "begins 2 jobs"), ("abc", "at least four digits")):
+        with pytest.raises(UsageError, match=message):
+            runs.find_job(name)
+    with pytest.raises(DataError, match=f"no job {whole}"):
+        runs.find_job(whole)

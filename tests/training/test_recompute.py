@@ -1,5 +1,6 @@
 """A finished job's weights once more: they give its record, and what does not is named."""
 
+import hashlib
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -11,6 +12,7 @@ import torch
 from prime_bench.api import predictions
 from prime_bench.base.errors import DataError, EnvironmentFault, UsageError
 from prime_bench.data.table import PreparedTable
+from prime_bench.store.record import sealed
 from prime_bench.store.runs import Runs
 from prime_bench.training import recompute as module
 from prime_bench.training.evaluation import save_predictions
@@ -246,3 +248,15 @@ def test_predicting_says_which_job_of_how_many_and_how_far_it_is(
     assert [p.record for p in seen[::2]] == records
     assert [one.written for one in found] == [True, False, True]
     assert saved == [runs.path(records[place].job_id) / "predictions.npz" for place in (0, 2)]
+
+
+def test_a_file_that_the_run_itself_has_kept_is_left_as_it_is(make_request, plain_record, tmp_path):
+    record, path = plain_record(make_request().job), tmp_path / "predictions.npz"
+    assert not module._is_kept(record, path), "an old record has no digests"
+    kept = sealed(record, {path.name: hashlib.sha256(b"kept").hexdigest()})
+    assert not module._is_kept(kept, path), "it is not there"
+    path.write_bytes(b"other")
+    assert not module._is_kept(kept, path)
+    path.write_bytes(b"kept")
+    assert module._is_kept(kept, path)
+    assert not module._is_kept(sealed(record, {}), path)
