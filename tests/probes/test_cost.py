@@ -90,6 +90,7 @@ def test_a_record_of_all_arms_comes_back_as_it_was(make_request, tmp_path):
         assert timed == [("eager", 32, 2), ("eager", 1, 2), ("eager", 64, 2)]
         assert len(arm.training_ms) == 2
         assert min([*arm.training_ms, *arm.inference_ms(batch_size=1)]) > 0
+        assert (arm.eager_training_ms, arm.peak_memory_bytes) == (None, 1000)
         with pytest.raises(KeyError):
             arm.inference_ms(batch_size=2)
     assert {event.event for event in events} == {"progress"}
@@ -152,7 +153,8 @@ def test_arms_are_timed_in_turn_in_the_modes_of_their_phases(make_request, table
 
 
 def test_other_batch_sizes_keep_the_rows_within_those_of_the_protocol():
-    probe = CostProbe(device="x", threads=1, arms=[])
+    sizes = [1, 4, 16, 64, 256, 1024, 4096, 16_384, 65_536, 1 << 20]
+    probe = CostProbe(device="x", threads=1, arms=[], other_batch_sizes=sizes)
 
     phases = phases_of(
         probe,
@@ -169,9 +171,41 @@ def test_other_batch_sizes_keep_the_rows_within_those_of_the_protocol():
         (True, "graph", 50, 20),
     ]
     steps = {p.batch_size: p.steps for p in phases if p.form == "graph" and not p.training}
-    assert steps == dict.fromkeys((1, 4, 16, 64, 256, 1024, 4096), 100) | {16384: 25, 65536: 6}
+    assert steps == dict.fromkeys((1, 4, 16, 64, 256, 1024, 4096), 100) | {
+        16384: 25,
+        65536: 6,
+        1 << 20: 5,
+    }
     assert {p.warm_up_steps for p in phases if p.batch_size == 65536} == {6}
+    assert {p.warm_up_steps for p in phases if p.batch_size == 16384} == {20}
     assert not [p for p in phases if p.form == "compiled" and p.batch_size != 4096]
+
+
+def test_with_graphs_a_step_and_a_forward_pass_are_those_and_the_eager_ones_stand_beside_them(
+    make_request, table
+):
+    """As on a GPU, where a run trains with graphs."""
+    keys = {"batch_size": 32, "steps": 1, "warm_up_steps": 1}
+    measured = [(False, "eager"), (False, "graph"), (True, "eager"), (True, "graph")]
+    times = [
+        (cost.Phase(training=training, form=form, **keys), [float(ms)])
+        for ms, (training, form) in enumerate(measured, start=1)
+    ]
+    job = make_request().job.resolve()
+
+    arm = cost._cost(job, times, shape=table.schema.shape, peak_bytes=3000)
+
+    assert (arm.training_ms, arm.eager_training_ms) == ([4.0], [3.0])
+    assert [(one.form, one.latencies_ms) for one in arm.inference] == [
+        ("eager", [1.0]),
+        ("graph", [2.0]),
+    ]
+    assert (arm.deployed(batch_size=32), arm.inference_ms(batch_size=32)) == ([2.0], [1.0])
+    half = arm.model_copy(update={"peak_memory_bytes": 2000})
+    assert (arm.memory_ratio(half), half.memory_ratio(arm)) == (1.5, 2 / 3)
+    unknown = arm.model_copy(update={"peak_memory_bytes": None})
+    assert unknown.memory_ratio(arm) is None
+    assert arm.memory_ratio(unknown) is None
 
 
 def test_rows_are_the_tables_own_in_the_order_of_the_first_epoch(table):

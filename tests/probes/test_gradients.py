@@ -2,12 +2,17 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
+from torch.nn.functional import binary_cross_entropy
 
 from prime_bench.base.errors import DataError
 from prime_bench.findings import GradientFindings
-from prime_bench.probes.groups import Grouping, choose
+from prime_bench.probes import sharing
+from prime_bench.probes.arms import batch_of
+from prime_bench.probes.gradients import large_groups
+from prime_bench.probes.groups import Grouping, choose, draw_rows
 from prime_bench.probes.sharing import sharing_of
 from prime_bench.settings.probes import GradientsSettings
 from prime_bench.settings.training import TrainSpec
@@ -23,7 +28,7 @@ QUICK = {"max_epochs": 2, "batch_size": 100}
 def test_a_record_of_its_own_kind_is_written_and_read(make_job, measure, request_for):
     job = make_job("DNN", "prime", training=QUICK)
 
-    record = measure(job, "gradients", **FEW, null_labels=1)
+    record = measure(job, "gradients", **FEW, null_labels=2, null_groups=3)
 
     runs = Runs(Path(request_for(job).runs))
     assert isinstance(record, ProbeRecord)
@@ -37,11 +42,13 @@ def test_a_record_of_its_own_kind_is_written_and_read(make_job, measure, request
     }
     findings = record.findings
     assert isinstance(findings, GradientFindings)
-    assert [field.field for field in findings.fields] == ["hour", "null_1"]
-    hour, null = findings.fields
+    assert [field.field for field in findings.fields] == ["hour", "null_1", "null_2"]
+    hour, null, other = findings.fields
     assert [group.name for group in hour.groups] == ["c0=1", "c0=2", "c0=3", "c0=4"]
     assert sum(group.rows for group in hour.groups) == 1200
-    assert [group.name for group in null.groups] == ["0", "1", "2", "3"]
+    assert [group.name for group in null.groups] == ["0", "1", "2"]
+    assert null.groups != other.groups
+    assert hour.sharing is None
     assert hour.measures[0].block.permutations == 30
     assert hour.measures[0].example.permutations == 5
 
@@ -56,17 +63,39 @@ def test_arms_of_a_pair_are_measured_on_the_same_rows_and_seeds_on_their_own(mak
     assert rows("dense", 2) not in found
 
 
-def test_what_cannot_be_measured_is_named(make_job, measure):
+def test_what_cannot_be_measured_is_named(make_job, measure, prepared):
     job = make_job(training=QUICK)
     fields = {"fields": ["hour", "app_category"]}
 
     found = measure(job, "gradients", **{**FEW, **fields}).findings.fields[1]
     assert (found.groups, found.skipped) == ([], "no field of the table means app_category")
 
-    with pytest.raises(DataError, match="hour: 0 groups have enough rows, two are needed"):
-        measure(
-            make_job(seed=1, training=QUICK), "gradients", **{**FEW, "positives_per_block": 400}
-        )
+    valid = prepared.split("valid")
+    positives = np.bincount(valid.ids[valid.labels == 1, 0])
+    assert np.sum(positives == positives.max()) == 1
+    one = {**FEW, "blocks": 1, "positives_per_block": int(positives.max())}
+    with pytest.raises(DataError, match="hour: 1 groups have enough rows, two are needed"):
+        measure(make_job(seed=1, training=QUICK), "gradients", **one)
+
+
+@pytest.mark.parametrize(
+    ("changed", "enough"),
+    [
+        ({}, True),
+        ({"blocks": 4}, False),
+        ({"positives_per_block": 5}, False),
+        ({"negatives_per_block": 7}, False),
+    ],
+)
+def test_a_group_has_the_rows_of_all_its_blocks_or_is_left_out(changed, enough):
+    grouping = Grouping(field="f", names=["a"], codes=np.zeros(30, dtype=np.int32))
+    labels = np.repeat([1, 0], [12, 18])
+    keys = {"blocks": 3, "positives_per_block": 4, "negatives_per_block": 6}
+
+    choice = large_groups(grouping, labels, settings=GradientsSettings(**keys | changed))
+
+    assert choice.codes == ([0] if enough else [])
+    assert len(choice.too_small) == (not enough)
 
 
 def test_without_its_training_a_measurement_says_what_to_do(make_job, request_for):
@@ -96,20 +125,43 @@ def test_the_loss_of_sharing_is_counted_by_group(make_job, measure):
     assert sharing.expected > 0.005
 
 
-def test_fine_tuning_leaves_the_arm_as_it_was(make_arm, make_split):
-    split = make_split(2000)
+def test_fine_tuning_is_adam_on_one_half_of_a_group_and_leaves_the_arm_as_it_was(
+    make_arm, make_split, monkeypatch
+):
+    """Against steps by hand: on batches of the first half, which start over at its end; the losses
+    are those of the first rows of the other half.
+    """
+    monkeypatch.setattr(sharing, "EVALUATION_ROWS", 130)
+    split, spec = make_split(2000), TrainSpec(batch_size=100)
     grouping = Grouping(field="hour", names=[str(i) for i in range(6)], codes=split.ids[:, 0])
     settings = GradientsSettings(sharing_steps=3, sharing_learning_rate=0.1)
     choice = choose(grouping, split.labels)
     arm = make_arm("DCNv2", "prime")
     before = {name: value.clone() for name, value in arm.state_dict().items()}
 
-    found = sharing_of(
-        arm, split, grouping, choice, settings=settings, spec=TrainSpec(batch_size=100), seed=1
-    )
+    found = sharing_of(arm, split, grouping, choice, settings=settings, spec=spec, seed=1)
 
     assert all(torch.equal(value, before[name]) for name, value in arm.state_dict().items())
-    assert all(group.own != group.shared for group in found.groups)
+    learnt, judged = np.array_split(draw_rows(grouping, choice.codes[0], seed=1), 2)
+    assert 2 * 100 < len(learnt) < 3 * 100
+    assert len(judged) > 130
+
+    def loss(rows):
+        batch = batch_of(split, rows, device=torch.device("cpu"))
+        return binary_cross_entropy(arm(batch.ids, batch.numerics), batch.labels.float())
+
+    group = found.groups[0]
+    assert group.share == choice.groups[0].rows / 2000
+    assert group.shared == pytest.approx(loss(judged[:130]).item(), rel=1e-5)
+    top = [arm.backbone.get_parameter(name) for name in arm.backbone.top_parameters]
+    adam = torch.optim.Adam(top, lr=0.1)
+    endless = np.concatenate([learnt, learnt])
+    for step in range(3):
+        adam.zero_grad()
+        loss(endless[100 * step : 100 * (step + 1)]).backward()
+        adam.step()
+    assert group.own == pytest.approx(loss(judged[:130]).item(), rel=1e-4)
+    assert group.own != pytest.approx(group.shared, rel=1e-3)
 
 
 def test_a_checkpoint_that_was_cut_off_is_a_failure_with_its_reason(make_job, request_for):

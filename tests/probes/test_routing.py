@@ -6,9 +6,13 @@ import torch
 
 from prime_bench.base.errors import DataError, UsageError
 from prime_bench.findings import RoutingFindings
+from prime_bench.probes import routing
 from prime_bench.probes.arms import batch_of
 from prime_bench.probes.groups import Grouping
 from prime_bench.probes.routing import RoutingSums, entropies, overlap, routing_of
+from prime_bench.settings.probes import RoutingSettings
+
+CPU = torch.device("cpu")
 
 
 def _bags(weights):
@@ -98,7 +102,7 @@ def test_zero_weights_have_no_entropy():
 def test_the_arms_routing_is_what_its_evaluation_uses(make_arm, make_split):
     split = make_split(40)
     arm = make_arm("DNN", "prime")
-    batch = batch_of(split, np.arange(40), device=torch.device("cpu"))
+    batch = batch_of(split, np.arange(40), device=CPU)
     before = {name: value.clone() for name, value in arm.state_dict().items()}
 
     weights = routing_of(arm, batch.ids, batch.numerics)
@@ -114,7 +118,7 @@ def test_the_arms_routing_is_what_its_evaluation_uses(make_arm, make_split):
 
 
 def test_an_arm_without_routers_is_refused(make_arm, make_split):
-    batch = batch_of(make_split(4), np.arange(4), device=torch.device("cpu"))
+    batch = batch_of(make_split(4), np.arange(4), device=CPU)
 
     for plugin in ("dense", "residual_parameters"):
         with pytest.raises(UsageError, match="no routers"):
@@ -122,7 +126,7 @@ def test_an_arm_without_routers_is_refused(make_arm, make_split):
 
 
 def test_the_routing_of_a_diverged_run_cannot_be_measured(make_arm, make_split):
-    batch = batch_of(make_split(4), np.arange(4), device=torch.device("cpu"))
+    batch = batch_of(make_split(4), np.arange(4), device=CPU)
     arm = make_arm("DNN", "prime")
     with torch.no_grad():
         arm.plugin.router.fill_(torch.nan)
@@ -131,23 +135,46 @@ def test_the_routing_of_a_diverged_run_cannot_be_measured(make_arm, make_split):
         routing_of(arm, batch.ids, batch.numerics)
 
 
-def test_a_job_reports_all_rows_and_each_group(make_job, measure):
+def test_a_job_reports_all_rows_and_each_large_group(make_job, measure, request_for, prepared):
+    """On the split and with the minimum that it asks for: neither is the default."""
     job = make_job("DNN", "prime", training={"max_epochs": 1, "batch_size": 70})
+    codes = prepared.split("test").ids[:, 0]
+    smallest, second = np.sort(np.bincount(codes, minlength=5)[1:5])[:2]
+    assert smallest < second
+    keys = {"split": "test", "fields": ["hour", "site_category"]}
 
-    record = measure(job, "routing", fields=["hour", "site_category"], min_rows=50)
+    record = measure(job, "routing", **keys, min_rows=int(second))
 
     found = record.findings
     assert isinstance(found, RoutingFindings)
-    assert (found.rows, found.split, len(found.bags)) == (1200, "valid", 2)
-    assert found.entropy == pytest.approx(np.mean([bag.entropy for bag in found.bags]))
-    assert found.largest_load == max(bag.largest_load for bag in found.bags)
+    assert (found.rows, found.split, len(found.bags)) == (900, "test", 2)
+    first, last = found.bags
+    assert first.entropy != last.entropy
+    for name in ("entropy", "normalised_entropy", "effective_experts"):
+        mean = (getattr(first, name) + getattr(last, name)) / 2
+        assert getattr(found, name) == pytest.approx(mean)
+    assert (
+        found.largest_load
+        == max(first.largest_load, last.largest_load)
+        > min(first.largest_load, last.largest_load)
+    )
     hour, missing = found.fields
-    assert sum(group.size.rows for group in hour.groups) == 1200
-    shares = [group.size.rows / 1200 for group in hour.groups]
-    mean = np.average([group.bags[0].load for group in hour.groups], axis=0, weights=shares)
-    assert found.bags[0].load == pytest.approx(mean)
-    assert np.array(hour.overlap).shape == (4, 4)
+    assert [size.rows for size in hour.too_small] == [smallest]
+    assert np.array(hour.overlap).shape == (3, 3)
     assert missing.skipped == "no field of the table means site_category"
+
+    def again(min_rows):
+        probe = RoutingSettings(**keys, min_rows=min_rows).plain()
+        own = job.model_copy(update={"kind": "routing", "probe": probe})
+        request = request_for(own)
+        return routing.run(request, own.resolve(), prepared, device=CPU, on_progress=lambda _: None)
+
+    every = again(1).fields[0]
+    assert sum(group.size.rows for group in every.groups) == 900
+    shares = [group.size.rows / 900 for group in every.groups]
+    mean = np.average([group.bags[0].load for group in every.groups], axis=0, weights=shares)
+    assert first.load == pytest.approx(mean)
+    assert again(901).fields[0].skipped == "no group has enough rows"
 
 
 def test_uniform_routing_reports_equal_weights(make_job, measure):
