@@ -16,7 +16,12 @@ from prime_bench import api
 from prime_bench.schedule import devices
 from prime_bench.schedule.devices import Device
 
-ENGINE = SimpleNamespace(device_kind="cuda", device=Device(name="cuda:1", title="A card"))
+ENGINE = SimpleNamespace(
+    device_kind="cuda",
+    device=Device(name="cuda:1", title="A card"),
+    slots_for=lambda _needs, *, n_jobs: f"slots for {n_jobs} jobs",
+)
+HERE = [Device(name=name, title=f"title of {name}") for name in ("cuda:1", "cuda:2")]
 FOLDERS = {"data_dir": "D", "runs_dir": "R"}
 NARROW = {"only": {"seed": 2021}, "changes": {"training.max_epochs": 7}}
 NARROWED = {"only": ["seed=2021"], "changes": ["training.max_epochs=7"]}
@@ -144,6 +149,24 @@ CASES: list[tuple[Callable[..., Any], dict[str, Any], str, dict[str, Any]]] = [
         {"device": "cuda:1", "slots": 3, "threads": 5},
     ),
     (
+        estimate,
+        {"engine": ENGINE, "runs_dir": "R"},
+        "prime_bench.api.execution.estimates_of",
+        {"device.title": "A card", "slots": "slots for 0 jobs", "folder": Path("R")},
+    ),
+    (
+        estimate,
+        {"engine": ENGINE},
+        "prime_bench.api.execution.estimates_of",
+        {"folder": Path("none")},
+    ),
+    (
+        estimate,
+        {"engine": ENGINE, "measure": True},
+        "prime_bench.schedule.measure.measure",
+        {"slots": "slots for 0 jobs", "devices": HERE},
+    ),
+    (
         api.report,
         {
             "recipe": "quick",
@@ -249,8 +272,7 @@ CASES: list[tuple[Callable[..., Any], dict[str, Any], str, dict[str, Any]]] = [
 @pytest.fixture(autouse=True)
 def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    here = [Device(name=name, title=f"title of {name}") for name in ("cuda:1", "cuda:2")]
-    monkeypatch.setattr(devices, "find_devices", lambda _names: here)
+    monkeypatch.setattr(devices, "find_devices", lambda _names: HERE)
 
 
 @pytest.fixture

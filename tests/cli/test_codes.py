@@ -60,6 +60,10 @@ def draft(*, has_label: bool) -> SimpleNamespace:
     )
 
 
+def source(name: str) -> SimpleNamespace:
+    return SimpleNamespace(name=name, title="", by="", page="", records=[])
+
+
 def view(*, agrees: bool) -> SimpleNamespace:
     check = SimpleNamespace(faults=[f"cell {n}: outside" for n in range(22)] if not agrees else [])
     return SimpleNamespace(
@@ -124,6 +128,28 @@ COSTS = {"cost_plan": MagicMock(to_run=[], jobs=[], prepare_commands=[], broken=
         ),
         ("report --check C --format csv", {"report": view(agrees=False)}, 1, "text\n", ""),
         ("report --check C --json", {"report": view(agrees=False)}, 1, "text\n", ""),
+        ("predict quick", {"predict": [SimpleNamespace(written=True)] * 2}, 0, "", ""),
+        (
+            "predict quick",
+            {"predict": [SimpleNamespace(written=written) for written in (True, False, True)]},
+            1,
+            "",
+            "",
+        ),
+        (
+            "browse a b --output C",
+            {"browse": SimpleNamespace(rows=[7], sources=[1, 2], left_out=["x.zip: no bundle"])},
+            0,
+            "",
+            "left out: x.zip: no bundle\nwrote C: 1 row of 2 sources, 0 MB\n",
+        ),
+        (
+            "browse a b --json",
+            {"browse": SimpleNamespace(rows=[], sources=[source("A"), source("B")], left_out=())},
+            0,
+            '"number": 2,\n      "name": "B"',
+            "",
+        ),
         ("profile cost", {**COSTS, "run": summary(done=1)}, 0, "", ""),
         (
             "profile cost --runs-dir R",
@@ -210,6 +236,12 @@ def test_a_terminal_is_asked_before_anything_is_removed(
     assert exit_code(["clean"]) == 0
     assert removed == (found if agrees else [])
     assert ("1 removed\n" in capsys.readouterr().out) is agrees
+
+    # --yes is the answer.
+    monkeypatch.setattr("click.confirm", lambda *_given, **_named: pytest.fail("asked"))
+    removed.clear()
+    assert exit_code(["clean", "--yes"]) == 0
+    assert removed == found
 
 
 class TestStudy:
