@@ -542,6 +542,11 @@ def test_against_the_paper_takes_each_table_from_its_own_recipe(
         assert words in notes
     assert "torch 2.6 on PPU-ZW810E" in notes
     assert call("--runs-dir", tmp_path / "empty", "--against", "paper") == 3
+    capsys.readouterr()
+    own = ("--runs-dir", tmp_path, "--against", "paper", "--format", "json")
+    assert call(*own, "--table", "main") == 0
+    content = json.loads(capsys.readouterr().out)
+    assert {table["name"] for table in content["tables"]} == {"claims", "paper", "bars", "main"}
 
 
 def test_a_written_report_can_be_verified(runs: Path, recipe: Path, tmp_path: Path) -> None:

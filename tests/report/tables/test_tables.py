@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from statistics import mean
-from typing import Literal
+from typing import Any, Literal
 
 import pytest
 from scipy.stats import skew
@@ -17,7 +17,11 @@ from prime_bench.report.formats.cells import note_text, printed
 from prime_bench.report.quantities.layout import ReportJob
 from prime_bench.report.quantities.records import RecipeJobs, gather
 from prime_bench.report.tables import claims
-from prime_bench.report.tables.definition import TableDefinition, shipped_tables
+from prime_bench.report.tables.definition import (
+    PivotDefinition,
+    TableDefinition,
+    shipped_tables,
+)
 from prime_bench.report.tables.kinds import KINDS, load_definition
 from prime_bench.report.tables.model import Cell, Table
 from prime_bench.store.record import ProbeRecord, RunRecord
@@ -500,3 +504,245 @@ def test_nothing_done_is_dashes_and_words(table_of: Callable[..., Table], name: 
     assert all(c.value is None or printed(c).text in ("0", "0/0") for c in cells_of(table).values())
     assert any("no record for" in note_text(note) for note in table.notes)
     assert table.provenance.started is None
+
+
+DELTA = "{metric}.{arm}.delta"
+SMALL = ["dataset=avazu", "backbone=DNN", "backbone=DCNv2", "seed=2021", "seed=190034"]
+
+
+def seeded(job_spec: JobSpec) -> tuple[float, float]:
+    """Two seeds 16 steps apart in AUC; PRIME ties one pair of four."""
+    auc, logloss = flat(job_spec)
+    tied = (job_spec.backbone, job_spec.arm.name, job_spec.seed) == ("DCNv2", "prime", 2021)
+    return auc - STEP * 8 * tied + STEP * 16 * (job_spec.seed == 190034), logloss
+
+
+def on_valid(job_spec: JobSpec) -> tuple[float, float]:
+    """PRIME gains 32 steps more than on test rows."""
+    auc, logloss = seeded(job_spec)
+    return auc + STEP * 32 * (job_spec.arm.name == "prime"), logloss
+
+
+Read = Callable[[Table], object]
+
+
+def text_at(address: str) -> Read:
+    return lambda table: printed(cells_of(table)[address]).text
+
+
+def remark_at(address: str) -> Read:
+    return lambda table: printed(cells_of(table)[address]).remark
+
+
+def keys_of_columns(table: Table) -> list[str]:
+    return [column.key for column in table.blocks[0].columns[1:5]]
+
+
+def column_of(key: str, attribute: str) -> Read:
+    return lambda table: next(
+        getattr(column, attribute) for column in table.blocks[0].columns if column.key == key
+    )
+
+
+DNN = "avazu.DNN.auc.prime"
+WON = "avazu.pairs_won.auc.prime.delta"
+PIVOT_KEYS: list[tuple[str, dict[str, Any], Read, object, object]] = [
+    # Of a column: which, its keys, what is read, and its value before and after.
+    ("{metric}.{arm}", {"spread": False}, text_at(DNN), "0.7520±0.0014", "0.7520"),
+    ("{metric}.{arm}", {"decimals": 2}, text_at(DNN), "0.7520±0.0014", "0.75±0.00"),
+    ("{metric}.{arm}", {"seed": 190034}, text_at(DNN), "0.7520±0.0014", "0.7529"),
+    (
+        "{metric}.{arm}",
+        {"shows": "average_level", "split": "valid"},
+        text_at(DNN),
+        "0.7520±0.0014",
+        "0.7559±0.0014",
+    ),
+    (
+        "{metric}.{arm}",
+        {"better": "lower"},
+        column_of("auc.prime", "better"),
+        "higher",
+        "lower",
+    ),
+    (DELTA, {"ties": False}, remark_at(WON), "1 tied", ""),
+    (DELTA, {"ties": False}, text_at(WON), "3/4", "3/4"),
+    # Of the table.
+    ("", {"decimals": 2}, text_at(DNN), "0.7520±0.0014", "0.75±0.00"),
+    ("", {"split": "valid"}, text_at(DNN), "0.7520±0.0014", "0.7559±0.0014"),
+    ("", {"split": "valid"}, text_at(f"{DNN}.delta"), "+0.0010", "+0.0049"),
+    ("", {"head": "Model"}, column_of("backbone", "label"), "Backbone", "Model"),
+    (
+        "",
+        {"labels": {"prime": "Ours"}},
+        column_of("auc.prime", "label"),
+        "PRIME",
+        "Ours",
+    ),
+    (
+        "",
+        {"arms": ["prime", "dense"]},
+        keys_of_columns,
+        ["auc.dense", "auc.prime", "auc.prime.delta", "logloss.dense"],
+        ["auc.prime", "auc.prime.delta", "auc.dense", "logloss.prime"],
+    ),
+    (
+        "",
+        {"arms": ["dense"]},
+        keys_of_columns,
+        ["auc.dense", "auc.prime", "auc.prime.delta", "logloss.dense"],
+        ["auc.dense", "logloss.dense"],
+    ),
+    (
+        "",
+        {"blocks": "backbone"},
+        lambda table: [(block.key, block.label) for block in table.blocks],
+        [("avazu", "Avazu")],
+        [("avazu.DNN", "DNN, Avazu"), ("avazu.DCNv2", "DCNv2, Avazu")],
+    ),
+    (
+        "",
+        {"rows": ["backbone", "mean"]},
+        lambda table: [row.key for row in table.blocks[0].rows],
+        ["DNN", "DCNv2", "mean", "paired_median", "pairs_won", "backbones_won"],
+        ["DNN", "DCNv2", "mean"],
+    ),
+    ("", {"compared_by": "block"}, lambda table: table.compared_by, "column", "block"),
+    ("", {"columns_side_by_side": 3}, lambda table: table.side_by_side, 12, 3),
+]
+
+
+@pytest.mark.parametrize(("column", "keys", "read", "before", "after"), PIVOT_KEYS)
+def test_a_key_of_a_pivot_changes_what_it_says(
+    table_of: Callable[..., Table],
+    column: str,
+    keys: dict[str, Any],
+    read: Read,
+    before: object,
+    after: object,
+) -> None:
+    given = {"scores": seeded, "valid_scores": on_valid, "only": SMALL}
+    definition = load_definition("main")
+    assert isinstance(definition, PivotDefinition)
+    if column:
+        assert column in [each.key for each in definition.columns]
+        keys = {
+            "columns": [
+                each.model_copy(update=keys) if each.key == column else each
+                for each in definition.columns
+            ]
+        }
+
+    assert read(table_of("main", **given)) == before
+    changed = definition.model_copy(update=keys)
+    assert read(table_of("main", definition=changed, **given)) == after
+
+
+def test_a_column_of_one_metric_shows_it(table_of: Callable[..., Table]) -> None:
+    cells = cells_of(table_of("dense_weight", scores=seeded, valid_scores=on_valid))
+
+    assert steps(cells["avazu.prime.auc"]) == pytest.approx(6144 + 8 + 16 / 5 + 32 - 8 / 20)
+    assert steps(cells["avazu.prime.logloss"]) == 3072 - 8
+    assert steps(cells["avazu.prime.logloss.190034"]) == 3072 - 8
+
+
+def test_another_arm_may_be_the_baseline(table_of: Callable[..., Table]) -> None:
+    definition = load_definition("main").model_copy(update={"baseline": "prime"})
+    cells = cells_of(table_of("main", definition=definition, scores=seeded, only=SMALL))
+
+    assert printed(cells["avazu.DNN.auc.dense.delta"]).text == "-0.0010"
+    assert "avazu.DNN.auc.prime.delta" not in cells
+
+
+def test_comparisons_are_on_the_tables_split(table_of: Callable[..., Table]) -> None:
+    definition = load_definition("controls").model_copy(update={"split": "valid"})
+    cells = cells_of(table_of("controls", definition=definition, valid_scores=on_valid))
+
+    assert steps(cells["avazu.parameter_matched.auc.DNN"]) == 8 - 5 + 32
+
+
+def test_seeds_in_rows_have_no_spread_and_neither_has_their_mean(
+    table_of: Callable[..., Table],
+) -> None:
+    cells = cells_of(table_of("gdcn_seeds", scores=seeded))
+
+    assert printed(cells["criteo.GDCN.mean.prime"]).text == "0.7514"
+    assert printed(cells["criteo.GDCN.190034.prime"]).text == "0.7529"
+
+
+def test_a_smaller_margin_is_passed(table_of: Callable[..., Table]) -> None:
+    """8 steps are 0.00098: within the bundled margin, beyond one of half of it."""
+    definition = load_definition("family").model_copy(update={"margin": 0.0005})
+    cells = cells_of(table_of("family", definition=definition))
+
+    assert printed(cells["avazu.prime.dense.auc.by_margin"]).text == "better"
+
+
+@pytest.mark.parametrize(
+    ("name", "keys", "read", "before", "after"),
+    [
+        (
+            "cost",
+            {"arms": ["dense", "prime"]},
+            lambda table: [row.key for row in table.blocks[0].rows][:3],
+            ["FiBiNET.dense", "FiBiNET.prime", "FiBiNET.apg"],
+            ["FiBiNET.dense", "FiBiNET.prime", "DCNv2.dense"],
+        ),
+        (
+            "cost",
+            {"compared": ["prime"]},
+            lambda table: any(cell.emphasised for _, cell in table.cells()),
+            True,
+            False,
+        ),
+        (
+            "gradients",
+            {"arms": ["dense", "prime"]},
+            lambda table: [c.label for c in table.blocks[0].columns if c.group == "Gap, blocks"],
+            ["Dense", "Residual (params)", "Smaller by (%)", "PRIME", "Smaller by (%)"],
+            ["Dense", "PRIME", "Smaller by (%)"],
+        ),
+        (
+            "gradients",
+            {"baseline": "prime"},
+            column_of("semantic", "group"),
+            "Cosine, Dense",
+            "Cosine, PRIME",
+        ),
+        (
+            "subgroups",
+            {"arm": "dense", "baseline": "prime"},
+            lambda table: [column.key for column in table.blocks[0].columns][3:5],
+            ["auc.dense", "auc.delta"],
+            ["auc.prime", "auc.delta"],
+        ),
+        (
+            "apg",
+            {"arms": ["prime", "apg"]},
+            lambda table: [row.key for row in table.blocks[0].rows][:2],
+            ["FiBiNET.dense", "FiBiNET.apg"],
+            ["FiBiNET.prime", "FiBiNET.apg"],
+        ),
+        (
+            "apg",
+            {"directions": {"logloss": "lower", "auc": "higher"}},
+            lambda table: [column.key for column in table.blocks[0].columns][2:4],
+            ["auc", "logloss"],
+            ["logloss", "auc"],
+        ),
+    ],
+)
+def test_a_key_of_another_table_changes_what_it_says(
+    name: str, keys: dict[str, Any], read: Read, before: object, after: object
+) -> None:
+    found, _ = Runs(RECORDS).readable()
+    probes = [record for record in found if isinstance(record, ProbeRecord)]
+    trained = [record for record in found if isinstance(record, RunRecord)]
+    records = gather(trained, probes=probes)
+    definition = load_definition(name)
+
+    def table(own: TableDefinition) -> Table:
+        return make_report(records, definitions={name: own}).tables[0]
+
+    assert read(table(definition)) == before
+    assert read(table(definition.model_copy(update=keys))) == after
