@@ -211,7 +211,7 @@ class TestRunJob:
 
 
 class TestFailures:
-    def fail(self, request, kind, match):
+    def assert_fails(self, request, kind, match):
         with pytest.raises(kind, match=match):
             run_job(request, lambda _: None)
         folder = folder_of(request)
@@ -219,7 +219,9 @@ class TestFailures:
         return json.loads((folder / "failure.json").read_text()), (folder / "log.txt").read_text()
 
     def test_another_fingerprint(self, make_request):
-        failure, log = self.fail(make_request(fingerprint="0" * 64), DataError, "fingerprint")
+        failure, log = self.assert_fails(
+            make_request(fingerprint="0" * 64), DataError, "fingerprint"
+        )
         assert failure["error"].startswith("TableFault: ")
         assert "\n" not in failure["error"]
         assert "Traceback" in failure["traceback"]
@@ -262,7 +264,7 @@ class TestFailures:
         assert result_of(run_job(elsewhere, lambda _: None)) == result_of(record)
 
     def test_no_table(self, make_request, tmp_path):
-        self.fail(make_request(table=tmp_path / "nothing"), DataError, "no prepared table")
+        self.assert_fails(make_request(table=tmp_path / "nothing"), DataError, "no prepared table")
 
     def test_a_test_split_of_one_class_is_found_before_training(
         self, make_request, tmp_path, write_table
@@ -272,7 +274,9 @@ class TestFailures:
                 labels[:] = 0
 
         path = write_table(tmp_path / "one-1", spoil=one_class)
-        self.fail(make_request(table=path), DataError, "all 140 labels of the split test are 0")
+        self.assert_fails(
+            make_request(table=path), DataError, "all 140 labels of the split test are 0"
+        )
         assert not (folder_of(make_request(table=path)) / "history.jsonl").exists()
 
     @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
@@ -293,18 +297,20 @@ class TestFailures:
     def test_other_numerics(self, make_request):
         request = make_request()
         job = request.job.model_copy(update={"numerics": 0})
-        self.fail(request.model_copy(update={"job": job}), UsageError, "wants numerics 0")
+        self.assert_fails(request.model_copy(update={"job": job}), UsageError, "wants numerics 0")
 
     def test_tf32_on_a_cpu(self, make_request):
         request = make_request()
         training = request.job.training.model_copy(update={"matmul": "tf32"})
         job = request.job.model_copy(update={"training": training})
-        self.fail(request.model_copy(update={"job": job}), UsageError, "training.matmul: tf32")
+        self.assert_fails(
+            request.model_copy(update={"job": job}), UsageError, "training.matmul: tf32"
+        )
 
     def test_a_formula_that_does_not_count_what_is_built(self, make_request, monkeypatch):
         settings = PLUGINS["prime"].settings
         monkeypatch.setattr(settings, "parameters", lambda *_: 1)
-        self.fail(make_request(), RuntimeError, "parameters built")
+        self.assert_fails(make_request(), RuntimeError, "parameters built")
 
     def test_a_failure_is_tried_again(self, make_request, monkeypatch):
         request = make_request(max_epochs=1)
@@ -314,7 +320,7 @@ class TestFailures:
 
         with monkeypatch.context() as patch:
             patch.setattr(training_job, "build_arm", broken)
-            failure, _ = self.fail(request, ZeroDivisionError, None)
+            failure, _ = self.assert_fails(request, ZeroDivisionError, None)
         assert failure["error"] == "ZeroDivisionError"
         run_job(request, lambda _: None)
         assert {path.name for path in folder_of(request).iterdir()} == FILES

@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 from fuxictr.features import FeatureMap
 
-from prime_bench.base.errors import UsageError
+from prime_bench.base.errors import EnvironmentFault, UsageError
 from prime_bench.cli.main import exit_code
 from prime_bench.data.fuxictr_files import export_table
 from prime_bench.data.manifest import resolve
@@ -89,7 +89,7 @@ def test_an_error_leaves_nothing(table, tmp_path, monkeypatch):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("prime_bench.data.fuxictr_files.write_whole", fail)
-    with pytest.raises(Exception, match="space"):
+    with pytest.raises(EnvironmentFault, match="the disk is full"):
         export_table(table, tmp_path / "a" / "b")
     assert list(tmp_path.iterdir()) == []
 

@@ -237,12 +237,25 @@ def test_a_copy_has_hooks_of_its_own(make, loader):
         assert (twin.forward(loader[0])["y_pred"] > before).all()
 
 
-def test_two_forward_passes_keep_no_graph(make, loader):
-    model = make("mlp")
-    attach_prime(model, SMALL, seed=1)
+def test_a_second_pass_gives_its_own_gradients(make, loader):
+    """No graph, routing or input of the first one is left for it."""
 
-    for batch in loader[:2]:
-        model.forward(batch)["y_pred"].sum().backward()
+    def gradients(*batches):
+        model = make("mlp").eval()
+        prime = attach_prime(model, SMALL, seed=1)
+        nn.init.constant_(prime.expert_bias, 0.1)
+        for batch in batches:
+            model.zero_grad()
+            model.forward(batch)["y_pred"].sum().backward()
+        return {name: value.grad for name, value in model.named_parameters()}
+
+    torch.manual_seed(1)
+    alone = gradients(loader[1])
+    torch.manual_seed(1)
+    second = gradients(loader[0], loader[1])
+    assert any(name.startswith("prime.") for name in alone)
+    for name, value in alone.items():
+        assert torch.equal(second[name], value), name
 
 
 def test_modes_buffers_and_optimizer_state_survive_the_look(make, loader):

@@ -18,7 +18,7 @@ PLUGINS = {
 }
 
 
-def check(name, n_rows, *, train, generator):
+def assert_equal_to_dense(name, n_rows, *, train, generator):
     build, settings = PLUGINS[name]
     plugin = build(20, settings, generator=generator).train(train)
     for spread in (0.1, 3.0, 20.0):
@@ -32,14 +32,14 @@ def check(name, n_rows, *, train, generator):
 @pytest.mark.parametrize("n_rows", BATCHES)
 @pytest.mark.parametrize("name", PLUGINS)
 def test_equal_to_dense(name, n_rows, train, generator):
-    check(name, n_rows, train=train, generator=generator)
+    assert_equal_to_dense(name, n_rows, train=train, generator=generator)
 
 
 @pytest.mark.usefixtures("two_threads")
 @pytest.mark.parametrize("n_rows", BATCHES)
 @pytest.mark.parametrize("name", PLUGINS)
 def test_equal_to_dense_with_two_threads(name, n_rows, generator):
-    check(name, n_rows, train=True, generator=generator)
+    assert_equal_to_dense(name, n_rows, train=True, generator=generator)
 
 
 @pytest.mark.parametrize("anchor_epsilon", [1e-7, 1e-3])

@@ -93,9 +93,10 @@ def _calls(folder, *, of, number=1):
 
 @pytest.mark.parametrize("name", sorted(path.name for path in FOLDER.glob("*.slurm")))
 def test_scripts_are_valid(name):
-    subprocess.run(["bash", "-n", str(FOLDER / name)], check=True)
-    if shutil.which("shellcheck"):
-        subprocess.run(["shellcheck", str(FOLDER / name)], check=True)
+    checkers = [["bash", "-n"], *([["shellcheck"]] if shutil.which("shellcheck") else [])]
+    for checker in checkers:
+        done = subprocess.run([*checker, str(FOLDER / name)], capture_output=True, text=True)
+        assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
 @pytest.mark.parametrize("code", [0, 1])

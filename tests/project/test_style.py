@@ -43,6 +43,37 @@ def test_importing_does_no_work(path: Path) -> None:
     assert "os.environ" not in ast.unparse(ast.Module(_top_level(tree), type_ignores=[]))
 
 
+def test_every_test_asserts_something() -> None:
+    """Directly, by `pytest.raises` or `pytest.warns`, or in a function whose name begins with
+    `assert_`: a test that only calls something passes whatever comes of it.
+    """
+    found = {
+        f"{path.relative_to(ROOT).as_posix()}: {node.name}": _asserts(node)
+        for path in sorted((ROOT / "tests").rglob("test_*.py"))
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.FunctionDef) and node.name.startswith("test_")
+    }
+
+    assert len(found) > 1500
+    assert [name for name, asserts in found.items() if not asserts] == []
+
+
+def test_no_test_accepts_any_exception() -> None:
+    """A misspelt name in the block would raise one, too; ruff (B017) accepts it with `match`."""
+    files = sorted((ROOT / "tests").rglob("*.py"))
+
+    assert [p.name for p in files if "raises(Exception" + "," in p.read_text("utf-8")] == []
+
+
+def _asserts(test: ast.FunctionDef) -> bool:
+    calls = [node.func for node in ast.walk(test) if isinstance(node, ast.Call)]
+    names = [call.attr for call in calls if isinstance(call, ast.Attribute)]
+    names += [call.id for call in calls if isinstance(call, ast.Name)]
+    return any(isinstance(node, ast.Assert) for node in ast.walk(test)) or any(
+        name in ("raises", "warns") or name.startswith("assert_") for name in names
+    )
+
+
 def _type_name(node: ast.stmt) -> str | None:
     """Name of a class or type alias, such as `Kind = Literal[...]` or `Record = A | B`; None for
     another statement.

@@ -273,7 +273,19 @@ def test_cells_of_any_size(make_cell: MakeCell, svg: Svg, differences: tuple[flo
     cell = make_cell(differences=differences)
     estimates = list(cell.differences.values())
 
-    svg(draw_paired_dots([cell], baseline="Dense", arm="PRIME", metric_label="AUC"))
-    svg(draw_win_grid({"AUC": [cell]}, seeds=cell.seeds, arm="PRIME"))
-    svg(draw_forest([row("DNN", value) for value in estimates], axis_label="Δ", band=0.001))
-    svg(draw_tradeoff([point(difference=value) for value in estimates], baseline="Dense"))
+    n, wins = len(estimates), sum(value > 0 for value in estimates)
+    assert n == sum(not np.isnan(value) for value in differences)
+
+    dots = svg(draw_paired_dots([cell], baseline="Dense", arm="PRIME", metric_label="AUC"))
+    assert f"DNN: {wins}/{n}" in dots
+    grid = svg(draw_win_grid({"AUC": [cell]}, seeds=cell.seeds, arm="PRIME"))
+    assert f"AUC: {wins} of {n} won" in grid
+    assert grid.count(">·<") == len(differences) - n
+    forest = svg(
+        draw_forest([row("DNN", value) for value in estimates], axis_label="Δ", band=0.001)
+    )
+    for value in estimates:
+        assert f"{abs(value):.4f} [" in forest
+    tradeoff = draw_tradeoff([point(difference=value) for value in estimates], baseline="Dense")
+    svg(tradeoff)
+    assert tradeoff.axes[0].lines[0].get_ydata() == pytest.approx(estimates)
