@@ -98,6 +98,32 @@ def test_without_a_terminal_there_is_a_line_a_minute_with_jobs_and_places(clock,
     ]
 
 
+def test_of_many_jobs_the_first_are_named(clock, shown, capsys):
+    with shown:
+        for number in range(6):
+            at = EpochProgress(epoch=1, rows=10, rows_total=20, rows_per_s=5.0)
+            clock.s += 10 * (number == 5) + 55 * (number == 4)
+            shown.event(ProgressEvent(job_id=f"job{number}", progress=at))
+
+    named = "; ".join(f"epoch 1: job{number}" for number in range(4))
+    assert capsys.readouterr().err.splitlines() == [
+        f"0 of 3 jobs have ended; running: {named} and 2 more"
+    ]
+
+
+def test_the_last_job_has_no_other_beside_it(capsys):
+    shown = RunProgress(SimpleNamespace(jobs=[], to_run=["job"] * 3))
+    with shown:
+        for job_id in ("a", "b"):
+            at = EpochProgress(epoch=1, rows=10, rows_total=20, rows_per_s=5.0)
+            shown.event(ProgressEvent(job_id=job_id, progress=at))
+        for job_id in ("a", "b", "c"):
+            _end(shown, job_id, wall_s=60)
+
+    left = [line.rpartition("jobs")[2] for line in capsys.readouterr().err.splitlines()]
+    assert left == [", about 60 s left", ", about 60 s left", ""]
+
+
 def test_a_machine_that_takes_no_jobs_is_named_with_what_to_do(shown, capsys):
     with shown:
         shown.event(

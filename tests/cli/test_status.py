@@ -1,6 +1,7 @@
 """`prime-bench status`: a line for a pipe, JSON, and a table that fits its screen."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -79,6 +80,25 @@ def test_hundreds_of_jobs_fit_and_those_at_work_come_first() -> None:
     assert summary(found) == (
         "302 jobs: 1 failed, 1 pending, 300 running; those running end in 83 min or sooner"
     )
+
+
+def test_the_longest_wait_and_where_jobs_are_where_they_differ() -> None:
+    first, last = running(1), running(2)
+    first = replace(first, left_s=600.0, at_most=False, where="host-1")
+    found = Status(jobs=[replace(last, where="host-1"), first])
+    header, *lines = drawn(found, n_lines=9, width=120)
+    assert summary(found).endswith("; those running end in 83 min or sooner")
+    assert "where" not in header
+    assert lines[0].endswith(" < 83 min")
+    assert lines[1].endswith("  10 min")
+    assert "<" not in lines[1]
+    several = Status(jobs=[first, replace(last, where="host-2")])
+    header, *lines = drawn(several, n_lines=9, width=120)
+    assert " where " in header
+    assert [("host-1" in line, "host-2" in line) for line in lines] == [
+        (True, False),
+        (False, True),
+    ]
 
 
 def test_nothing_is_a_line_too() -> None:

@@ -7,6 +7,7 @@ import pytest
 
 from prime_bench.api import prepare
 from prime_bench.base.errors import DataError
+from prime_bench.cli.plan import _print_table, summary
 from prime_bench.data.table import PreparedTable
 from prime_bench.probes.gradients import large_groups
 from prime_bench.probes.groups import choose, grouping_of
@@ -147,7 +148,7 @@ def gradients(tmp_path):
     return load
 
 
-def test_no_arm_is_trained_for_a_probe_that_would_fail(runs, small_log, gradients):
+def test_no_arm_is_trained_for_a_probe_that_would_fail(runs, small_log, gradients, capsys):
     made = make_plan(gradients(""), data_dir=small_log, runs=runs)
 
     assert made.counts == {"unfit": 2}  # and no training run
@@ -155,6 +156,11 @@ def test_no_arm_is_trained_for_a_probe_that_would_fail(runs, small_log, gradient
     assert made.unfit == [f"synthetic: {made.jobs[0].why}"]
     with pytest.raises(DataError, match="synthetic: gradients needs, in one field"):
         check_runnable(made)
+    _print_table(made, {})
+    lines = capsys.readouterr().out.splitlines()
+    # Long reasons stand below the table.
+    assert [line.endswith(" too few rows, see below") for line in lines] == [False, True, True]
+    assert f"unfit: {made.unfit[0]}" in summary(made).splitlines()
 
 
 def test_with_fewer_rows_a_block_the_arms_are_trained(runs, small_log, gradients):
