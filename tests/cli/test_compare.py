@@ -34,7 +34,18 @@ def test_a_folder_with_a_changed_record(
     (row,) = found["rows"]
     assert (row["name"], row["seeds"], row["auc_wins"]) == ("synthetic DNN prime", [2021], 1)
     assert row["auc_difference"]["mean"] == pytest.approx(0.01)
-    assert row["settings"] == {}
+    assert (row["settings"], row["auc_losses"]) == ({}, 0)
+    left, right = (side["mean"] for side in row["auc"])
+    assert (left, right) == (
+        record["result"]["test"]["auc"] - 0.01,
+        record["result"]["test"]["auc"],
+    )
+    assert exit_code(["compare", "runs", str(tmp_path / "other")]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    cells = {" ".join(line.split()[:3]): line.split()[3:] for line in lines[1:3]}
+    shown = ["1", f"{left:.4f}", f"{right:.4f}", "+0.0100", "1/1", "0.0000"]
+    assert cells["synthetic DNN prime"] == shown
+    assert cells["synthetic DNN dense"][3:] == ["0.0000", "0/1", "0.0000"]
 
 
 def test_two_recipes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
