@@ -9,6 +9,7 @@ from prime_bench.cli.output import duration, size
 from prime_bench.cli.plan import outlook
 from prime_bench.recipe.file import load_recipe
 from prime_bench.schedule.estimate import Total
+from prime_bench.schedule.measure import measure
 from prime_bench.schedule.slots import Slots
 
 COMMAND = "prime-bench prepare synthetic"
@@ -147,7 +148,9 @@ def test_json_has_sizes_budgets_and_totals_where_the_data_are_prepared(capsys):
     assert jobs[1]["disk_bytes"] - jobs[0]["disk_bytes"] == 4 * 120_224
 
 
-def test_a_measurement_tells_the_time_and_leaves_nothing(tmp_path, capsys):
+def test_a_measurement_tells_the_time_and_leaves_nothing(tmp_path, capsys, monkeypatch):
+    assert measure.__kwdefaults__["seconds"] == 10  # as the help says
+    monkeypatch.setitem(measure.__kwdefaults__, "seconds", 0.5)
     assert exit_code(["prepare", "synthetic", "--rows", "1000"]) == 0
     capsys.readouterr()
     narrow = ["--only", "backbone=DNN", "--only", "seed=2021", "--only", "arm=dense"]
@@ -160,7 +163,7 @@ def test_a_measurement_tells_the_time_and_leaves_nothing(tmp_path, capsys):
     assert line.startswith("time: about ")
     assert " for 1 job, " in line
     assert "\nslots: 2 jobs at once, 1 CPU thread each (as asked for)\n" in out
-    assert line.endswith(" one after another (measured for 10 s on cpu)")
+    assert line.endswith(" one after another (measured for 0.5 s on cpu)")
     assert "\nrange: every job as fast and as short as " in out
     assert [path.name for path in tmp_path.iterdir()] == ["data"]
 

@@ -11,6 +11,7 @@ import pytest
 
 from prime_bench.base.errors import UsageError
 from prime_bench.catalog import find_backbone, find_plugin
+from prime_bench.cli.main import exit_code
 from prime_bench.contract.__main__ import check
 from prime_bench.recipe.file import load_recipe
 
@@ -73,17 +74,39 @@ def install(folder, *, gate=CODE):
 
 
 @pytest.fixture
-def prime_bench(tmp_path):
-    """The command line in a process that finds the package."""
+def site(tmp_path, monkeypatch):
+    """A folder with the package, which this process and those that it starts find."""
     install(tmp_path / "site")
-    variables = {"PYTHONPATH": str(tmp_path / "site"), "OMP_NUM_THREADS": "1"}
-    environment = {**os.environ, **variables, "PYTHONDONTWRITEBYTECODE": "1"}
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path / "site")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "site"), prepend=os.pathsep)
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+    yield tmp_path / "site"
+    for name in [name for name in sys.modules if name.startswith(("my_gate", "my_flat"))]:
+        del sys.modules[name]
+
+
+@pytest.fixture
+def here(site, capfd):
+    """The command line in this process, which has torch already."""
+    assert site.is_dir()
+
+    def call(*arguments):
+        code = exit_code(list(arguments))
+        return code, "".join(capfd.readouterr())
+
+    return call
+
+
+@pytest.fixture
+def prime_bench(site):
+    """The command line in a process that finds the package."""
+    assert site.is_dir()
 
     def call(*arguments):
         return subprocess.run(
             [sys.executable, "-m", "prime_bench", *arguments],
-            cwd=tmp_path,
-            env=environment,
             capture_output=True,
             text=True,
             check=False,
@@ -92,13 +115,13 @@ def prime_bench(tmp_path):
     return call
 
 
-def test_the_guide_is_true_and_so_is_a_backbone(prime_bench, tmp_path):
+def test_the_guide_is_true_and_so_is_a_backbone(here, prime_bench, site, tmp_path):
     for name in ("my_gate:Gate", "flat"):
-        checked = prime_bench("check", name)
-        assert checked.returncode == 0, checked.stdout + checked.stderr
-        assert "pass  budget" in checked.stdout
+        code, printed = here("check", name)
+        assert code == 0, printed
+        assert "pass  budget" in printed
     (tmp_path / "gate.toml").write_text(RECIPE + "\n[backbone.flat]\n")
-    assert prime_bench("prepare", "--recipe", "gate.toml").returncode == 0
+    assert here("prepare", "--recipe", "gate.toml")[0] == 0
 
     ran = prime_bench("run", "gate.toml")
 
@@ -107,14 +130,14 @@ def test_the_guide_is_true_and_so_is_a_backbone(prime_bench, tmp_path):
     records = [json.loads(path.read_text()) for path in tmp_path.glob("runs/*/record.json")]
     coded = {tuple(sorted(record["job"].get("code", ()))) for record in records}
     assert coded == {(), ("my_gate:Gate",), ("flat",), ("flat", "my_gate:Gate")}
-    reported = json.loads(prime_bench("report", "gate.toml", "--format", "json").stdout)
-    pairs = {pair["backbone"]: pair["arms"] for pair in reported["pairs"]}
+    _, printed = here("report", "gate.toml", "--format", "json")
+    pairs = {pair["backbone"]: pair["arms"] for pair in json.loads(printed)["pairs"]}
     assert set(pairs) == {"DNN", "flat"}
     assert all(set(arms) == {"dense", "prime", "gate"} for arms in pairs.values())
     scores = [pairs["DNN"][arm]["test_auc"] for arm in ("dense", "gate")]
     assert scores[0] != scores[1]
 
-    install(tmp_path / "site", gate=CODE.replace("torch.tanh", "torch.sin"))
+    install(site, gate=CODE.replace("torch.tanh", "torch.sin"))
     planned = json.loads(prime_bench("plan", "gate.toml", "--json").stdout)
     assert {job["arm"] for job in planned["jobs"] if job["state"] == "pending"} == {"gate"}
     changed = json.loads(prime_bench("report", "gate.toml", "--format", "json").stdout)
