@@ -91,8 +91,13 @@ def make_record(plain_record: MakeRecord) -> MakeRecord:
 
 
 @pytest.fixture
-def full_set(make_record: MakeRecord) -> list[RunRecord]:
+def full_set(_full_set: tuple[RunRecord, ...]) -> list[RunRecord]:
     """2 x 3 x 3 x 5 records: but for a missing arm, with a degenerate and a mispaired run."""
+    return list(_full_set)
+
+
+@pytest.fixture(scope="session")
+def _full_set(make_record: MakeRecord) -> tuple[RunRecord, ...]:
     records = []
     for dataset in FINGERPRINTS:
         for backbone in BACKBONES:
@@ -110,7 +115,7 @@ def full_set(make_record: MakeRecord) -> list[RunRecord]:
                             dataset=dataset, backbone=backbone, arm=arm, seed=seed, **changes
                         )
                     )
-    return records
+    return tuple(records)
 
 
 def _noise(*names: object) -> float:
