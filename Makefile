@@ -29,14 +29,14 @@ demo: $(INSTALLED)
 	@$(BIN)/prime-bench report recipes/quick.toml
 
 test: lint
-	$(BIN)/pytest -n auto
+	$(BIN)/pytest -n auto --dist worksteal
 
 # The slow test needs polars below 2. Without mypy: it reads the types that numpy, torch and matplotlib ship, and those of old releases say less.
 lowest:
 	$(MAKE) install VENV=$(LOWEST) CONSTRAINTS=constraints-lowest.txt
 	$(LOWEST)/bin/ruff check .
 	$(LOWEST)/bin/ruff format --check .
-	$(LOWEST)/bin/pytest -n auto
+	$(LOWEST)/bin/pytest -n auto --dist worksteal
 	$(LOWEST)/bin/pytest --slow tests/integrations/test_fuxictr_csv.py
 
 lint: $(INSTALLED)
