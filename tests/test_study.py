@@ -18,18 +18,19 @@ from prime_bench.recipe.study import find_study, load_study
 from prime_bench.report.figures import FIGURES
 
 ONLY = {
-    "main13": ["backbone=DNN", "backbone=DCNv2"],
-    "controls": ["backbone=DNN"],
+    "main13": ["backbone=DNN"],
+    "controls": ["backbone=DNN", "arm=dense", "arm=prime", "arm=permuted_routing"],
     "apg": ["backbone=DCNv2"],
     "apg_selected": ["backbone=DCNv2", "arm=dense", "arm=apg", "arm=apg_rank_4", "arm=prime"],
     "gdcn_attachment": ["arm=dense", "arm=prime", "arm=post_post"],
-    "dense_weight": ["backbone=DNN"],
-    "structural": ["backbone=DNN"],
-    "gradients": ["backbone=DNN"],
+    "dense_weight": ["backbone=DNN", "arm=dense", "arm=prime", "arm=dense_weight_25"],
+    "structural": ["backbone=DNN", "arm=dense", "arm=prime", "arm=hidden_subspace"],
+    "gradients": ["backbone=DNN", "arm=dense", "arm=prime"],
     "routing": ["backbone=DNN"],
     "gdcn_routing": ["arm=prime", "arm=post_post"],
-    "subgroups": ["backbone=DNN"],
-    "cost": ["backbone=DCNv2", "dataset=avazu"],
+    "subgroups": ["backbone=DNN", "arm=dense", "arm=prime"],
+    # APG's steps take ten times as long as the others' together.
+    "cost": ["backbone=DCNv2", "dataset=avazu", "arm=dense", "arm=prime"],
 }
 SMALLER = {
     "rows = 16_000": "rows = 5_000",
@@ -41,6 +42,7 @@ SMALLER = {
     "blocks = 2": "blocks = 1",
     "positives_per_block = 4": "positives_per_block = 4",
     "negatives_per_block = 8": "negatives_per_block = 4",
+    "inference_steps = 10": "inference_steps = 5",
 }
 MOST_S = 1200
 """Seconds for which a command may run here: other programs may have the machine's cores."""
