@@ -1,4 +1,4 @@
-"""The gradient diagnosis at full size, by extrapolation from a measured part on this machine.
+"""The probe `gradients` at full size, by extrapolation from a measured part on this machine.
 
     python benchmarks/gradients.py [--blocks 16] [--repeat 3]
 

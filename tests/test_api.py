@@ -279,7 +279,7 @@ def test_a_recipe_is_prepared_and_errors_of_one_data_set_do_not_stop_the_others(
     )
     assert (made.dataset, made.made, failed) == ("synthetic", False, ["avazu"])
     assert made.folder.is_dir()
-    with pytest.raises(UsageError, match="no dataset `avasu`; did you mean `avazu`"):
+    with pytest.raises(UsageError, match="no data set `avasu`; did you mean `avazu`"):
         api.prepare_recipe(path, sources={"avasu": tmp_path}, data_dir=tmp_path)
 
 

@@ -163,7 +163,7 @@ def prepare_tables(
     for name in paths:
         if name not in specs:
             raise UsageError(
-                f"{whose} has no dataset `{name}`{did_you_mean(name, specs)}",
+                f"{whose} has no data set `{name}`{did_you_mean(name, specs)}",
                 hint=f"it has: {', '.join(specs)}",
             )
         if specs[name].card.kind == "generated":

@@ -217,8 +217,8 @@ def load_card(name: str) -> DatasetCard:
     if name not in known:
         own = own_cards()
         raise UsageError(
-            f"no dataset `{name}`{did_you_mean(name, [*known, *own])}",
-            hint=f"datasets: {', '.join([*known, *own])}; or a card's file, such as mylog.toml",
+            f"no data set `{name}`{did_you_mean(name, [*known, *own])}",
+            hint=f"data sets: {', '.join([*known, *own])}; or a card's file, such as mylog.toml",
         )
     path = bundled_folder("datasets") / f"{name.replace('-', '_')}.toml"
     return DatasetCard.parse(tomllib.loads(path.read_text(encoding="utf-8")), where=str(path))
@@ -243,7 +243,7 @@ def card_file(reference: str, *, folder: Path = Path()) -> Path | None:
         return own
     file = folder / f"{reference}.toml"
     if reference not in card_names() and file.is_file():
-        raise UsageError(f"no dataset `{reference}`", hint=f"for the card {file} say `{file.name}`")
+        raise UsageError(f"no data set `{reference}`", hint=f"for the card {file} say `{file.name}`")
     if (folder / reference).is_file():
         raise UsageError(
             f"{reference}: is no card, whose name ends in .toml",

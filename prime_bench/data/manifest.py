@@ -460,7 +460,7 @@ def find_tables(table: str | Path, *, data_dir: Path) -> list[Path]:
             + ("" if table in known else did_you_mean(str(table), known)),
             hint=f"prime-bench prepare {table}"
             if table in known
-            else f"datasets: {', '.join(known)}",
+            else f"data sets: {', '.join(known)}",
         )
     return found
 

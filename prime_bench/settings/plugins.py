@@ -25,7 +25,7 @@ from prime_bench.settings.interface import (
 
 class AnchoredSettings(PluginSettings):
     """Keys of plug-ins whose prediction contains the backbone's own probability p_d: PRIME, its
-    variants and the residuals.
+    controls and the residuals.
     """
 
     dense_weight: float = pydantic.Field(0.5, ge=0, le=1)

@@ -121,7 +121,7 @@ def test_mistakes(tables, tmp_path, capsys):
     assert exit_code([*show, "crieto"]) == 3
     message = capsys.readouterr().err
     assert "prime-bench prepare" not in message
-    assert "did you mean `criteo`?\n\nhint: datasets: " in message
+    assert "did you mean `criteo`?\n\nhint: data sets: " in message
     assert exit_code([*show, "synthetic", "--json", "--html", str(tmp_path / "x")]) == 2
     (tmp_path / "file").touch()
     assert exit_code([*show, "synthetic", "--html", str(tmp_path / "file" / "x")]) == 4

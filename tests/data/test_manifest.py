@@ -59,7 +59,7 @@ def test_cards_hold_the_published_facts():
 
 
 def test_an_unknown_dataset_has_a_suggestion():
-    with pytest.raises(UsageError, match=r"no dataset `crieto`; did you mean `criteo`\?"):
+    with pytest.raises(UsageError, match=r"no data set `crieto`; did you mean `criteo`\?"):
         resolve("crieto", {})
 
 

@@ -166,7 +166,7 @@ def test_a_rule_of_a_column_shapes_the_table(card):
 @pytest.mark.usefixtures("log")
 def test_what_is_no_card(tmp_path, card, monkeypatch):
     monkeypatch.chdir(card.parent)
-    with pytest.raises(UsageError, match=r"no dataset `mylog`") as caught:
+    with pytest.raises(UsageError, match=r"no data set `mylog`") as caught:
         resolve("mylog", {})
     assert caught.value.hint == "for the card mylog.toml say `mylog.toml`"
     monkeypatch.chdir(tmp_path)
@@ -174,7 +174,7 @@ def test_what_is_no_card(tmp_path, card, monkeypatch):
         resolve("mylog.csv", {})
     assert "`prime-bench card mylog.csv`" in caught.value.hint
     monkeypatch.setenv(CARDS_VARIABLE, str(card.parent))
-    with pytest.raises(UsageError, match="no dataset `mylok`; did you mean `mylog`"):
+    with pytest.raises(UsageError, match="no data set `mylok`; did you mean `mylog`"):
         resolve("mylok", {})
 
 

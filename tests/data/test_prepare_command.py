@@ -114,7 +114,7 @@ def test_raw_and_direct_tables_hold_the_same_rows(tmp_path, capsys):
 
 
 REFUSED = [
-    (["crieto"], 2, "no dataset `crieto`; did you mean `criteo`?"),
+    (["crieto"], 2, "no data set `crieto`; did you mean `criteo`?"),
     (["avazu", "--split", "hash"], 2, "--split: avazu has no such setting"),
     (["avazu", "--seed", "1", "--rows", "5"], 2, "--seed, --rows: avazu has no such setting"),
     (["avazu", "--numeric", "raw"], 2, "numeric: avazu has no numeric fields"),

@@ -94,8 +94,8 @@ REFUSED = [
     (["--raw", "x"], "--raw: with --recipe the settings are the recipe's"),
     (["--from", "x"], "--from x: expected NAME=PATH"),
     (["--from", "avazu="], "--from avazu=: expected NAME=PATH"),
-    (["--from", "avasu=x"], "the recipe has no dataset `avasu`; did you mean `avazu`?"),
-    (["--from", "criteo=x"], "the recipe has no dataset `criteo`"),
+    (["--from", "avasu=x"], "the recipe has no data set `avasu`; did you mean `avazu`?"),
+    (["--from", "criteo=x"], "the recipe has no data set `criteo`"),
     (["--from", "synthetic=x"], "synthetic is generated and reads no files"),
     (["--from", "avazu=x", "--from", "avazu=y"], "avazu is given twice"),
 ]
@@ -113,7 +113,7 @@ def test_wrong_arguments(tmp_path, run, arguments, expected):
     ("change", "expected"),
     [
         (("split_seed", "split_sead"), "dataset.avazu-raw.split_sead: unknown key"),
-        (("avazu-raw", "avazu-rew"), "no dataset `avazu-rew`"),
+        (("avazu-raw", "avazu-rew"), "no data set `avazu-rew`"),
     ],
 )
 def test_faulty_recipe(tmp_path, recipe, run, change, expected):

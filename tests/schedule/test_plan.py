@@ -249,7 +249,7 @@ def test_what_a_job_without_data_needs_is_listed_too(measuring):
 @pytest.mark.parametrize(
     ("table", "said"),
     [
-        ("[dataset.crieto]", "no dataset `crieto`; did you mean `criteo`?"),
+        ("[dataset.crieto]", "no data set `crieto`; did you mean `criteo`?"),
         (
             "[dataset.criteo]\nnumerics = 'raw'",
             "dataset.criteo.numerics: unknown key; did you mean `numeric`?",
