@@ -1,6 +1,9 @@
 """Documentation is made from the code, or checked against it."""
 
+import ast
+import functools
 import importlib
+import inspect
 import re
 import subprocess
 import sys
@@ -21,6 +24,7 @@ sys.path.insert(0, str(ROOT / "scripts"))
 write_docs = importlib.import_module("write_docs")
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+LINKED = [*DOCUMENTS, ROOT / "CHANGELOG.md", *sorted((ROOT / "reports").rglob("*.md"))]
 
 
 def test_made_parts_are_fresh() -> None:
@@ -42,13 +46,31 @@ def test_the_readme_is_short() -> None:
     assert "<!-- made" not in README
 
 
-@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
+@pytest.mark.parametrize("path", LINKED, ids=lambda path: path.relative_to(ROOT).as_posix())
 def test_links_lead_somewhere(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
     links = re.findall(r"\]\((?!https?://|#)([^)#]+)", text)
     missing = [link for link in links if not (path.parent / link).exists()]
 
     assert missing == []
+
+
+def test_python_in_the_readme_calls_what_there_is() -> None:
+    """Of docs/python.md and docs/your-own-plugin.md every block is run elsewhere."""
+    n_calls = 0
+    for block in re.findall(r"^```python\n(.*?)^```$", README, flags=re.MULTILINE | re.DOTALL):
+        tree, names = ast.parse(block), {}
+        imports = [node for node in tree.body if isinstance(node, ast.ImportFrom)]
+        exec(compile(ast.Module(imports, []), "README.md", "exec"), names)
+        for call in (node for node in ast.walk(tree) if isinstance(node, ast.Call)):
+            first, *attributes = ast.unparse(call.func).split(".")
+            if first in names:
+                n_calls += 1
+                called = functools.reduce(getattr, attributes, names[first])
+                given = {str(keyword.arg): None for keyword in call.keywords}
+                inspect.signature(called).bind(*call.args, **given)
+
+    assert n_calls >= 4
 
 
 RECIPES = re.findall(
@@ -115,7 +137,7 @@ def slug(heading: str) -> str:
     return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
 
 
-@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
+@pytest.mark.parametrize("path", LINKED, ids=lambda path: path.relative_to(ROOT).as_posix())
 def test_links_to_headings_lead_there(path: Path) -> None:
     links = re.findall(r"\]\((?!https?://)([^)#]*)#([^)]+)\)", path.read_text(encoding="utf-8"))
     missing = []
