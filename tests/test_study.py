@@ -118,7 +118,9 @@ def _check_report(study, said, *, folder):
     """Every table and figure of the study is there, filled and labelled."""
     loaded = load_study(study)
     kinds = {kind for item in loaded.recipes for kind in item.figures}
-    assert kinds == set(FIGURES) - {"sensitivity"}  # which a recipe with a grid has
+    assert kinds == set(FIGURES) - {"sensitivity"}, (  # which a recipe with a grid has
+        "each figure is in `figures` of a recipe of recipes/studies/"
+    )
     assert {name.partition("-")[0] for name in said["figures"]} == kinds
     wanted = {table for item in loaded.recipes for table in item.tables}
     wanted |= {"main", "gradients", "routing", "gdcn_routing_routing", "subgroups", "cost"}

@@ -192,7 +192,7 @@ def test_main13_is_the_papers_grid():
 
 def test_main13_has_the_thirteen_backbones_and_no_other():
     assert len(REFERENCE) == 13
-    assert set(MAIN13["backbone"]) == set(REFERENCE) == set(BACKBONES)
+    assert set(MAIN13["backbone"]) == set(REFERENCE) <= set(BACKBONES)
 
 
 @pytest.mark.parametrize("dataset", ["avazu", "criteo"])
@@ -206,7 +206,7 @@ def test_main13_has_every_reference_value(backbone, dataset):
     assert not set(table) & set(on[dataset]), "a key is set twice"
 
 
-@pytest.mark.parametrize("backbone", sorted(BACKBONES))
+@pytest.mark.parametrize("backbone", sorted(REFERENCE))
 @pytest.mark.parametrize("dataset", ["avazu", "criteo"])
 def test_main13_hands_the_values_on_to_the_jobs(backbone, dataset):
     settings = load_recipe("main13").backbones[backbone][dataset].plain()
@@ -506,7 +506,7 @@ BARS = {"frappe13": "frappe", "movielens13": "movielens", "criteo_x1_13": "crite
 def test_bars_recipes_have_every_backbone_with_dense_prime_and_the_matched_residual(name):
     recipe = load_recipe(name)
 
-    assert set(recipe.backbones) == set(BACKBONES)
+    assert set(recipe.backbones) == set(REFERENCE)
     assert [arm.plugin for arm in recipe.arms] == ["dense", "prime", "residual_parameters"]
     assert list(recipe.datasets) == [BARS[name]]
 
@@ -534,7 +534,7 @@ def test_criteo_x1_has_main13s_criteo_values_but_for_the_wider_dcnv2():
     own, main = load_recipe("criteo_x1_13").backbones, load_recipe("main13").backbones
     wide = {"dnn_hidden_units": [500] * 3, "parallel_dnn_hidden_units": [500] * 3}
 
-    for name in BACKBONES:
+    for name in REFERENCE:
         expected = main[name]["criteo"].plain()
         if name in ("DCNv2", "GDCN"):
             expected |= {key: wide[key] for key in wide if expected.get(key)}
@@ -593,7 +593,7 @@ BARS_TRIALS = {
 
 
 @pytest.mark.parametrize("name", BARS_TRIALS)
-@pytest.mark.parametrize("backbone", sorted(set(BACKBONES) - {"GDCN"}))
+@pytest.mark.parametrize("backbone", sorted(set(REFERENCE) - {"GDCN"}))
 def test_bars_recipes_have_the_published_trial(name, backbone):
     dropout, batch_norm, embedding_l2, others = BARS_TRIALS[name][backbone]
     settings = load_recipe(name).backbones[backbone][BARS[name]].plain()

@@ -11,6 +11,7 @@ import unicodedata
 from collections.abc import Callable, Iterator
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import get_args
 from xml.etree import ElementTree
 
 import pytest
@@ -31,7 +32,7 @@ from prime_bench.store.record import RunRecord
 
 VECTORS = Path(__file__).parents[2] / "vectors" / "hostile_names.json"
 HOSTILE: dict[str, str] = json.loads(VECTORS.read_text(encoding="utf-8"))
-FORMATS: tuple[Format, ...] = ("text", "markdown", "latex", "html", "json", "csv")
+FORMATS: tuple[Format, ...] = get_args(Format)
 each_name = pytest.mark.parametrize("name", HOSTILE.values(), ids=HOSTILE.keys())
 
 MakeRecord = Callable[..., RunRecord]

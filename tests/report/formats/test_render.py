@@ -8,9 +8,12 @@ import shutil
 import subprocess
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import get_args
 
+import click
 import pytest
 
+from prime_bench.cli.report import report as report_command
 from prime_bench.report.document import make_report
 from prime_bench.report.formats import latex, markdown
 from prime_bench.report.formats.cells import printed
@@ -21,7 +24,7 @@ from prime_bench.report.tables.model import Report
 from prime_bench.store.record import RunRecord
 
 GOLDEN = Path(__file__).parents[1] / "golden"
-FORMATS: tuple[Format, ...] = ("text", "markdown", "latex", "html", "json", "csv")
+FORMATS: tuple[Format, ...] = get_args(Format)
 
 MakeRecord = Callable[..., RunRecord]
 
@@ -52,11 +55,20 @@ def test_golden(
     format: Format,
 ) -> None:
     """To accept a change, copy the file that the message names over the golden one."""
-    made = tmp_path / Path(name).name
+    made, golden = tmp_path / Path(name).name, GOLDEN / name
     records = full_set if name.startswith("three") else two_arms
     made.write_text(render(report_of(records), format), encoding="utf-8")
 
-    assert made.read_text(encoding="utf-8") == (GOLDEN / name).read_text(encoding="utf-8"), made
+    assert golden.is_file(), f"read {made}, and copy it to {golden}"
+    assert made.read_text(encoding="utf-8") == golden.read_text(encoding="utf-8"), made
+
+
+def test_the_command_offers_every_format() -> None:
+    (option,) = [option for option in report_command.params if option.name == "format"]
+
+    assert isinstance(option.type, click.Choice)
+    assert tuple(option.type.choices) == FORMATS, "the choices are in prime_bench/cli/report.py"
+    assert set(SUFFIXES) == set(FORMATS)
 
 
 def test_order_of_records_changes_nothing(full_set: list[RunRecord]) -> None:

@@ -8,6 +8,7 @@ import math
 import re
 import shutil
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
@@ -25,7 +26,7 @@ from prime_bench.store.runs import Runs
 
 RECORDS = Path(__file__).parents[2] / "records"
 GOLDEN = Path(__file__).parents[1] / "golden" / "records"
-FORMATS: tuple[Format, ...] = ("text", "markdown", "latex", "html", "json", "csv")
+FORMATS: tuple[Format, ...] = get_args(Format)
 TABLES = (
     *("main", "apg", "cost", "gradients", "routing", "subgroups"),
     *("family", "cells", "pairs"),
@@ -64,6 +65,7 @@ def test_golden(report: Report, format: Format, tmp_path: Path) -> None:
     made = tmp_path / golden(format).name
     made.write_text(text_of(report, format), encoding="utf-8")
 
+    assert golden(format).is_file(), f"read {made}, and copy it to {golden(format)}"
     assert made.read_text(encoding="utf-8") == golden(format).read_text(encoding="utf-8"), made
 
 

@@ -139,7 +139,9 @@ def steps(cell: Cell) -> float:
 def test_every_kind_has_its_name_and_every_table_one_that_recipes_may_use() -> None:
     for name, kind in KINDS.items():
         assert kind.definition.model_fields["kind"].annotation == Literal[name]
-    assert set(TableName.__args__) == set(shipped_tables())
+    assert set(TableName.__args__) == set(shipped_tables()), (
+        "TableName of prime_bench/recipe/recipe.py has the name of each file in reports/"
+    )
 
 
 def test_claims_find_each_of_their_cells_in_a_report_of_all_runs(
