@@ -243,7 +243,8 @@ def card_file(reference: str, *, folder: Path = Path()) -> Path | None:
         return own
     file = folder / f"{reference}.toml"
     if reference not in card_names() and file.is_file():
-        raise UsageError(f"no data set `{reference}`", hint=f"for the card {file} say `{file.name}`")
+        hint = f"for the card {file} say `{file.name}`"
+        raise UsageError(f"no data set `{reference}`", hint=hint)
     if (folder / reference).is_file():
         raise UsageError(
             f"{reference}: is no card, whose name ends in .toml",

@@ -174,7 +174,7 @@ def test_figures_can_be_chosen_that_there_are():
     from prime_bench.report.figures import FIGURES
 
     assert set(get_args(FigureKind)) == set(FIGURES), (
-        "FigureKind of prime_bench/recipe/study.py and FIGURES of report/figures have the same names"
+        "FigureKind of prime_bench/recipe/study.py has the names of FIGURES in report/figures"
     )
 
 
