@@ -101,9 +101,13 @@ def check_can_write(folder: Path, *, n_bytes: int = 0) -> None:
     """
     with making(folder):
         there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
-        with tempfile.TemporaryFile(dir=there) as file:
-            file.write(bytes(n_bytes))
-            file.flush()
+        try:
+            with tempfile.TemporaryFile(dir=there) as file:
+                file.write(bytes(n_bytes))
+                file.flush()
+        except OSError as error:
+            # Without the name of the file, which nobody has asked for.
+            raise OSError(error.errno, error.strerror) from error
 
 
 def environment_fault(error: BaseException, path: Path | None = None) -> EnvironmentFault | None:

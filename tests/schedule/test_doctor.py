@@ -119,8 +119,11 @@ def test_little_memory_or_disk_is_a_note(
 
 def test_a_folder_where_nothing_can_be_made_is_a_fault() -> None:
     findings = examine(data_dir=Path("/proc/data"), runs_dir=Path(os.devnull), command=CPU_ALONE)
-    faults = [finding.topic for finding in findings if finding.state == "fault"]
-    assert faults == ["prepared tables", "records"]
+    faults = {f.topic: f.found for f in findings if f.state == "fault"}
+    assert faults == {
+        "prepared tables": "/proc/data: nothing can be made here",
+        "records": f"{os.devnull}: a part of the path is a file, not a folder",
+    }
 
 
 def test_a_full_disk_is_a_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
