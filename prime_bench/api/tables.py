@@ -301,15 +301,16 @@ def export_fuxictr(
         EnvironmentFault: The files cannot be written.
     """
     from prime_bench.data.fuxictr_files import export_table
-    from prime_bench.data.manifest import find_tables
+    from prime_bench.data.manifest import find_tables, told_apart
     from prime_bench.data.stages import no_log
     from prime_bench.data.table import PreparedTable
 
     found = find_tables(os.fspath(table), data_dir=Path(data_dir))
     if len(found) > 1:
         raise UsageError(
-            f"{table}: has {len(found)} prepared tables; name one by its folder",
-            hint=", ".join(str(path) for path in found),
+            f"{table}: has {len(found)} prepared tables; name one by its folder in place of "
+            f"`{table}`",
+            hint=" or ".join(told_apart(found)),
         )
     # Not `..` but a name is the dataset_id.
     folder = Path(os.path.abspath(to))  # noqa: PTH100  # `resolve` fails on a link to itself

@@ -9,7 +9,7 @@ import contextlib
 import json
 import re
 import shlex
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -441,28 +441,44 @@ def prepared_tables(data_dir: Path) -> list[tuple[str, Path]]:
 def find_tables(table: str | Path, *, data_dir: Path) -> list[Path]:
     """The folder `table`, or the folders of the data set `table` below `data_dir`, sorted.
 
-    Raises DataError where there is none.
+    The folder may be named without `data_dir`. A folder of the data set's name that is no prepared
+    table, such as that of its raw data, does not hide its tables. Raises DataError where there is
+    none.
     """
-    if Path(table).is_dir():
+    if (Path(table) / MANIFEST_NAME).exists():
         return [Path(table)]
     name = str(table)
     if name.endswith(".toml"):
         name = read_card(Path(name)).name if Path(name).exists() else Path(name).stem
-    found = [
-        path.parent
-        for path in sorted(data_dir.glob(f"*/{MANIFEST_NAME}"))
-        if Manifest.read(path.parent).dataset == name
+    folders = [path.parent for path in sorted(data_dir.glob(f"*/{MANIFEST_NAME}"))]
+    names = {folder: Manifest.read(folder).dataset for folder in folders}
+    found = [folder for folder in folders if name in (names[folder], folder.name)]
+    if found or Path(table).is_dir():
+        return found or [Path(table)]
+    own = Path(f"{name}.toml")
+    if name in card_names() or own.is_file():
+        hint = f"`prime-bench prepare {name if name in card_names() else f'{own} --from LOG'}`"
+        raise DataError(f"{table}: has no prepared table in {data_dir}", hint=f"{hint} makes it")
+    prepared = sorted(set(names.values()))
+    raise DataError(
+        f"{table}: neither a folder nor a data set with a prepared table in {data_dir}"
+        + did_you_mean(name, [*prepared, *card_names()]),
+        hint=f"prepared tables in {data_dir}: {', '.join(prepared) or 'none'}; "
+        "`prime-bench ls datasets` lists what can be prepared",
+    )
+
+
+def told_apart(folders: Sequence[Path]) -> list[str]:
+    """Each folder of a table of one data set, with the settings in which the tables differ."""
+    settings = [Manifest.read(folder).settings for folder in folders]
+    keys = {key: None for table in settings for key in table}
+    differing = [key for key in keys if any(t.get(key) != settings[0].get(key) for t in settings)]
+    return [
+        f"{folder} ({', '.join(f'{key} {_flag_value(table.get(key))}' for key in differing)})"
+        if differing
+        else str(folder)
+        for folder, table in zip(folders, settings, strict=True)
     ]
-    if not found:
-        known = card_names()
-        raise DataError(
-            f"{table}: neither a folder nor a data set with a prepared table in {data_dir}"
-            + ("" if table in known else did_you_mean(str(table), known)),
-            hint=f"prime-bench prepare {table}"
-            if table in known
-            else f"data sets: {', '.join(known)}",
-        )
-    return found
 
 
 def table_with(fingerprint: str, *, data_dir: Path) -> Path:

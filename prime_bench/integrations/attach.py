@@ -26,6 +26,11 @@ NAME = "prime"
 """Name of the submodule, and so the prefix of PRIME's tensors in checkpoints."""
 _EMBEDDING_CLASSES = ("FeatureEmbedding", "FeatureEmbeddingDict")
 _PROBE_ROWS = 2
+_RECIPE = "a recipe trains such a PRIME on one of this package's backbones"
+_POOLED = (
+    'embedding="..." names a layer that is called once a batch and gives (B, F, k) or (B, d), '
+    "such as the one after the sequences are pooled"
+)
 
 
 def attach_prime(
@@ -108,7 +113,8 @@ class _Embeddings:
         if z is None:
             raise UsageError(
                 "attach_prime: the model computes y_pred without its embedding layer, so there is "
-                "no z for PRIME to read"
+                "no z for PRIME to read",
+                hint='embedding="..." names a layer that is called in every forward pass',
             )
         return z
 
@@ -119,7 +125,8 @@ class _Embeddings:
                 if vectors.ndim != 2:
                     raise UsageError(
                         f"attach_prime: the embedding of `{field}` has the shape "
-                        f"{tuple(vectors.shape)}; PRIME reads one vector per row"
+                        f"{tuple(vectors.shape)}; PRIME reads one vector per row",
+                        hint=_POOLED,
                     )
             output = module.dict2tensor(output, flatten_emb=True)  # type: ignore[operator]
         z: Tensor = output.flatten(1)
@@ -150,18 +157,27 @@ def _refuse(model: nn.Module, config: PrimeConfig) -> None:
     if not hasattr(model, "feature_map"):
         raise UsageError(
             f"attach_prime: {type(model).__name__} is not a BaseModel of FuxiCTR: "
-            "it has no feature_map"
+            "it has no feature_map",
+            hint="derive it from fuxictr.pytorch.models.BaseModel, or write it as a backbone of "
+            "prime-bench (docs/your-own-plugin.md)",
         )
     if hasattr(model, NAME):
-        raise UsageError(f"attach_prime: the model has a `{NAME}` already")
+        raise UsageError(
+            f"attach_prime: the model has a `{NAME}` already",
+            hint="attach once; for other settings or another seed build the model again",
+        )
     for key in ("expert_input", "router_input"):
         if getattr(config, key) != "embedding":
             raise UsageError(
                 f"attach_prime: {key} = `{getattr(config, key)}`: "
-                "a FuxiCTR model has no sites, PRIME reads its embeddings"
+                "a FuxiCTR model has no sites, PRIME reads its embeddings",
+                hint=f"leave {key} out; {_RECIPE}",
             )
     if config.auxiliary_weight > 0:
-        raise UsageError("attach_prime: auxiliary_weight cannot be added to FuxiCTR's loss")
+        raise UsageError(
+            "attach_prime: auxiliary_weight cannot be added to FuxiCTR's loss",
+            hint=f"leave it at 0; {_RECIPE}",
+        )
 
 
 def _embeddings(model: nn.Module, named: str | None) -> dict[str, nn.Module]:
@@ -260,7 +276,8 @@ def _layer(embeddings: Mapping[str, nn.Module], found: _Look) -> str:
     if (times := len(found.outputs(used[0]))) > 1:
         raise UsageError(
             f"attach_prime: the model calls `{used[0]}` {times} times a batch, so it has no "
-            "single z"
+            "single z",
+            hint=_POOLED,
         )
     return used[0]
 

@@ -18,6 +18,7 @@ from prime_bench.backbones.fibinet import Bilinear
 from prime_bench.backbones.interface import Backbone
 from prime_bench.backbones.masknet import FieldNorm
 from prime_bench.base.errors import UsageError
+from prime_bench.integrations.attach import NAME as PRIME
 from prime_bench.integrations.attach import attach_prime as attach_prime
 from prime_bench.plugins.apg import APGLinear
 
@@ -70,6 +71,13 @@ def load_checkpoint(backbone: Backbone, state_dict: Mapping[str, Tensor]) -> Non
             raise _misfit(tensor.name, f"the model has {expected}, the checkpoint {found}")
     names = {tensor.name for tensor in tensors}
     for name, found_tensor in state_dict.items():
+        if name.startswith(f"{PRIME}."):
+            raise UsageError(
+                f"{name}: is a tensor of PRIME, which attach_prime has put into the checkpoint; a "
+                "backbone has none",
+                hint=f"without PRIME: {{k: v for k, v in state_dict.items() if not "
+                f'k.startswith("{PRIME}.")}} has the weights of the backbone alone',
+            )
         if name not in names:
             found = tuple(found_tensor.shape)
             raise _misfit(name, f"the checkpoint has {found}, the model has no such tensor")

@@ -1,19 +1,22 @@
 """Tables exported for FuxiCTR: its FeatureMap loads them, and rows, ids and values are ours."""
 
 import json
+import re
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import polars as pl
 import pytest
+import yaml
 from fuxictr.features import FeatureMap
 
 from prime_bench.base.errors import EnvironmentFault, UsageError
 from prime_bench.cli.main import exit_code
 from prime_bench.data.fuxictr_files import export_table
-from prime_bench.data.manifest import resolve
+from prime_bench.data.manifest import SPLIT_NAMES, resolve
 from prime_bench.data.prepare import prepare
 from prime_bench.data.table import PreparedTable
 
@@ -98,8 +101,15 @@ def test_command(table, tmp_path, capsys):
     target = tmp_path / "root" / "mine"
     winding = f"{target.parent}/other/../mine/"
     assert exit_code(["export", "fuxictr", str(table.path), "--to", winding]) == 0
-    message = f"{target}: dataset_id mine, data_root {target.parent}\n"
-    assert capsys.readouterr().out == message
+    out, err = capsys.readouterr()
+    assert yaml.safe_load(out) == {
+        "mine": {
+            "data_root": str(target.parent),
+            "data_format": "parquet",
+            **{f"{split}_data": str(target / f"{split}.parquet") for split in SPLIT_NAMES},
+        }
+    }
+    assert err.startswith(f"{target}: dataset_id mine, data_root {target.parent}; ")
     assert json.loads((target / "feature_map.json").read_text())["dataset_id"] == "mine"
     assert exit_code(["export", "fuxictr", str(table.path), "--to", str(target)]) == 2
     empty = ["--data-dir", str(tmp_path)]
@@ -122,7 +132,13 @@ def test_of_several_tables_one_has_to_be_named(tmp_path, capsys):
         prepare(resolve("synthetic", {"rows": 50, "seed": seed}), data_dir=tmp_path / "data")
     where = ["--data-dir", str(tmp_path / "data"), "--to", str(tmp_path / "to")]
     assert exit_code(["export", "fuxictr", "synthetic", *where]) == 2
-    assert "has 2 prepared tables" in capsys.readouterr().err
+    err = capsys.readouterr().err
+    assert "has 2 prepared tables" in err
+    folders = dict(re.findall(r"(\S+) \(seed (\d)\)", err))
+    assert sorted(folders) == sorted(map(str, (tmp_path / "data").iterdir()))
+    # What the message names can be given, with the folder of tables and without.
+    name = Path(next(iter(folders))).name
+    assert exit_code(["export", "fuxictr", name, *where]) == 0
 
 
 LOADER = """

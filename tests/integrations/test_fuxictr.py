@@ -159,6 +159,10 @@ def test_another_models_checkpoint_is_refused():
         load_checkpoint(build("DNN"), checkpoint("DCN"))
     with pytest.raises(UsageError, match="no such tensor"):
         load_checkpoint(build("DCNv2"), checkpoint("APG_DCNv2"))
+    with_prime = checkpoint("DNN") | {"prime.alpha": torch.zeros(())}
+    with pytest.raises(UsageError, match=r"prime\.alpha: is a tensor of PRIME") as error:
+        load_checkpoint(build("DNN"), with_prime)
+    assert 'not k.startswith("prime.")' in error.value.hint
 
 
 def test_apg_on_fibinet_has_no_checkpoint_there():
