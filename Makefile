@@ -59,8 +59,9 @@ $(INSTALLED): pyproject.toml $(CONSTRAINTS)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
 	  echo "prime-bench needs Python 3.11 or newer, and $(PYTHON) is $$($(PYTHON) -V 2>&1); name another: make PYTHON=python3.11" >&2; \
 	  exit 1; }
+	@echo "Installing about 100 packages (2 GB, mostly torch) into $(VENV): 1 to 3 minutes, more on a slow line or a busy machine"
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --constraint $(CONSTRAINTS) --editable '.$(EXTRAS)'
+	$(BIN)/python -m pip install --constraint $(CONSTRAINTS) --editable '.$(EXTRAS)'
 	@touch $@
 
 $(INSTALLED_DOCS): $(INSTALLED)

@@ -21,6 +21,9 @@ from prime_bench.base.characters import said
 from prime_bench.base.errors import UsageError
 from prime_bench.base.imports import used_modules
 
+_MOST_NAMED = 20
+"""Classes of a module that a message names."""
+
 
 def search_path() -> str:
     """The folders from which this process imports, for the PYTHONPATH of a process that it starts.
@@ -38,17 +41,36 @@ def load_class(target: str) -> type:
     module_name, _, name = target.partition(":")
     try:
         with contextlib.redirect_stdout(sys.stderr), _no_silent_end():
-            found = getattr(importlib.import_module(module_name), name)
+            module = importlib.import_module(module_name)
+            found = getattr(module, name)
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # A foreign module may raise anything.
         raise UsageError(
             f"`{target}` cannot be imported: {type(error).__name__}: {said(error)}",
-            hint="install its package into the environment of prime-bench (pip install -e .)",
+            hint=_way_out(error, module_name),
         ) from error
     if not isinstance(found, type):
         raise UsageError(f"`{target}` is not a class but {type(found).__name__}")
     return found
+
+
+def _way_out(error: BaseException, module_name: str) -> str:
+    """What to do about a class that cannot be imported."""
+    missing = error.name if isinstance(error, ModuleNotFoundError) and error.name else ""
+    if missing and f"{module_name}.".startswith(f"{missing}."):
+        return (
+            "run `pip install -e .` in the folder of its pyproject.toml, in the environment of "
+            "prime-bench (docs/your-own-plugin.md)"
+        )
+    if missing:
+        return f"install {missing.partition('.')[0]} into the environment of prime-bench"
+    loaded = sys.modules.get(module_name)
+    if isinstance(error, AttributeError) and loaded is not None:
+        classes = [key for key, value in vars(loaded).items() if isinstance(value, type)]
+        own = [key for key in classes if vars(loaded)[key].__module__ == module_name]
+        return f"classes of {module_name}: {', '.join(own[:_MOST_NAMED]) or 'none'}"
+    return f"`python -c 'import {module_name}'` shows where"
 
 
 @contextlib.contextmanager

@@ -2,6 +2,7 @@
 
 import functools
 import re
+import shlex
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -10,6 +11,19 @@ from typing import Any
 from prime_bench.base.errors import UsageError
 from prime_bench.base.frozen import Fault
 
+_KINDS = {
+    "recipe": (
+        {"seeds", "arms"},
+        "`prime-bench prepare --recipe {file}` prepares its data, `prime-bench run {file}` runs it",
+    ),
+    "study": ({"recipes"}, "`prime-bench study {file}` prepares, runs and reports it"),
+    "card": (
+        {"columns"},
+        "`prime-bench prepare {file} --from LOG` prepares its table; a recipe names it by "
+        '`card = "{name}"` in [dataset.NAME]; `prime-bench show recipe quick` prints one to copy',
+    ),
+}
+"""Noun of a file -> the keys that no file of another noun has, and what to do with such a file."""
 MOST_LINE_BYTES = 10_000
 """Bytes of a line: the parser's time for a key is quadratic in the number of its parts."""
 MOST_VALUES = 10_000
@@ -23,20 +37,31 @@ def read_toml(
 ) -> tuple[str, dict[str, Any]]:
     """The text and the table of a file, which messages call `path` and `noun` ("recipe").
 
-    Raises UsageError for a file that is not valid TOML in UTF-8, or that is too large.
+    Raises UsageError for a file that is not valid TOML in UTF-8, that is too large, or that is a
+    file of another noun.
     """
+    hint = "" if path.suffix == ".toml" else f"a {noun} is a file in TOML, whose name ends in .toml"
     if len(content) > most_bytes or len(max(content.split(b"\n"), key=len)) > MOST_LINE_BYTES:
         raise UsageError(
-            f"{path}: a {noun} has at most {most_bytes:,} bytes, and a line {MOST_LINE_BYTES:,}"
+            f"{path}: a {noun} has at most {most_bytes:,} bytes, and a line {MOST_LINE_BYTES:,}",
+            hint=hint,
         )
     try:
         text = content.decode("utf-8-sig")  # editors on Windows write a byte order mark
-        return text, tomllib.loads(text)
+        table = tomllib.loads(text)
     except UnicodeDecodeError as error:
-        raise UsageError(f"{path}: cannot read the {noun}: {error}") from error
+        raise UsageError(f"{path}: cannot read the {noun}: {error}", hint=hint) from error
     except (ValueError, RecursionError) as error:
         # Python has limits too: for the digits of a number, for nesting.
-        raise UsageError(f"{path}: not valid TOML: {error}") from error
+        raise UsageError(f"{path}: not valid TOML: {error}", hint=hint) from error
+    if not _KINDS[noun][0] & table.keys():
+        for other, (keys, what_to_do) in _KINDS.items():
+            if keys <= table.keys():
+                raise UsageError(
+                    f"{path}: is a {other}, not a {noun}",
+                    hint=what_to_do.format(file=shlex.quote(str(path)), name=path.name),
+                )
+    return text, table
 
 
 def excess(table: Mapping[str, object]) -> str:

@@ -158,8 +158,12 @@ class DatasetCard(Frozen):
     def _fits_its_kind(self) -> Self:
         if self.kind == "generated":
             return self
-        if [column.role for column in self.columns].count("label") != 1:
-            raise ValueError("a card has exactly one label column")
+        n_labels = [column.role for column in self.columns].count("label")
+        if n_labels != 1:
+            raise ValueError(
+                f"a card has exactly one label column, here are {n_labels or 'none'}: give the "
+                'column of clicks (0 or 1) role = "label"'
+            )
         if len({column.name for column in self.columns}) < len(self.columns):
             raise ValueError("two columns have one name")
         roles = [column.role for column in self.columns]

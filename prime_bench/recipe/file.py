@@ -346,9 +346,14 @@ def _unknown_arm(name: str, tables: list[str]) -> str | None:
         find_plugin(name)
     except UsageError as error:
         if is_foreign(name):
-            return error.message
+            return _in_a_line(error)
         return f"unknown arm `{name}`{did_you_mean(name, [*tables, *PLUGINS])}"
     return None
+
+
+def _in_a_line(error: UsageError) -> str:
+    """An error as one of several faults, with what to do."""
+    return f"{error.message}; {error.hint}" if error.hint else error.message
 
 
 def _arm(name: str, table: Mapping[str, Any]) -> tuple[list[Arm], list[Fault]]:
@@ -360,7 +365,7 @@ def _arm(name: str, table: Mapping[str, Any]) -> tuple[list[Arm], list[Fault]]:
     try:
         entry = find_plugin(str(plugin))
     except UsageError as error:
-        return [], [Fault(("plugin",), error.message)]
+        return [], [Fault(("plugin",), _in_a_line(error))]
     label = keys.pop("label", entry.label if name == plugin else name)
     if not isinstance(label, str):
         return [], [Fault(("label",), "must be a text")]
@@ -434,7 +439,7 @@ def _backbones(
             entry = find_backbone(name)
         except UsageError as error:
             near = did_you_mean(name, BACKBONES)
-            why = error.message if is_foreign(name) else f"unknown backbone{near}"
+            why = _in_a_line(error) if is_foreign(name) else f"unknown backbone{near}"
             faults.append(Fault(("backbone", name), why))
             continue
         everywhere = {"embedding_dim": parsed.training.embedding_dim, **table}
@@ -536,7 +541,10 @@ def recipe_content(path: Path) -> bytes:
     try:
         return read_file(path, most_bytes=MOST_BYTES)
     except (FileNotFoundError, NotReadable, PermissionError) as error:
-        raise UsageError(f"{path}: cannot read the recipe: {error.strerror}") from error
+        raise UsageError(
+            f"{path}: cannot read the recipe: {error.strerror}",
+            hint="a recipe is a file in TOML; `prime-bench show recipe quick` prints one to copy",
+        ) from error
 
 
 def parse_recipe(

@@ -290,6 +290,12 @@ def values_asked(
                 f"--only {item}: expected KEY=VALUE with KEY one of {', '.join(known)}"
             )
         if value not in known[key]:
+            several = value.split(",")
+            if set(several) <= set(known[key]):
+                again = " ".join(f"--only {key}={one}" for one in several)
+                raise UsageError(
+                    f"--only {item}: one {key} at a time", hint=f"say {again} for all of them"
+                )
             raise UsageError(
                 f"--only {item}: no such {key} in {whose}{did_you_mean(value, known[key])}",
                 hint=f"there are: {', '.join(known[key])}",

@@ -258,5 +258,9 @@ def test_a_recipe_says_where_the_name_stands(tmp_path):
     path = tmp_path / "gate.toml"
     path.write_text(RECIPE.replace("my_gate:Gate", "no_such_module:Gate"))
 
-    with pytest.raises(UsageError, match=r"gate.toml:7: arm.gate.plugin: `no_such_module:Gate`"):
+    where = r"gate.toml:7: arm.gate.plugin: `no_such_module:Gate`.*; run `pip install -e \.`"
+    with pytest.raises(UsageError, match=where):
+        load_recipe(path)
+    path.write_text(RECIPE.replace("my_gate:Gate", "fractions:Gate"))
+    with pytest.raises(UsageError, match="; classes of fractions: Fraction"):
         load_recipe(path)

@@ -198,6 +198,10 @@ def missing(_):
     return Path("nowhere.csv")
 
 
+def misspelt(log):
+    return log.with_name("log.cvs")
+
+
 def folder(log):
     path = log.with_name("empty")
     path.mkdir()
@@ -256,6 +260,7 @@ def pipe(log):
 
 UNREADABLE = {
     missing: "there is no such file or folder",
+    misspelt: "there is no such file or folder; did you mean `log.csv`?",
     folder: "has no file of data (nothing)",
     truncated_gz: "is cut short: the compressed data ends too early",
     damaged_gz: "is damaged or not what its name says",

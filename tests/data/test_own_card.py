@@ -127,7 +127,11 @@ def test_a_recipe_names_a_card_relative_to_itself(tmp_path, card, log, monkeypat
         ('"numeric" },', '"numbers" },', ["7: columns.2.role: input should be 'label'"]),
         ('numeric = "log1p"', 'numerik = "raw"', ["11: defaults.numerik: unknown key; did you me"]),
         ('numeric = "log1p"', 'split = "mine"', ["11: defaults.split: input should be"]),
-        ('"label"', '"dropped"', ["a card has exactly one label column"]),
+        (
+            '"label"',
+            '"dropped"',
+            ["one label column, here are none: give the column of clicks (0 "],
+        ),
         ('"price"', '"user"', ["two columns have one name"]),
         ('kind = "log"', "kind = log", ["not valid TOML"]),
         (

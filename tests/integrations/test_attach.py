@@ -334,7 +334,5 @@ def test_twice_is_once_too_often(make):
 
 
 def test_any_module_is_no_model_of_fuxictr():
-    with pytest.raises(
-        UsageError, match=r"Linear is not a BaseModel(.|\n)*derive"
-    ):
+    with pytest.raises(UsageError, match=r"Linear is not a BaseModel(.|\n)*derive"):
         attach_prime(nn.Linear(2, 1))

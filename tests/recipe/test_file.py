@@ -5,7 +5,9 @@ import pytest
 
 from prime_bench.base.errors import UsageError
 from prime_bench.base.files import bundled_folder
+from prime_bench.data.card import read_card
 from prime_bench.recipe.file import find_recipe, load_recipe
+from prime_bench.recipe.study import load_study
 
 FAULTY = """\
 schema = 1
@@ -162,6 +164,38 @@ def test_a_file_that_is_no_recipe_is_named(tmp_path, text, wanted):
 
     assert message.startswith(f"{path}: ")
     assert wanted in message
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted", "hint"),
+    [
+        ("columns = []", "x.toml: is a card, not a recipe", "`prime-bench prepare {x} --from LOG`"),
+        ("recipes = []", "x.toml: is a study, not a recipe", "`prime-bench study {x}`"),
+    ],
+)
+def test_a_file_of_another_noun_is_told_with_its_command(tmp_path, text, wanted, hint):
+    path = tmp_path / "x.toml"
+    path.write_text(text)
+    with pytest.raises(UsageError) as error:
+        load_recipe(path)
+    assert error.value.message.endswith(wanted)
+    assert hint.format(x=path) in error.value.hint
+
+
+@pytest.mark.parametrize(("read", "noun"), [(read_card, "card"), (load_study, "study")])
+def test_a_recipe_is_no_card_and_no_study(write, sound, read, noun):
+    path = write(sound)
+    with pytest.raises(UsageError, match=f"is a recipe, not a {noun}") as error:
+        read(path)
+    assert f"`prime-bench run {path}`" in error.value.hint
+
+
+def test_a_log_in_place_of_a_recipe_is_told_what_a_recipe_is(tmp_path):
+    path = tmp_path / "log.csv"
+    path.write_text("click,user\n1,2\n")
+    with pytest.raises(UsageError, match="not valid TOML") as error:
+        load_recipe(path)
+    assert error.value.hint == "a recipe is a file in TOML, whose name ends in .toml"
 
 
 def test_the_mark_of_a_windows_editor_is_read_over(tmp_path, sound):

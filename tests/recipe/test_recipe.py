@@ -79,6 +79,7 @@ def test_only_narrows(grid, only, number):
         ("backbone=AFM", "--only backbone=AFM: no such backbone in the recipe"),
         ("seed=8", "--only seed=8: no such seed in the recipe"),
         ("arm=", "--only arm=: no such arm in the recipe"),
+        ("backbone=DNN,DNN", "--only backbone=DNN,DNN: one backbone at a time"),
     ],
 )
 def test_only_refuses_values_that_the_recipe_lacks(grid, only, wanted):

@@ -253,7 +253,14 @@ class _Parser:
         for text, label in _LABELS.items():
             labels[packed == text] = label
         if (labels > 1).any():
-            self._refuse(lines, source, int(np.argmax(labels > 1)), self._label, "expected 0 or 1")
+            self._refuse(
+                lines,
+                source,
+                int(np.argmax(labels > 1)),
+                self._label,
+                "expected 0 or 1",
+                hint="write the label column as 0 (no click) and 1 (click) in the file",
+            )
         return labels
 
     def _numerics(

@@ -15,8 +15,16 @@ from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
 from prime_bench.base.archives import zip_members
-from prime_bench.base.errors import DataError, EnvironmentFault
+from prime_bench.base.errors import DataError, EnvironmentFault, did_you_mean
 from prime_bench.data.raw.lines import with_line_feeds
+
+
+def _names_beside(path: Path) -> list[str]:
+    """The other names in the folder of `path`; none where it cannot be read."""
+    try:
+        return [beside.name for beside in path.parent.iterdir() if beside.name != path.name]
+    except OSError:
+        return []
 
 
 def _zstd(stored: IO[bytes]) -> Any:
@@ -190,7 +198,8 @@ def reading(path: Path) -> Iterator[None]:
         # An encrypted archive, or a compression method that zipfile lacks.
         raise DataError(f"{path}: cannot be unpacked: {error}") from error
     except FileNotFoundError as error:
-        raise DataError(f"{path}: there is no such file or folder") from error
+        near = did_you_mean(path.name, _names_beside(path))
+        raise DataError(f"{path}: there is no such file or folder{near}") from error
     except (OSError, ValueError) as error:
         if isinstance(error, OSError) and error.errno is None:  # from bz2
             raise DataError(f"{path}: is damaged or not what its name says: {error}") from error
