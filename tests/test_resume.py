@@ -57,6 +57,28 @@ def make_elsewhere(make_request, tmp_path):
     return make
 
 
+@pytest.fixture(scope="module")
+def wholes():
+    """What is known of runs that nothing stopped."""
+    return {}
+
+
+@pytest.fixture
+def whole(make_elsewhere, wholes):
+    """What a run leaves that nothing stops; each is done once."""
+
+    def whole(*arguments, threads=1, **named):
+        key = (*arguments, threads, *sorted(named.items()))
+        if key not in wholes:
+            request = make_elsewhere("whole", *arguments, **named)
+            request = request.model_copy(update={"threads": threads})
+            run_job(request, lambda _: None)
+            wholes[key] = results_of(request)
+        return wholes[key]
+
+    return whole
+
+
 def folder_of(request):
     return Path(request.runs) / request.job.id
 
@@ -98,11 +120,9 @@ def names(events):
     ],
 )
 def test_killed_anywhere_it_ends_with_the_same_bits(
-    plugin, step, make_elsewhere, kill_at_step, monkeypatch
+    plugin, step, make_elsewhere, kill_at_step, monkeypatch, whole
 ):
-    whole = make_elsewhere("whole", plugin, batch_norm=True)
-    run_job(whole, lambda _: None)
-
+    wanted = whole(plugin, batch_norm=True)
     request, events = make_elsewhere("killed", plugin, batch_norm=True), []
     kill_at_step(step)
     with pytest.raises(Killed):
@@ -116,15 +136,14 @@ def test_killed_anywhere_it_ends_with_the_same_bits(
     first = [ResumedEvent(job_id=request.job.id, epoch=done)] if done else []
     assert events[: len(first)] == first
     assert names(events) == ["resumed"] * bool(done) + ["epoch"] * (4 - done)
-    assert results_of(request) == results_of(whole)
+    assert results_of(request) == wanted
 
 
 def test_killed_while_states_are_written_in_the_background(
-    make_elsewhere, kill_at_step, monkeypatch
+    make_elsewhere, kill_at_step, monkeypatch, whole
 ):
     """As on a GPU, whose epochs are short."""
-    whole = make_elsewhere("whole")
-    run_job(whole, lambda _: None)
+    wanted = whole()
 
     def in_background(path, *, conditions, background):  # noqa: ARG001
         return StateFile(path, conditions=conditions, background=True)
@@ -137,12 +156,11 @@ def test_killed_while_states_are_written_in_the_background(
     monkeypatch.undo()
     run_job(request, events.append)
     assert events[0] == ResumedEvent(job_id=request.job.id, epoch=2)
-    assert results_of(request) == results_of(whole)
+    assert results_of(request) == wanted
 
 
-def test_killed_in_every_epoch(make_elsewhere, kill_at_step, monkeypatch):
-    whole = make_elsewhere("whole")
-    run_job(whole, lambda _: None)
+def test_killed_in_every_epoch(make_elsewhere, kill_at_step, monkeypatch, whole):
+    wanted = whole()
     request = make_elsewhere("killed")
     for _ in range(3):
         kill_at_step(STEPS + 3)  # an epoch, and a part of the next
@@ -150,12 +168,11 @@ def test_killed_in_every_epoch(make_elsewhere, kill_at_step, monkeypatch):
             run_job(request, lambda _: None)
         monkeypatch.undo()
     run_job(request, lambda _: None)
-    assert results_of(request) == results_of(whole)
+    assert results_of(request) == wanted
 
 
-def test_killed_between_training_and_record(make_elsewhere, monkeypatch):
-    whole = make_elsewhere("whole")
-    run_job(whole, lambda _: None)
+def test_killed_between_training_and_record(make_elsewhere, monkeypatch, whole):
+    wanted = whole()
     request, events = make_elsewhere("killed"), []
 
     def dying(self, record):  # noqa: ARG001
@@ -167,7 +184,7 @@ def test_killed_between_training_and_record(make_elsewhere, monkeypatch):
             run_job(request, lambda _: None)
     run_job(request, events.append)
     assert names(events) == ["resumed"]
-    assert results_of(request) == results_of(whole)
+    assert results_of(request) == wanted
 
 
 def test_the_state_that_a_kill_right_after_the_record_left_is_swept(make_elsewhere, monkeypatch):
@@ -241,16 +258,14 @@ class TestUnfit:
             run_job(request, lambda _: None, interrupted=lambda: next(asked))
         return request
 
-    def assert_restarted(self, request, make_elsewhere, *, why):
+    def assert_restarted(self, request, whole, *, why):
         events = []
         run_job(request, events.append)
         assert names(events) == ["restarted"] + ["epoch"] * 4
         assert why in events[0].reason
         log = (folder_of(request) / "log.txt").read_text()
         assert f"from epoch 1 and not from the saved state: {events[0].reason}" in log
-        whole = make_elsewhere("whole").model_copy(update={"threads": request.threads})
-        run_job(whole, lambda _: None)
-        assert results_of(request) == results_of(whole)
+        assert results_of(request) == whole(threads=request.threads)
 
     def test_it_is_there_and_fits(self, stopped):
         folder, events = folder_of(stopped), []
@@ -261,20 +276,20 @@ class TestUnfit:
         assert "stopped as asked" in (folder / "log.txt").read_text()
 
     @pytest.mark.parametrize("keep", [0, 10, 500, -1])
-    def test_cut_off(self, stopped, make_elsewhere, keep):
+    def test_cut_off(self, stopped, whole, keep):
         file = folder_of(stopped) / STATE
         file.write_bytes(file.read_bytes()[:keep])
-        self.assert_restarted(stopped, make_elsewhere, why="resume.state is damaged")
+        self.assert_restarted(stopped, whole, why="resume.state is damaged")
 
-    def test_one_flipped_bit(self, stopped, make_elsewhere):
+    def test_one_flipped_bit(self, stopped, whole):
         file = folder_of(stopped) / STATE
         content = bytearray(file.read_bytes())
         content[len(content) // 2] ^= 1
         file.write_bytes(content)
-        self.assert_restarted(stopped, make_elsewhere, why="resume.state is damaged")
+        self.assert_restarted(stopped, whole, why="resume.state is damaged")
 
     @pytest.mark.parametrize("kind", ["folder", "pipe", "device"])
-    def test_no_file(self, stopped, make_elsewhere, kind):
+    def test_no_file(self, stopped, whole, kind):
         file = folder_of(stopped) / STATE
         file.unlink()
         if kind == "folder":
@@ -285,10 +300,10 @@ class TestUnfit:
             file.symlink_to("/dev/zero")
         names = {"folder": "a folder", "pipe": "a named pipe", "device": "a device"}
         why = f"resume.state cannot be read: {names[kind]}, not a file"
-        self.assert_restarted(stopped, make_elsewhere, why=why)
+        self.assert_restarted(stopped, whole, why=why)
 
     @pytest.mark.parametrize("history", [None, 3, [None], [{"epoch": 1}], "missing"])
-    def test_a_history_that_is_none(self, stopped, make_elsewhere, history):
+    def test_a_history_that_is_none(self, stopped, whole, history):
         file = folder_of(stopped) / STATE
         conditions = self.conditions_in(file)
         state = load_state(file, conditions=conditions)
@@ -296,11 +311,11 @@ class TestUnfit:
         if history == "missing":
             del state["history"]
         save_state(file, state, conditions=conditions)
-        self.assert_restarted(stopped, make_elsewhere, why="its history cannot be read")
+        self.assert_restarted(stopped, whole, why="its history cannot be read")
 
-    def test_another_number_of_threads(self, stopped, make_elsewhere):
+    def test_another_number_of_threads(self, stopped, whole):
         other = stopped.model_copy(update={"threads": 2})
-        self.assert_restarted(other, make_elsewhere, why="number of threads was 1, is 2")
+        self.assert_restarted(other, whole, why="number of threads was 1, is 2")
 
     def test_another_version(self, stopped, monkeypatch):
         found = worker.environment
@@ -318,7 +333,7 @@ class TestUnfit:
         assert f"torch was {torch.__version__}, is 99.0" in events[0].reason
         assert "device was " in events[0].reason
 
-    def test_a_state_of_other_weights(self, stopped, make_elsewhere):
+    def test_a_state_of_other_weights(self, stopped, whole):
         """Whole, and under the same conditions, but not what this version makes."""
         file = folder_of(stopped) / STATE
         conditions = self.conditions_in(file)
@@ -328,9 +343,7 @@ class TestUnfit:
         events = []
         run_job(stopped, events.append)
         assert names(events) == ["resumed", "restarted"] + ["epoch"] * 4
-        whole = make_elsewhere("whole")
-        run_job(whole, lambda _: None)
-        assert results_of(stopped) == results_of(whole)
+        assert results_of(stopped) == whole()
 
     def conditions_in(self, file):
         with pytest.raises(StateUnfit) as unfit:
