@@ -7,6 +7,7 @@ from html.parser import HTMLParser
 import pytest
 
 from prime_bench.catalog import BACKBONES
+from prime_bench.cli import show_dataset
 from prime_bench.cli.main import exit_code
 from prime_bench.data.table import PreparedTable
 
@@ -66,6 +67,76 @@ def test_text_has_the_numbers_of_json(answer, tables):
     for row in facts["backbones"]:
         assert f"{row['parameters']:,}" in lines[row["name"]]
     assert all(note in text for note in facts["notes"])
+
+
+def split_of(rows, rates, difference=0.0, error=0.0):
+    return {
+        "rows": rows,
+        "positives": rows // 4,
+        "click_rate": 0.25,
+        "difference": difference,
+        "standard_error": error,
+        "click_rates": rates,
+    }
+
+
+MADE_UP = {
+    "dataset": "mine",
+    "path": "data/mine",
+    "fingerprint": "f" * 64,
+    "verified": "own",
+    "vocabulary_total": 1234,
+    "splits": {
+        "train": split_of(800, [0.2, 0.4]),
+        "valid": split_of(100, [0.1], 0.0125, 0.005),
+        "test": split_of(100, [0.4], -0.0125),
+    },
+    "fields": [
+        {
+            "name": "c",
+            "semantic": "hour",
+            "kind": "categorical",
+            "vocabulary_size": 1000,
+            "out_of_vocabulary": {"train": 0.5, "valid": 0.01, "test": 0.02},
+            "untrained": {"train": 0.5, "valid": 0.03, "test": 0.04},
+            "missing": {"train": 0.05, "valid": 0.06, "test": 0.07},
+        },
+    ],
+    "backbones": [{"name": "DNN", "parameters": 2000, "bytes": 24_000_000}],
+    "notes": [],
+    "warnings": ["few clicks"],
+}
+
+
+def test_each_number_stands_below_its_head():
+    lines = [re.split(r" {2,}", line) for line in show_dataset.text(MADE_UP).splitlines()]
+
+    assert ["fingerprint ffffffffffff, own data, 1,234 ids"] in lines
+    assert [line[:4] for line in lines if line[0] == "train"] == [
+        ["train", "800", "200", "25.00 %"]
+    ]
+    assert ["valid", "100", "25", "25.00 %", "+1.25 points (+2.5 standard errors)"] in lines
+    assert ["test", "100", "25", "25.00 %", "-1.25 points"] in lines
+    shares = [f"{percent}.00 %" for percent in (1, 2, 3, 4, 5, 6, 7)]
+    assert ["c", "hour", "1,000", *shares] in lines
+    assert ["DNN", "2,000", "24 MB"] in lines
+    assert ["warning: few clicks"] in lines
+
+
+def test_click_rates_are_drawn_in_the_order_of_the_file():
+    curve = show_dataset._curve(MADE_UP)
+
+    assert curve["highest"] == 0.4
+    assert [(line["name"], line["points"]) for line in curve["lines"]] == [
+        ("train", "200.0,100.0 600.0,0.0"),
+        ("valid", "850.0,150.0"),
+        ("test", "950.0,0.0"),
+    ]
+    assert [(line["start"], line["end"]) for line in curve["lines"]] == [
+        (0, 800),
+        (800, 900),
+        (900, 1000),
+    ]
 
 
 class Page(HTMLParser):
