@@ -114,7 +114,7 @@ class Folder:
             self.change(job, setting(*keys, to=value))
 
     def strip(self) -> None:
-        """Make the records those of a version that wrote no digests."""
+        """Remove the digests, which is a finding of its own that `verify` here leaves out."""
         for job in self.names:
             self.change(job, lambda record: record.pop("digests", None))
 
@@ -131,6 +131,7 @@ class Folder:
             for item in found.findings
             if "differ from those of the card" not in item.what
             and "no other arm has run" not in item.what
+            and "were removed" not in item.what
         ]
 
 

@@ -19,6 +19,7 @@ from prime_bench.api.recipes import (
 )
 from prime_bench.api.tables import file_paths
 from prime_bench.base.errors import DataError, UsageError
+from prime_bench.base.words import counted
 from prime_bench.recipe.file import find_recipe
 from prime_bench.store.predictions import Prediction, PredictionProgress, RowPredictions
 from prime_bench.store.record import ProbeRecord, RunRecord
@@ -276,7 +277,7 @@ def verify(
         # Predictions are read with torch's help, which takes seconds to load.
         from prime_bench.training.recompute import check_metrics, check_predictions
 
-        findings += check_predictions(kept, runs)
+        findings += check_predictions(kept, runs, data_dir=data)
         if recompute:
             findings += check_metrics(trained, runs, data_dir=data, device=device)
     if report_folder is not None:
@@ -288,7 +289,8 @@ def verify(
     bare = verification.without_digests(found)
     if bare:
         say(
-            f"{bare} of {len(found)} records are of a version that wrote no digests into them: "
+            f"{bare} of {counted(len(found), 'record')} of a version that wrote no digests into "
+            "them: "
             "an edit of what nothing else tells is not found there"
         )
     return Verification(records=found, findings=findings, without_digests=bare)

@@ -25,6 +25,8 @@ DeviceKind = Literal["cpu", "cuda"]
 """Runs on different kinds of device are not compared."""
 
 
+GENERATED_NOTE = "synthetic data"
+"""How the note begins that every record of generated rows has."""
 NODE_VARIABLE = "PRIME_BENCH_NODE"
 """Environment variable of a worker: the id of its node in a cluster."""
 
@@ -236,6 +238,22 @@ def sealed(record: Record, files: Mapping[str, str]) -> Record:
 def is_as_written(record: Record) -> bool | None:
     """Whether the record has the digest that it was written with; None if it has none."""
     return None if record.digests is None else _digest_of(record) == record.digests.record
+
+
+def is_generated(record: Record) -> bool:
+    """Whether the rows were generated, which the card `synthetic` notes in every record."""
+    return any(note.startswith(GENERATED_NOTE) for note in record.data_notes)
+
+
+def has_lost_digests(record: Record) -> bool:
+    """Whether a record without digests has a key that only versions write which write digests."""
+    scores = record.result.scores.values() if isinstance(record, RunRecord) else ()
+    newer = (
+        record.environment.host,
+        record.environment.node,
+        *(score.deciles for score in scores),
+    )
+    return record.digests is None and any(key is not None for key in newer)
 
 
 def _digest_of(record: Record) -> str:

@@ -18,6 +18,7 @@ import safetensors
 from prime_bench.base.errors import UsageError
 from prime_bench.base.files import MOST_BYTES, open_file, read_file, sha256_of
 from prime_bench.base.frozen import JsonTable
+from prime_bench.base.words import counted
 from prime_bench.findings import (
     ALL_METRICS,
     Score,
@@ -35,6 +36,7 @@ from prime_bench.store.record import (
     Environment,
     Record,
     RunRecord,
+    has_lost_digests,
     is_as_written,
     not_finite,
     notes_on_batches,
@@ -212,6 +214,9 @@ def check_record(
     if is_as_written(record) is False:
         what = "was changed after it was written: its digest is not that of its values"
         yield Discrepancy(topic="record", where=where, what=what)
+    if has_lost_digests(record):
+        what = "was changed after it was written: its digests (`digests`) were removed"
+        yield Discrepancy(topic="record", where=where, what=what)
     for name, what in _faults_of_files(record, files):
         yield Discrepancy(topic="files", where=files.where(name), what=what)
     # Tables of other settings may have the same content.
@@ -232,8 +237,8 @@ def check_record(
 
 
 def without_digests(records: Iterable[Record]) -> int:
-    """Count the records that have no digests, because they are of an older version."""
-    return sum(record.digests is None for record in records)
+    """Count the records that have no digests because they are of a version that wrote none."""
+    return sum(record.digests is None and not has_lost_digests(record) for record in records)
 
 
 def _differences(source: str, **values: tuple[object, object]) -> Iterator[str]:
@@ -427,7 +432,10 @@ def _faults_of_history(record: RunRecord) -> Iterator[str]:
             },
         )
     if history and not rule.stop and len(history) < spec.max_epochs:
-        yield f"history: it ends after {len(history)} epochs, and no rule ended the run there"
+        yield (
+            f"history: it ends after {counted(len(history), 'epoch')}, and no rule ended the "
+            "run there"
+        )
 
 
 def _replayed(record: RunRecord) -> StopRule:
@@ -495,7 +503,7 @@ def check_data(records: Iterable[Record]) -> Iterator[Discrepancy]:
             unverified[key] = unverified.get(key, 0) + 1
     for (dataset, fingerprint), count in sorted(unverified.items()):
         where = f"{dataset} {fingerprint[:8]}"
-        what = f"data that differ from those of the card, in {count} records"
+        what = f"data that differ from those of the card, in {counted(count, 'record')}"
         yield Discrepancy(topic="data", where=where, what=what)
 
 

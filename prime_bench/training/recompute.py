@@ -253,19 +253,23 @@ def check_metrics(
             yield Discrepancy(topic="metrics", where=str(folder), what=difference)
 
 
-def check_predictions(records: Iterable[RunRecord], runs: Runs) -> Iterator[Discrepancy]:
+def check_predictions(
+    records: Iterable[RunRecord], runs: Runs, *, data_dir: Path
+) -> Iterator[Discrepancy]:
     """Score the predictions.npz of each record, and yield how it differs from the record.
 
     Other devices than that of the run may have written the file, so metrics may differ by
-    `TOLERANCE`.
+    `TOLERANCE`. The groups of a group AUC are those of the prepared table below `data_dir`; where
+    it is not there, or is not as it was prepared, the group AUC is not checked.
     """
     for record in records:
         folder = runs.path(record.job_id)
         path = folder / PREDICTIONS
+        groups = _groups(record, data_dir)
         try:
             found = {
-                name: full_score(labels, torch.from_numpy(probabilities))
-                for name, (labels, probabilities) in read_predictions(folder).items()
+                name: full_score(labels, torch.from_numpy(p), groups=groups.get((name, len(p))))
+                for name, (labels, p) in read_predictions(folder).items()
             }
         except (DataError, UndefinedMetric) as error:
             what = error.message if isinstance(error, DataError) else str(error)
@@ -273,10 +277,24 @@ def check_predictions(records: Iterable[RunRecord], runs: Runs) -> Iterator[Disc
             continue
         for name, now in found.items():
             for metric, value, recorded in _both(now, record.result.scores[name]):
-                # The file does not have the groups of its rows.
-                if metric != "gauc" and not agree(value, recorded, tolerance=TOLERANCE):
+                checked = metric != "gauc" or now.groups is not None
+                if checked and not agree(value, recorded, tolerance=TOLERANCE):
                     what = f"{name} {metric}: {recorded} in the record, {value} by this file"
                     yield Discrepancy(topic="metrics", where=str(path), what=what)
+
+
+def _groups(record: RunRecord, data_dir: Path) -> dict[tuple[str, int], np.ndarray]:
+    """The groups of a split's rows, by its name and number of rows; empty where the record has no
+    group AUC, and where the table cannot be read, which is for other checks to say.
+    """
+    if all(score.groups is None for score in record.result.scores.values()):
+        return {}
+    try:
+        table = checked_table(table_with(record.job.fingerprint, data_dir=data_dir))
+        found = [(name, table.split(name).groups) for name in SCORED_SPLITS]
+    except DataError:
+        return {}
+    return {(name, len(groups)): groups for name, groups in found if groups is not None}
 
 
 def _both(now: Score, then: Score) -> Iterator[tuple[Metric, float | None, float | None]]:

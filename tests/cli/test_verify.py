@@ -53,7 +53,8 @@ def test_other_weights_are_found(jobs: dict[str, Path], capsys: pytest.CaptureFi
 def test_an_edited_metric_is_found_three_times(
     jobs: dict[str, Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """By the record's digest and by test.json, and where both are gone by computing it again."""
+    """By the record's digest and by test.json, where both are gone by keys that only records with
+    digests have, and in an old record by computing it again."""
     path = jobs["prime"] / "record.json"
     record = json.loads(path.read_text())
     record["result"]["test"]["auc"] += 1e-9
@@ -66,10 +67,21 @@ def test_an_edited_metric_is_found_three_times(
     del record["digests"]
     path.write_text(json.dumps(record))
     (jobs["prime"] / "test.json").unlink()
+    code, found = findings(capsys)
+    assert code == 1
+    assert [item["what"].rpartition(": ")[2] for item in found] == [
+        "its digests (`digests`) were removed"
+    ]
+    del record["environment"]["host"]
+    (jobs["prime"] / "environment.json").write_text(json.dumps(record["environment"]))
+    for name in ("valid", "test"):
+        score = record["result"][name]
+        record["result"][name] = {key: score[key] for key in ("auc", "logloss")}
+    path.write_text(json.dumps(record))
     assert exit_code(["verify"]) == 0
     out, err = capsys.readouterr()
     assert out == "2 records, 0 findings\n"
-    assert "1 of 2 records are of a version that wrote no digests into them" in err
+    assert "1 of 2 records of a version that wrote no digests into them" in err
     code, found = findings(capsys, jobs["prime"].name, "--recompute", "--device", "cpu")
     assert code == 1
     assert [item["topic"] for item in found] == ["metrics"]

@@ -1,0 +1,14 @@
+"""Numbers with their nouns."""
+
+
+def counted(number: int, noun: str, *, most: int | None = None) -> str:
+    """Return `1 epoch`, `2 epochs`, `0 epochs`; with `most`, `1 to 2 epochs`.
+
+    Args:
+        number: How many, or at least how many.
+        noun: One of them, whose plural ends in s.
+        most: At most how many.
+    """
+    high = number if most is None else most
+    shown = f"{number:,}" if number == high else f"{number:,} to {high:,}"
+    return f"{shown} {noun}" if high == 1 else f"{shown} {noun}s"
