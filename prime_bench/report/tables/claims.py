@@ -1,22 +1,25 @@
-"""Claims of the paper's abstract, and whether the records reproduce them.
+"""Claims of the paper's abstract and conclusion, and whether the records reproduce them.
 
 A claim is judged on the quantities of a report's cells. It needs every run that the paper had; with
-fewer runs the verdict is "not enough runs".
+fewer runs the verdict is "not enough runs", and of generated rows it is not judged.
 """
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Set
+from dataclasses import dataclass, replace
 from typing import Literal
 
+from prime_bench.base.words import counted
 from prime_bench.report.quantities.values import MISSING, Count, Difference, Level, Quantity
 from prime_bench.report.tables.model import Cell, shown
 
 _DECIMALS = 4
 _DATASETS = {"avazu": "Avazu", "criteo": "Criteo"}
-ClaimVerdict = Literal["reproduced", "not reproduced", "not enough runs"]
+ClaimVerdict = Literal["reproduced", "not reproduced", "not enough runs", "not judged"]
 SEEDS = (2021, 190034, 27011, 948432, 992817)
 N_BACKBONES, N_WON = 13, 11
 N_PAIRS, N_CONTROL_PAIRS, N_GAPS = 65, 20, 48
+DIAGNOSED = ("DNN", "AutoInt", "FiBiNET", "DCNv2")
+"""Backbones whose competition gap is measured."""
 MARGIN, MARGIN_SHARE = 0.001, 0.5
 """How far a median may be from the printed one: by both, absolutely and as a share of it."""
 PRINTED_REDUCTION_PERCENT, MARGIN_PERCENT = 34.3, 5.0
@@ -32,9 +35,9 @@ RULE = (
     f"within {MARGIN:g}, and within half, of the printed one; each of ten seeds above APG; both "
     "backbones with fewer parameters and a lower latency than APG (on one device: the ratio "
     "decides, not the milliseconds); a gap smaller by at least "
-    f"{PRINTED_REDUCTION_PERCENT:g}% less {MARGIN_PERCENT:g} points; both mean differences to the "
-    "matched controls above zero. Each needs all runs that the paper had, else there are not "
-    "enough"
+    f"{PRINTED_REDUCTION_PERCENT:g}% less {MARGIN_PERCENT:g} points; a gap of Dense above zero on "
+    "each of four backbones; the mean difference to a control above zero. Each needs all runs "
+    "that the paper had, else there are not enough"
 )
 
 
@@ -50,13 +53,19 @@ class Claim:
     jobs: tuple[str, ...]
 
 
-def judge_claims(quantities: Mapping[str, Quantity]) -> list[Claim]:
-    """Judge every claim, in the order of the abstract.
+def judge_claims(
+    quantities: Mapping[str, Quantity], *, generated: Set[str] = frozenset()
+) -> list[Claim]:
+    """Judge every claim: those of the abstract in its order, then those of the conclusion.
 
-    `quantities` has the quantity of each cell of a report, by address. Those that the report does
-    not have count as missing runs.
+    Args:
+        quantities: The quantity of each cell of a report, by address. Those that the report does
+            not have count as missing runs.
+        generated: Ids of the jobs on generated rows, which say nothing about the paper's data: a
+            claim with one of them behind its numbers is not judged.
     """
-    return [
+    claims = [
+        _less_alike(quantities),
         *(_won(quantities, dataset) for dataset in ("avazu", "criteo")),
         *(_median(quantities, dataset, metric) for dataset, metric in MEDIANS),
         _above_apg(quantities),
@@ -66,6 +75,10 @@ def judge_claims(quantities: Mapping[str, Quantity]) -> list[Claim]:
         _cheaper(quantities, "latency", "has a lower inference latency than APG on both backbones"),
         _gap(quantities),
         *_controls(quantities),
+    ]
+    return [
+        claim if generated.isdisjoint(claim.jobs) else replace(claim, verdict="not judged")
+        for claim in claims
     ]
 
 
@@ -97,7 +110,7 @@ def _median(quantities: Mapping[str, Quantity], dataset: str, metric: str) -> Cl
             _of(pairs) == N_PAIRS and value is not None,
             value is not None and value > 0 and abs(value - theirs) <= margin,
         ),
-        basis=(_number(ours), f" over {_of(pairs) or 0} pairs"),
+        basis=(_number(ours), f" over {counted(_of(pairs) or 0, 'pair')}"),
         jobs=ours.jobs,
     )
 
@@ -109,7 +122,8 @@ def _above_apg(quantities: Mapping[str, Quantity]) -> Claim:
         for seed in SEEDS
     ]
     values = [quantity.value for quantity in found if quantity.value is not None]
-    above = f"{sum(value > 0 for value in values)} of {len(values)} seeds, of {len(found)}"
+    n_above = sum(value > 0 for value in values)
+    above = f"{n_above} of {counted(len(values), 'seed')}, of {len(found)}"
     least = ("; least ", _number(Difference(value=min(values)))) if values else ()
     return Claim(
         key="apg.seeds",
@@ -146,6 +160,29 @@ def _cheaper(
     )
 
 
+def _less_alike(quantities: Mapping[str, Quantity]) -> Claim:
+    """The diagnosis; how large its gaps are, the comparison of the printed numbers has."""
+    cells = [f"gradients.avazu.{backbone}" for backbone in DIAGNOSED]
+    gaps = [_find(quantities, f"{cell}.block.dense") for cell in cells]
+    n = sum(_find(quantities, f"{cell}.n").value or 0 for cell in cells)
+    found: list[str | Cell] = []
+    for backbone, gap in zip(DIAGNOSED, gaps, strict=True):
+        found += ["; gaps: " if not found else ", ", f"{backbone} ", _number(gap)]
+    values = [gap.value for gap in gaps if gap.value is not None]
+    return Claim(
+        key="gap.dense",
+        text="Dense's gradients are less alike over semantic groups than over random ones in all "
+        "four architectures",
+        verdict=_verdict(
+            n == N_GAPS and len(values) == len(DIAGNOSED), all(value > 0 for value in values)
+        ),
+        basis=(f"{n:.0f} of {N_GAPS} checkpoints and fields", *found)
+        if values
+        else ("no measurement",),
+        jobs=tuple(dict.fromkeys(job for gap in gaps for job in gap.jobs)),
+    )
+
+
 def _gap(quantities: Mapping[str, Quantity]) -> Claim:
     smaller = _find(quantities, "gradients.avazu.mean.block.prime.reduction")
     n = _find(quantities, "gradients.avazu.mean.n")
@@ -154,7 +191,8 @@ def _gap(quantities: Mapping[str, Quantity]) -> Claim:
     )
     value = smaller.value
     found = (
-        *(shown(smaller, 1), "% smaller (", _number(dense), " to ", _number(prime), ") over "),
+        *("reduction ", shown(smaller, 1), "% (", _number(dense), " to ", _number(prime)),
+        ") over ",
         *(_number(n), f" of {N_GAPS} checkpoints and fields; the gap also measures how the "),
         "groups' covariates differ",
     )
@@ -170,13 +208,21 @@ def _gap(quantities: Mapping[str, Quantity]) -> Claim:
     )
 
 
+_CONTROLS = {
+    "parameter_matched": "PRIME is above the parameter-matched control",
+    "mac_matched": "PRIME is above the MAC-matched control",
+    "uniform_routing": "PRIME is above uniform routing",
+    "permuted_routing": "PRIME is above permuted routing",
+}
+
+
 def _controls(quantities: Mapping[str, Quantity]) -> Iterator[Claim]:
-    for key, name in (("parameter_matched", "parameter"), ("mac_matched", "MAC")):
+    for key, text in _CONTROLS.items():
         ahead = _find(quantities, f"controls.avazu.{key}.auc")
         won = _find(quantities, f"controls.avazu.{key}.auc.won")
         yield Claim(
             key=f"control.{key}",
-            text=f"PRIME is above the {name}-matched control",
+            text=text,
             verdict=_verdict(
                 _of(won) == N_CONTROL_PAIRS and ahead.value is not None, (ahead.value or 0) > 0
             ),

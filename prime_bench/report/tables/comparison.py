@@ -1,8 +1,9 @@
 """Tables that compare a report with expected numbers and with the claims of the paper."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 
+from prime_bench.base.words import counted
 from prime_bench.report.provenance import merged_provenance
 from prime_bench.report.quantities.formulas import ERROR_RATE
 from prime_bench.report.quantities.values import Count, Difference, Level
@@ -35,8 +36,8 @@ from prime_bench.store.record import Record
 
 
 def claims_table(report: Report, expected: ExpectedNumbers) -> Table:
-    """One line a claim of the abstract, with both software stacks and accelerators below."""
-    claims = judge_claims(report.quantities())
+    """One line a claim, with both software stacks and accelerators below."""
+    claims = judge_claims(report.quantities(), generated=report.generated)
     block = Block(
         key="abstract",
         label="",
@@ -58,19 +59,22 @@ def claims_table(report: Report, expected: ExpectedNumbers) -> Table:
         ),
     )
     verdicts = [claim.verdict for claim in claims]
+    n_not_judged = verdicts.count("not judged")
+    not_judged = f", {n_not_judged} not judged" if n_not_judged else ""
     records = _records_of(report, [job for claim in claims for job in claim.jobs])
     return Table(
         name="claims",
-        title="The abstract's claims",
+        title="Claims of abstract and conclusion",
         caption=(
             f"Claims of {expected.title} and what these records say: "
             f"{verdicts.count('reproduced')} reproduced, {verdicts.count('not reproduced')} not "
-            f"reproduced, {verdicts.count('not enough runs')} without enough runs."
+            f"reproduced, {verdicts.count('not enough runs')} without enough runs{not_judged}."
         ),
         blocks=(block,),
         notes=(
             *(note("comparison", text) for text in _other_data_sets(report, expected)),
             note("comparison", RULE),
+            *([note("comparison", _GENERATED)] if n_not_judged else []),
             *([note("bold", "Bold: reproduced")] if "reproduced" in verdicts else []),
             *_notes(report, expected, records=records),
         ),
@@ -93,7 +97,8 @@ def expected_table(
     A `gate` judges standard deviations too, and names each number that has no cell; else these are
     counted.
     """
-    judgement = judge(report, expected, spreads=gate)
+    generated = frozenset() if gate else report.generated
+    judgement = judge(report, expected, spreads=gate, generated=generated)
     judged = judgement.judged
     disagreeing = any(item.verdict in MISMATCHES for item in judged)
     records = _records_of(report, [job for item in judged for job in item.place.cell.jobs])
@@ -110,6 +115,7 @@ def expected_table(
         notes=(
             *_counts(judgement),
             *_known(judgement, expected),
+            *_of_generated(judgement, generated),
             *_absent(report, judgement, named=gate),
             *([note("bold", "Bold: a number that does not agree")] if disagreeing else []),
             *_notes(report, expected, records=records),
@@ -147,7 +153,7 @@ def _counts(judgement: Judgement) -> Iterator[TableNote]:
     verdicts = [item.verdict for item in judgement.judged]
     if verdicts:
         counts = [f"{verdicts.count(v)} {v}" for v in dict.fromkeys(verdicts)]
-        yield note("comparison", f"{len(verdicts)} numbers: {series(counts)}")
+        yield note("comparison", f"{counted(len(verdicts), 'number')}: {series(counts)}")
 
 
 def _known(judgement: Judgement, expected: ExpectedNumbers) -> Iterator[TableNote]:
@@ -156,6 +162,17 @@ def _known(judgement: Judgement, expected: ExpectedNumbers) -> Iterator[TableNot
     for pattern, why in expected.explained.items():
         if number := sum(matches(address, [pattern]) for address in differing):
             yield note("comparison", f"Known to differ, {number} of {pattern}: {why}")
+
+
+def _of_generated(judgement: Judgement, generated: Set[str]) -> Iterator[TableNote]:
+    """Why numbers of generated rows are not judged."""
+    if any(not generated.isdisjoint(item.place.cell.jobs) for item in judgement.judged):
+        yield note("comparison", _GENERATED)
+
+
+_GENERATED = (
+    "Not judged where rows behind it were generated, which say nothing about the paper's data"
+)
 
 
 def _absent(report: Report, judgement: Judgement, *, named: bool) -> Iterator[TableNote]:

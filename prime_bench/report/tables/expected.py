@@ -3,7 +3,7 @@
 import fnmatch
 import math
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
@@ -188,14 +188,21 @@ def read_expected(path: Path) -> ExpectedNumbers:
     return expected
 
 
-def judge(report: Report, expected: ExpectedNumbers, *, spreads: bool) -> Judgement:
+def judge(
+    report: Report,
+    expected: ExpectedNumbers,
+    *,
+    spreads: bool,
+    generated: Set[str] = frozenset(),
+) -> Judgement:
     """Judge every number of the file by the report's cell of the same address.
 
     `spreads` has standard deviations judged too where seed noise passes, by a test that takes runs
-    as normally distributed.
+    as normally distributed. Numbers with a job of `generated` behind them are not judged: the file
+    is of real rows, theirs were generated.
     """
     printed, places = expected.printed(), places_of(report)
-    judge_one = _Judge(report, expected, printed, spreads=spreads)
+    judge_one = _Judge(report, expected, printed, spreads=spreads, generated=generated)
     judged = [
         JudgedNumber(
             address=address,
@@ -220,13 +227,14 @@ class _Judge:
         printed: Mapping[str, PrintedNumber],
         *,
         spreads: bool,
+        generated: Set[str],
     ) -> None:
         self.degenerate, self.expected, self.printed = report.degenerate, expected, printed
-        self.spreads = spreads
+        self.spreads, self.generated = spreads, generated
 
     def __call__(self, address: str, place: Place, number: PrintedNumber) -> NumberVerdict:
         expected, cell = self.expected, place.cell
-        if matches(address, expected.not_judged):
+        if matches(address, expected.not_judged) or not self.generated.isdisjoint(cell.jobs):
             return "not judged"
         if cell.value is None:
             return "no value"

@@ -6,7 +6,7 @@ from typing import Literal
 
 from prime_bench.report.quantities.grid import GridBlock
 from prime_bench.report.quantities.values import Better, Difference, Quantity
-from prime_bench.store.record import ProbeRecord, RunRecord
+from prime_bench.store.record import ProbeRecord, RunRecord, is_generated
 
 ColumnKind = Literal["words", "number", "change", "count"]
 """What a column holds: words, a level, a signed difference, or a count such as 4/5."""
@@ -225,6 +225,11 @@ class Report:
     """SHA-256 of each record.json that the tables are made from, by job id."""
     degenerate: frozenset[str] = frozenset()
     """Ids of jobs whose run is degenerate, or that probe such a run."""
+
+    @property
+    def generated(self) -> frozenset[str]:
+        """Ids of jobs on generated rows."""
+        return frozenset(record.job_id for record in self.records if is_generated(record))
 
     def quantities(self) -> dict[str, Quantity]:
         """The quantity of every cell, by the cell's address."""

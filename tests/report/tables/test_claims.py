@@ -10,16 +10,17 @@ from collections.abc import Callable
 
 import pytest
 
+from prime_bench.data.manifest import resolve
 from prime_bench.report.document import make_report
-from prime_bench.report.formats.cells import joined, printed
+from prime_bench.report.formats.cells import joined, note_text, printed
 from prime_bench.report.quantities.records import gather
-from prime_bench.report.quantities.values import Count
+from prime_bench.report.quantities.values import Count, Level, Quantity, count
 from prime_bench.report.tables.claims import judge_claims
-from prime_bench.report.tables.comparison import claims_table
+from prime_bench.report.tables.comparison import claims_table, expected_table
 from prime_bench.report.tables.expected import judge, load_paper
 from prime_bench.report.tables.kinds import load_definition
 from prime_bench.report.tables.model import Report
-from prime_bench.store.record import RunRecord
+from prime_bench.store.record import GENERATED_NOTE, RunRecord
 
 SEEDS = (2021, 190034, 27011, 948432, 992817)
 PAPER = load_paper()
@@ -224,6 +225,54 @@ def test_a_claim_has_its_verdict_from_the_numbers(
     answers = claims_of(report_of(records, "main"))
 
     assert (answers["won.avazu"], answers["median.avazu.auc"]) == (won, median)
+
+
+@pytest.mark.parametrize("notes", [(), ("synthetic data: figures say nothing",)])
+def test_generated_rows_neither_reproduce_the_paper_nor_fail_to(
+    make: MakeRecord, notes: tuple[str, ...]
+) -> None:
+    """Where a recipe calls a generated log `avazu`, as the study `miniature` does."""
+    records = [
+        make(backbone=name, arm=arm, seed=seed, auc=0.76 + 0.01 * (arm == "prime"), notes=notes)
+        for name in sorted(backbones("avazu"))
+        for arm in ("dense", "prime")
+        for seed in SEEDS
+    ]
+    report = report_of(records, "main")
+    claims = claims_table(report, PAPER)
+    numbers, judgement = expected_table(report, PAPER, name="paper", gate=False)
+
+    answers = {row.key: printed(row.cells[1]).text for row in claims.blocks[0].rows}
+    assert answers["won.avazu"] == ("not judged" if notes else "reproduced")
+    assert {item.verdict for item in judgement.judged} == {"not judged"} or not notes
+    for table in (claims, numbers):
+        said = [note_text(item) for item in table.notes]
+        assert any(text.startswith("Not judged where rows") for text in said) == bool(notes)
+    # The user's own file may be of generated rows.
+    _, judgement = expected_table(report, PAPER, name="check", gate=True)
+    assert "not judged" not in {item.verdict for item in judgement.judged}
+
+
+def test_the_card_of_generated_rows_has_the_note_by_which_they_are_known() -> None:
+    assert any(note.startswith(GENERATED_NOTE) for note in resolve("synthetic", {}).card.notes)
+
+
+@pytest.mark.parametrize(
+    ("gap", "n", "verdict"),
+    [(0.2, 12, "reproduced"), (-0.2, 12, "not reproduced"), (0.2, 11, "not enough runs")],
+)
+def test_the_diagnosis_needs_a_gap_above_zero_on_each_of_four_backbones(
+    gap: float, n: int, verdict: str
+) -> None:
+    quantities: dict[str, Quantity] = {}
+    for backbone in ("DNN", "AutoInt", "FiBiNET", "DCNv2"):
+        value = gap if backbone == "FiBiNET" else 0.3
+        quantities[f"gradients.avazu.{backbone}.block.dense"] = Level(value=value)
+        quantities[f"gradients.avazu.{backbone}.n"] = count(n if backbone == "DNN" else 12)
+    (claim,) = [claim for claim in judge_claims(quantities) if claim.key == "gap.dense"]
+
+    assert claim.verdict == verdict
+    assert joined(claim.basis).startswith(f"{36 + n} of 48 checkpoints and fields; gaps: DNN 0.30")
 
 
 def test_a_claim_says_how_many_of_its_runs_are_degenerate(make: MakeRecord) -> None:

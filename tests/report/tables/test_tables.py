@@ -153,6 +153,9 @@ def test_claims_find_each_of_their_cells_in_a_report_of_all_runs(
     tables = [*map(table_of, ("main", "apg", "controls")), *gradients.tables]
     quantities = {address: cell.quantity for table in tables for address, cell in table.cells()}
     monkeypatch.setattr(claims, "_find", lambda quantities, address: quantities[address])
+    measured_on = [row.key for row in gradients.tables[0].blocks[0].rows if row.key != "mean"]
+    assert measured_on
+    monkeypatch.setattr(claims, "DIAGNOSED", measured_on)
 
     assert claims.judge_claims(quantities)
 
