@@ -152,7 +152,12 @@ def report(
     )
     format = "json" if as_json else format
     if output is not None:
-        for path in made.write(output, format=format or "markdown", figures=figures):
+        for path in made.write(
+            output,
+            format=format or "markdown",
+            figures=figures,
+            log=lambda line: print_line(line, err=True),
+        ):
             print_line(f"wrote {path}", err=True)
     elif format is None or format == "text":
         print_styled(_text(made))

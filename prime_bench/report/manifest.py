@@ -5,7 +5,7 @@ record behind it is, byte for byte, the one that it was made from.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -36,13 +36,29 @@ class ReportManifest(Frozen):
     manifest_schema: Literal[1] = pydantic.Field(1, alias="schema")
     title: str
     tables: dict[str, TableManifest]
+    figures: dict[str, str] = {}
+    """SHA-256 of each file of a figure, by name."""
+
+    @property
+    def files(self) -> dict[str, str]:
+        """SHA-256 of each file of tables and figures, by name."""
+        found = dict(self.figures)
+        for table in self.tables.values():
+            found |= table.files
+        return found
 
 
-def write_manifest(report: Report, folder: Path, *, files: Mapping[str, Sequence[Path]]) -> Path:
+def write_manifest(
+    report: Report,
+    folder: Path,
+    *,
+    files: Mapping[str, Sequence[Path]],
+    figures: Sequence[Path],
+) -> Path:
     """Write the manifest of a report into the folder of its files; return its path.
 
-    `files` has the paths that were written for each table. Raises EnvironmentFault where the folder
-    cannot be written to.
+    `files` has the paths that were written for each table, `figures` those of figures. Raises
+    EnvironmentFault where the folder cannot be written to.
     """
     manifest = ReportManifest(
         schema=1,
@@ -55,10 +71,28 @@ def write_manifest(report: Report, folder: Path, *, files: Mapping[str, Sequence
             )
             for table in report.tables
         },
+        figures={path.name: sha256_of(path) for path in figures},
     )
     path = folder / MANIFEST
     write_whole(path, json.dumps(manifest.plain(), indent=2, ensure_ascii=False) + "\n")
     return path
+
+
+def earlier_files(folder: Path, *, written: Collection[Path]) -> list[Path]:
+    """Return the files that the manifest in `folder` lists and that are not among `written`: those
+    of an earlier report, which would pass for files of this one. What was changed since is not
+    among them. To be called before the new manifest is written.
+    """
+    try:
+        before = ReportManifest.parse(read_json(folder / MANIFEST), where="").files
+    except (OSError, TypeError, ValueError, UsageError):
+        return []
+    left = [folder / name for name in before if Path(name).name == name]
+    return [
+        path
+        for path in sorted(set(left) - set(written))
+        if path.is_file() and sha256_of(path) == before[path.name]
+    ]
 
 
 def report_faults(folder: Path, runs: Runs) -> list[str]:
@@ -74,13 +108,9 @@ def report_faults(folder: Path, runs: Runs) -> list[str]:
             f"{path}: cannot read the manifest: {error}",
             hint="prime-bench report --output makes it",
         ) from error
-    faults = []
+    faults = [*_faults_of_files("figures", manifest.figures, folder)]
     for name, table in manifest.tables.items():
-        for file, expected in table.files.items():
-            if not (folder / file).is_file():
-                faults.append(f"{name}: {folder / file} is missing")
-            elif sha256_of(folder / file) != expected:
-                faults.append(f"{name}: {folder / file} was changed after it was written")
+        faults += _faults_of_files(name, table.files, folder)
         for job_id, expected in table.records.items():
             if not runs.done(job_id):
                 faults.append(f"{name}: the record of {job_id} was deleted")
@@ -89,3 +119,11 @@ def report_faults(folder: Path, runs: Runs) -> list[str]:
                     f"{name}: the record of {job_id} was changed after the table was made"
                 )
     return faults
+
+
+def _faults_of_files(what: str, files: Mapping[str, str], folder: Path) -> Iterator[str]:
+    for file, expected in files.items():
+        if not (folder / file).is_file():
+            yield f"{what}: {folder / file} is missing"
+        elif sha256_of(folder / file) != expected:
+            yield f"{what}: {folder / file} was changed after it was written"

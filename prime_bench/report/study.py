@@ -22,7 +22,7 @@ from prime_bench.report.formats import latex
 from prime_bench.report.formats.cells import printed
 from prime_bench.report.formats.markdown import escaped
 from prime_bench.report.formats.render import write_report
-from prime_bench.report.manifest import write_manifest
+from prime_bench.report.manifest import earlier_files, write_manifest
 from prime_bench.report.quantities.records import ReportRecords, gather
 from prime_bench.report.request import jobs_of_recipe
 from prime_bench.report.sources import RecordSource
@@ -61,7 +61,8 @@ class StudyReport:
         return [(claim, verdict, numbers) for claim, verdict, numbers in found]
 
     def write(self, folder: Path) -> list[Path]:
-        """Write every file of the report; the same records give the same bytes.
+        """Write every file of the report; the same records give the same bytes. Tables and figures
+        of an earlier report in the folder that this one does not have are deleted.
 
         Raises EnvironmentFault where the folder cannot be written to.
         """
@@ -73,14 +74,14 @@ class StudyReport:
         for name, paths in write_report(self.view.with_pictures(), folder, format="html").items():
             files[name] = list(dict.fromkeys([*files[name], *paths]))
         write_whole(folder / DOCUMENT, self._document())
-        written = [
-            *(path for paths in files.values() for path in paths),
-            folder / DOCUMENT,
-            *write_figures(self.figures, folder),
-            write_manifest(report, folder, files=files),
-        ]
+        figures = write_figures(self.figures, folder)
+        written = [*(path for paths in files.values() for path in paths), *figures]
+        # The folder is the study's own. They have no link in the index.
+        for path in earlier_files(folder, written=written):
+            path.unlink(missing_ok=True)
+        written.append(write_manifest(report, folder, files=files, figures=figures))
         write_whole(folder / INDEX, "\n".join(self._index()) + "\n")
-        return list(dict.fromkeys([*written, folder / INDEX]))
+        return list(dict.fromkeys([*written, folder / DOCUMENT, folder / INDEX]))
 
     def _document(self) -> str:
         """LaTeX of all tables, which has the label on every page when it is compiled alone."""
@@ -199,7 +200,12 @@ def _figures(
     for figure in figures_of(selected, baseline="dense") if wanted != [] else ():
         if wanted is None or figure.name.partition("-")[0] in wanted:
             name = figure.name
-            yield replace(figure, name=f"{item.recipe.name}-{name}") if name in taken else figure
+            if name in taken:
+                own = item.recipe.name
+                title = f"{figure.title} ({own})"
+                yield replace(figure, name=f"{own}-{name}", title=title)
+            else:
+                yield figure
 
 
 def _merged(study: Study, reports: Sequence[Report], source: RecordSource) -> Report:

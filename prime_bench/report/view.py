@@ -1,14 +1,15 @@
 """A report as a notebook and the command line show it: frames, figures, text, files."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from prime_bench.base.words import counted
 from prime_bench.report.formats.csv import cells_frame, table_frames
 from prime_bench.report.formats.html import table_html
 from prime_bench.report.formats.render import Format, render, write_report
-from prime_bench.report.manifest import write_manifest
+from prime_bench.report.manifest import earlier_files, write_manifest
 from prime_bench.report.quantities.records import ReportRecords
 from prime_bench.report.tables.addresses import missing_because
 from prime_bench.report.tables.comparison import claims_table, expected_table
@@ -74,7 +75,12 @@ class ReportView:
         return render(self.with_pictures() if format == "html" else self.report, format)
 
     def write(
-        self, folder: str | Path, *, format: Format = "markdown", figures: bool = False
+        self,
+        folder: str | Path,
+        *,
+        format: Format = "markdown",
+        figures: bool = False,
+        log: Callable[[str], None] | None = None,
     ) -> list[Path]:
         """Write each table with a CSV beside it, and a manifest that `verify` can check.
 
@@ -82,6 +88,8 @@ class ReportView:
             folder: Where to; it is made if it does not exist.
             format: Of the tables; `html` is one page of all.
             figures: Whether to write each figure too, as SVG, PDF and PNG.
+            log: Called with a line about files of an earlier report in the folder, which stay
+                there and which the new manifest does not list.
 
         Returns:
             The files that were written.
@@ -93,10 +101,15 @@ class ReportView:
 
         shown = self.with_pictures() if figures or format == "html" else self.report
         files = write_report(shown, Path(folder), format=format)
-        manifest = write_manifest(shown, Path(folder), files=files)
-        paths = [*(path for each in files.values() for path in each), manifest]
-        if figures:
-            paths += write_figures(list(self._named_figures().values()), Path(folder))
+        drawn = list(self._named_figures().values()) if figures else []
+        pictures = write_figures(drawn, Path(folder))
+        paths = [*(path for each in files.values() for path in each), *pictures]
+        if log is not None and (left := earlier_files(Path(folder), written=paths)):
+            names = ", ".join(path.name for path in left)
+            log(
+                f"{folder} still has files of an earlier report, which are not of this one: {names}"
+            )
+        paths.append(write_manifest(shown, Path(folder), files=files, figures=pictures))
         return list(dict.fromkeys(paths))
 
     def _named_figures(self) -> "dict[str, NamedFigure]":
@@ -176,7 +189,7 @@ class CheckedNumbers:
             parts.append(f"{not_judged} not judged")
         if missing := len(found.missing):
             parts.append(f"{missing} without a cell{' (allowed)' * self.allow_missing}")
-        return f"{self.file}: {same + other} of {n} numbers compared: {', '.join(parts)}"
+        return f"{self.file}: {same + other} of {counted(n, 'number')} compared: {', '.join(parts)}"
 
 
 def _with_sd(value: float | None, sd: float | None) -> str:

@@ -182,6 +182,22 @@ def test_output_writes_files_and_prints_nothing_to_stdout(
     assert str(folder / "main.tex") in err
 
 
+def test_a_report_says_which_files_in_its_folder_are_of_an_earlier_one(
+    runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "out"
+    assert call("--runs-dir", runs, "--output", folder) == 0
+    (folder / "main.csv").write_text("mine", encoding="utf-8")
+    capsys.readouterr()
+    for other in ("pairs", "cells"):
+        assert call("--runs-dir", runs, "--output", folder, "--table", other) == 0
+        said = capsys.readouterr().err
+        assert f"{folder} still has files of an earlier report" in said
+    # Not `main.csv`, which is no longer the report's.
+    assert said.partition("not of this one: ")[2].splitlines()[0] == "pairs.csv, pairs.md"
+    assert {path.name for path in folder.glob("*.md")} == {"main.md", "pairs.md", "cells.md"}
+
+
 def test_figures_show_the_arms_that_were_chosen(runs: Path, recipe: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     assert call(recipe, "--runs-dir", runs, "--output", out, "--figures", "--arms", "prime") == 0
@@ -303,8 +319,7 @@ def test_unlike_runs_are_mixed_on_request_alone_and_captions_say_so(
     content = json.loads(capsys.readouterr().out)
     (table,) = content["tables"]
     assert table["caption"].endswith(
-        "Mixed on request: 1 pairs are of runs that differ in more than the arm, which the notes "
-        "name."
+        "Mixed on request: 1 pair of runs that differ in more than the arm, which the notes name."
     )
     assert any("seed 1 is compared on request: different device kind" in n for n in table["notes"])
     assert len(content["pairs"]) == 1
@@ -348,14 +363,14 @@ def test_check_exits_1_where_a_number_is_another(
     right, wrong = tmp_path / "right.toml", tmp_path / "wrong.toml"
     assert call(*arguments, numbers(right, auc)) == 0
     out, err = capsys.readouterr()
-    assert "1 numbers: 1 inside" in out
-    assert err == f"{right}: 1 of 1 numbers compared: 1 agree, 0 differ\n"
+    assert "1 number: 1 inside" in out
+    assert err == f"{right}: 1 of 1 number compared: 1 agree, 0 differ\n"
     assert call(*arguments, numbers(wrong, auc + 0.01)) == 1
     out, err = capsys.readouterr()
     assert "**outside**" in out
     assert err == (
         f"main.synthetic.DNN.auc.dense: outside: {auc} here, {auc + 0.01} expected\n"
-        f"{wrong}: 1 of 1 numbers compared: 0 agree, 1 differ\n"
+        f"{wrong}: 1 of 1 number compared: 0 agree, 1 differ\n"
     )
 
 

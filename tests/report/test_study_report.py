@@ -4,11 +4,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from matplotlib.figure import Figure
 
 from prime_bench import api
 from prime_bench.base.errors import EXIT_FAILED, DataError, EnvironmentFault
 from prime_bench.cli.main import exit_code
 from prime_bench.report import study as study_module
+from prime_bench.report.figures.save import NamedFigure
 from prime_bench.schedule.plan import table_specs_of
 from prime_bench.store.record import RunRecord
 from prime_bench.store.runs import RECORD, Runs
@@ -79,6 +81,40 @@ def test_an_earlier_index_does_not_stand_over_half_of_a_new_report(
 
     made.write(folder)
     assert (folder / "index.md").read_bytes() == index
+
+
+def test_tables_of_an_earlier_report_are_deleted_and_other_files_stay(
+    study: Path, runs: Runs, tmp_path: Path
+) -> None:
+    study.write_text(STUDY + 'tables = ["main", "cells", "pairs"]\n', encoding="utf-8")
+    folder = tmp_path / "report"
+    api.report_study(study, runs_dir=runs.folder).write(folder)
+    assert (folder / "cells.tex").exists()
+    for name in ("pairs.csv", "notes.txt"):
+        (folder / name).write_text("mine", encoding="utf-8")
+
+    study.write_text(STUDY, encoding="utf-8")
+    api.report_study(study, runs_dir=runs.folder).write(folder)
+
+    left = {path.name for path in folder.iterdir()}
+    assert {name for name in left if name.startswith(("cells", "pairs"))} == {"pairs.csv"}
+    assert {"main.tex", "notes.txt", "index.md"} < left
+
+
+def test_the_figures_of_a_second_recipe_have_its_name_in_file_and_title(
+    study: Path, runs: Runs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    second = STUDY.partition("[[recipes]]")[2].replace("figures = []", 'name = "again"')
+    study.write_text(f"{STUDY.replace('figures = []', '')}[[recipes]]{second}", encoding="utf-8")
+    drawn = NamedFigure(name="pairs-avazu", title="Pairs", data="Avazu", figure=Figure())
+    monkeypatch.setattr(study_module, "figures_of", lambda *_, **__: [drawn])
+
+    figures = api.report_study(study, runs_dir=runs.folder).figures
+
+    assert [(item.name, item.title) for item in figures] == [
+        ("pairs-avazu", "Pairs"),
+        ("again-pairs-avazu", "Pairs (again)"),
+    ]
 
 
 def test_records_that_cannot_be_read_are_named_where_there_are_no_others(
