@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
+from prime_bench.base.words import counted
 from prime_bench.recipe.differences import value_text
 from prime_bench.report.browse import BrowseRow, BrowseSource, Overview
 from prime_bench.report.formats.cells import MISSING, moments_text, tally_text
@@ -51,6 +52,7 @@ _COSTS = (
     BrowseColumn(key="macs", label="MACs (M)"),
     BrowseColumn(key="wall", label="s a run"),
 )
+_SOURCE_HEADS = ("Source", "Title", "By", "From", "Runs", "Started", "Device")
 _SOURCE = BrowseColumn(key="source", label="Source", kind="words", number=False)
 
 
@@ -71,6 +73,7 @@ def render(overview: Overview, *, folder: Path = Path()) -> str:
             metrics=[(name, _label(name)) for name in overview.metrics],
             choices=list(_choices(rows, overview.sources)),
             rows=rows,
+            source_heads=_SOURCE_HEADS,
             daggers=any(row.degenerate for row in overview.rows),
             sources=[
                 _source(number, source, folder)
@@ -85,8 +88,7 @@ def render(overview: Overview, *, folder: Path = Path()) -> str:
 
 def _title(overview: Overview) -> str:
     n_rows, n_sources = len(overview.rows), len(overview.sources)
-    results = "1 result" if n_rows == 1 else f"{n_rows:,} results"
-    return f"{results} from {'1 source' if n_sources == 1 else f'{n_sources:,} sources'}"
+    return f"{counted(n_rows, 'result')} from {counted(n_sources, 'source')}"
 
 
 def _label(metric: str) -> str:
