@@ -233,8 +233,11 @@ def _read(members: _Members) -> Bundle:
         name = f"{RUNS}/{job_id}/{RECORD}"
         content = members.read(name) if name in members else b""
         if hashlib.sha256(content).hexdigest() != expected:
-            message = f"{path}: the record of {shown(job_id)} is not the one that was packed"
-            raise DataError(message, hint=_HINT)
+            raise DataError(
+                f"{path}: the record of {shown(job_id)} is not the one that was packed: {name} has "
+                f"not the SHA-256 that {CONTENTS} lists",
+                hint="the bundle was changed after `pack`: get it again from whoever made it",
+            )
         kept[job_id] = content
         files[job_id] = {
             file: members.read(f"{RUNS}/{job_id}/{file}")

@@ -53,6 +53,12 @@ def raising(monkeypatch):
         (OSError(errno.EREMOTEIO, "Remote I/O error", "/c"), 4, "error: /c: Remote I/O error\n"),
         (FileNotFoundError(errno.ENOENT, "no", "/d"), 4, "error: /d: no such file or folder\n"),
         (MemoryError(), 4, "error: the memory does not suffice\n"),
+        (
+            ModuleNotFoundError("No module named 'polars.io'", name="polars.io"),
+            4,
+            "error: the package `polars` is not installed, and this command needs it\n",
+        ),
+        (ModuleNotFoundError("odd", name="prime_bench.odd"), 70, "error: a bug of prime-bench"),
         (PanicException("no thread"), 4, "error: a library has given up: no thread\n"),
         (OSError("odd"), 70, "error: a bug of prime-bench: OSError: odd\n"),
         (OSError(errno.EBADF, "bad"), 70, "error: a bug of prime-bench: OSError: "),
