@@ -4,6 +4,7 @@ from pathlib import Path
 
 import click
 
+from prime_bench.base.words import counted
 from prime_bench.cli import complete, options
 
 BROWSE_SCHEMA = 1
@@ -35,7 +36,7 @@ def browse(sources: tuple[str, ...], output: Path | None, as_json: bool) -> None
     sorted and narrowed. A source that cannot be read is named and left out.
     """
     from prime_bench import api
-    from prime_bench.cli.output import counted, print_json, print_line, size
+    from prime_bench.cli.output import print_json, print_line, size
 
     page = output if as_json else output or _PAGE
     found = api.browse(*sources, output=page)

@@ -6,6 +6,7 @@ from pathlib import Path
 import click
 
 from prime_bench.base.errors import EXIT_FAILED, UsageError
+from prime_bench.base.words import counted
 from prime_bench.cli import options
 
 CARD_SCHEMA = 1
@@ -61,7 +62,9 @@ def card(files: tuple[Path, ...], output: Path | None, force: bool, as_json: boo
     else:
         rows = [[one.name, one.role, one.numeric or "", one.why] for one in draft.columns]
         print_text(table_text(rows, header=["column", "role", "rule", "why"], n_words=4))
-        print_line(f"{path}: {sum(draft.rows.values()):,} rows; read and edit it, then: {command}")
+        print_line(
+            f"{path}: {counted(sum(draft.rows.values()), 'row')}; read and edit it, then: {command}"
+        )
     if draft.has_label:
         return 0
     print_text("\n".join(["no label was found; it could be:", *draft.could_be_label]), err=True)

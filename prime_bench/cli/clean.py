@@ -4,6 +4,7 @@ from pathlib import Path
 
 import click
 
+from prime_bench.base.words import counted
 from prime_bench.cli import options
 
 CLEAN_SCHEMA = 1
@@ -28,7 +29,7 @@ def clean(unfinished: bool, yes: bool, runs_dir: Path, as_json: bool) -> None:
     import sys
 
     from prime_bench import api
-    from prime_bench.cli.output import counted, print_json, print_line, size
+    from prime_bench.cli.output import print_json, print_line, size
 
     found = api.leftovers(unfinished=unfinished, runs_dir=runs_dir)
     total = size(sum(leftover.n_bytes for leftover in found))

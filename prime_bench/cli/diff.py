@@ -2,6 +2,7 @@
 
 import click
 
+from prime_bench.base.words import counted
 from prime_bench.cli import complete, options
 
 DIFF_SCHEMA = 1
@@ -33,6 +34,7 @@ def diff(left: str, right: str, as_json: bool) -> None:
         for line in (difference.key, f"  - {left_text}", f"  + {right_text}"):
             print_line(line)
     print_line(
-        f"{len(found.keys)} keys differ; jobs: {found.n_both} of both, {found.n_left} of {left} "
+        f"differences: {counted(len(found.keys), 'key')}; jobs: {found.n_both} of both, "
+        f"{found.n_left} of {left} "
         f"alone, {found.n_right} of {right} alone"
     )

@@ -109,11 +109,6 @@ def table_text(
     )
 
 
-def counted(number: int, noun: str) -> str:
-    """A number with its noun: `1 epoch`, `2 epochs`."""
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
-
-
 def duration(seconds: float) -> str:
     """Seconds as a text in seconds, minutes or hours: `8 s`, `12 min`, `3.5 h`."""
     if seconds < 90:

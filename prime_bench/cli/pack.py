@@ -4,6 +4,7 @@ from pathlib import Path
 
 import click
 
+from prime_bench.base.words import counted
 from prime_bench.cli import complete, options
 
 
@@ -43,7 +44,7 @@ def pack(
     same bytes. With bundles or folders their records are packed together, as `report` puts them
     together; without RECIPE the bundles tell it.
     """
-    from prime_bench.cli.output import counted, print_line, size
+    from prime_bench.cli.output import print_line, size
     from prime_bench.cli.sources import recipe_and_places
     from prime_bench.report.request import pack as pack_records
     from prime_bench.report.sources import read_sources

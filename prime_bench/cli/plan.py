@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Literal
 import click
 
 from prime_bench.base.characters import visible
+from prime_bench.base.words import counted
 from prime_bench.cli import complete, options
 
 if TYPE_CHECKING:
@@ -161,7 +162,7 @@ def _print_table(made: "Plan", estimates: "Mapping[str, Estimate]") -> None:
 
 def outlook(total: "Total") -> Iterator[str]:
     """Say in lines what time, memory and disk the jobs that would run take."""
-    from prime_bench.cli.output import counted, duration, size
+    from prime_bench.cli.output import duration, size
     from prime_bench.schedule.estimate import MEMORY_NOTE, RANGE_NOTE
 
     if not total.jobs:
@@ -205,7 +206,7 @@ def summary(made: "Plan", *, told: Sequence[str] = ()) -> str:
         )
         counts = ", ".join(f"{number} {state}" for state, number in own.counts.items())
         parts.append(counts if len(kinds) == 1 else f"{len(own.jobs)} {kind} ({counts})")
-    lines = [f"{len(made.jobs)} jobs: {', '.join(parts)}"]
+    lines = [f"{counted(len(made.jobs), 'job')}: {', '.join(parts)}"]
     for backbone, arms in made.candidates.items():
         counts = ", ".join(f"{arm} {number}" for arm, number in arms.items())
         common = "" if len({*arms.values()}) == 1 else "; not a common budget"
@@ -213,7 +214,7 @@ def summary(made: "Plan", *, told: Sequence[str] = ()) -> str:
     stale = sum(planned.state == "stale" for planned in made.jobs)
     again = sum(planned.state == "stale" for planned in made.to_run)
     if again < stale:
-        lines.append(f"stale: `--retrain stale` does {stale - again} jobs again")
+        lines.append(f"stale: `--retrain stale` does {counted(stale - again, 'job')} again")
     lines += [visible(f"broken: {why}") for why in made.broken]
     lines += [visible(f"source: {text}") for text in made.earlier]
     lines += [visible(f"unfit: {why}") for why in made.unfit]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from prime_bench.base.errors import UsageError, UserError
+from prime_bench.base.words import counted
 from prime_bench.cli import complete, options
 from prime_bench.cli.output import print_json, print_line, print_text
 from prime_bench.cli.prepare_output import (
@@ -296,5 +297,5 @@ def _write_raw(
         content = {"dataset": "synthetic", "raw": str(folder), "raw_format": made.raw_format}
         print_json(PREPARE_SCHEMA, {**content, "rows": made.rows, "best": best_plain(made.best)})
         return
-    print_line(f"{folder}: {made.rows:,} rows as files of {made.raw_format}")
+    print_line(f"{folder}: {counted(made.rows, 'row')} as files of {made.raw_format}")
     print_line(best_line(made.best))

@@ -11,6 +11,7 @@ from rich.progress import Progress as Bars
 from rich.table import Column
 
 from prime_bench.base.characters import visible
+from prime_bench.base.words import counted
 from prime_bench.cli.output import console, duration
 from prime_bench.recipe.events import (
     DoneEvent,
@@ -127,7 +128,7 @@ class RunProgress:
         shown = "; ".join(running[:_MOST_NAMED])
         now_running = f"; running: {shown}{more}" if running else ""
         self._bars.console.print(
-            f"{self._n_ended} of {self._n_jobs} jobs have ended{now_running}", soft_wrap=True
+            f"ended: {self._n_ended} of {counted(self._n_jobs, 'job')}{now_running}", soft_wrap=True
         )
 
     def outcome(self, outcome: Outcome) -> None:
@@ -146,7 +147,9 @@ class RunProgress:
             self._bars.remove_task(self._at_work.pop(job_id))
         line = f"{outcome.state}: {self._place_and_name(job_id)}{self._said_of(outcome)}"
         if self._bars.disable:
-            line += f"; {self._n_ended} of {self._n_jobs} jobs{failed}{self._time_left()}"
+            line += (
+                f"; {self._n_ended} of {counted(self._n_jobs, 'job')}{failed}{self._time_left()}"
+            )
         self._bars.console.print(line, soft_wrap=True)
         self._where.pop(job_id, None)
         self._line_s = time.monotonic()

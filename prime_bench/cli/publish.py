@@ -4,6 +4,7 @@ from pathlib import Path
 
 import click
 
+from prime_bench.base.words import counted
 from prime_bench.cli import complete, options
 
 
@@ -42,7 +43,7 @@ def publish(
     paths of your home; machines have the names that records have, unless --anonymous. For the hub
     log in with `hf auth login`, or set HF_TOKEN. `prime-bench report` reads the bundle.
     """
-    from prime_bench.cli.output import counted, print_line, size
+    from prime_bench.cli.output import print_line, size
     from prime_bench.report.publish import publish as publish_records
     from prime_bench.report.publish import target_of
     from prime_bench.store.runs import Runs

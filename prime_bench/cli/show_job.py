@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from prime_bench.base.characters import visible
+from prime_bench.base.words import counted
 
 if TYPE_CHECKING:
     from prime_bench.findings import Score, Validation
@@ -80,7 +81,6 @@ def _settings(details: "JobDetails") -> Iterator[str]:
 
 
 def _charts(history: "Sequence[Validation]") -> Iterator[str]:
-    from prime_bench.cli.output import counted
 
     yield f"{counted(len(history), 'epoch')}:"
     for name, values in {
@@ -113,8 +113,9 @@ def _score(split: str, score: "Score") -> Iterator[str]:
     if (groups := score.groups) is not None:
         yield (
             f"    groups by {groups.column}: {groups.groups:,} of {groups.rows:,} rows; left out:"
-            f" {groups.one_class_groups:,} of one class with {groups.one_class_rows:,} rows,"
-            f" {groups.rows_without_group:,} rows without a value"
+            f" {groups.one_class_groups:,} of one class with"
+            f" {counted(groups.one_class_rows, 'row')},"
+            f" {counted(groups.rows_without_group, 'row')} without a value"
         )
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from prime_bench.base.characters import visible
+from prime_bench.base.words import counted
 from prime_bench.cli import complete, options
 
 if TYPE_CHECKING:
@@ -89,7 +90,7 @@ def summary(found: "Status") -> str:
     counts = ", ".join(f"{number} {state}" for state, number in found.counts.items())
     left = [job.left_s for job in found.jobs if job.left_s is not None]
     running = f"; those running end in {duration(max(left))} or sooner" if left else ""
-    line = f"{len(found.jobs)} jobs: {counts or 'none'}{running}"
+    line = f"{counted(len(found.jobs), 'job')}: {counts or 'none'}{running}"
     return "\n".join([line, *(visible(f"source: {text}") for text in found.earlier)])
 
 

@@ -9,6 +9,7 @@ import click
 
 from prime_bench.base.errors import EXIT_FAILED, EXIT_INTERRUPTED, UserError
 from prime_bench.base.files import check_can_write
+from prime_bench.base.words import counted
 from prime_bench.cli import complete, options
 
 if TYPE_CHECKING:
@@ -265,7 +266,9 @@ def _report(
     for name in made.missing:
         print_line(f"no record yet: {name}")
     n_tables, n_figures = len(made.view.report.tables), len(made.figures)
-    print_line(f"{folder / 'index.md'}: {n_tables} tables, {n_figures} figures")
+    print_line(
+        f"{folder / 'index.md'}: {counted(n_tables, 'table')}, {counted(n_figures, 'figure')}"
+    )
 
 
 def _plain(made: "StudyReport", folder: Path, summaries: "list[RunSummary]") -> dict[str, Any]:
@@ -313,7 +316,8 @@ def _print_plan(made: "StudyPlan", found: "StudyEstimate", *, as_json: bool) -> 
     if made.study.label:
         print_line(f"{made.study.label}.")
     print_line(
-        f"{made.n_jobs:,} jobs; {made.n_shared:,} more are shared with a recipe above and done once"
+        f"{counted(made.n_jobs, 'job')}; shared with a recipe above and done once: "
+        f"{made.n_shared:,}"
     )
     print_line("time, memory, disk: of the jobs that are left, as many at once as `slots` says")
     to_prepare = made.queue.prepare_commands if made.queue is not None else []

@@ -5,6 +5,7 @@ from pathlib import Path
 import click
 
 from prime_bench.base.errors import EXIT_FAILED
+from prime_bench.base.words import counted
 from prime_bench.cli import complete, options
 
 VERIFY_SCHEMA = 1
@@ -54,7 +55,7 @@ def verify(
     changed, runs without a partner, data that were not verified.
     """
     from prime_bench import api
-    from prime_bench.cli.output import counted, print_json, print_line
+    from prime_bench.cli.output import print_json, print_line
 
     found = api.verify(
         what,

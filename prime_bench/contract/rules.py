@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from prime_bench.assemble import weights_digest
 from prime_bench.backbones.interface import Backbone
 from prime_bench.base.sources import load_class
+from prime_bench.base.words import counted
 from prime_bench.catalog import DENSE
 from prime_bench.contract.candidate import (
     ROWS,
@@ -65,7 +66,8 @@ def probabilities(candidate: Candidate) -> None:
                 p = arm(*batch(schema, n_rows))
             need(
                 p.shape == (n_rows,) and p.dtype == torch.float32,
-                f"{n_rows} rows give {p.dtype} {tuple(p.shape)}, not torch.float32 ({n_rows},)",
+                f"a batch of {counted(n_rows, 'row')} gives {p.dtype} {tuple(p.shape)}, not "
+                f"torch.float32 ({n_rows},)",
             )
             need(bool(((p >= 0) & (p <= 1)).all()), "a probability is not in [0, 1]")
 

@@ -17,6 +17,7 @@ import polars as pl
 
 from prime_bench.base.characters import visible
 from prime_bench.base.errors import DataError
+from prime_bench.base.words import counted
 from prime_bench.data.card import CardColumn, CardFormat, DatasetCard, own_name
 from prime_bench.data.raw.find import find_sources
 from prime_bench.data.raw.frames import ColumnFile, columnar_kind
@@ -107,7 +108,8 @@ class CardDraft:
         total = sum(self.rows.values())
         files = ", ".join(f"{visible(name)} {rows:,}" for name, rows in self.rows.items())
         lines = [
-            f"# A draft from {total:,} rows ({files}) of {len(self.columns)} columns.",
+            f"# A draft from {counted(total, 'row')} ({files}) of "
+            f"{counted(len(self.columns), 'column')}.",
             f"# Roles and rules are guesses from {self.sampled_rows:,} of them. Read each reason,",
             "# and edit what you know better; docs/cards.md has all keys.",
         ]
@@ -426,7 +428,7 @@ def _guess(column: _Column, *, has_hour: bool) -> DraftColumn:
             f"whole numbers, few values: {n}{column.gaps}; or numeric, if they measure",
         )
     what = "texts" if column.numbers is None else "numbers that are names"
-    why = f"{what}: {n:,} values{column.gaps}"
+    why = f"{what}: {counted(n, 'value')}{column.gaps}"
     if column.no_numbers:
         marks = ", ".join(json.dumps(text, ensure_ascii=False) for text in column.no_numbers)
         why += f"; numbers but for these: missing = [{marks}] in [format] makes them missing"

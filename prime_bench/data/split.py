@@ -6,6 +6,7 @@ import numpy as np
 
 from prime_bench.base.errors import DataError, UsageError
 from prime_bench.base.streams import derive
+from prime_bench.base.words import counted
 
 _PIECE_BYTES = 1 << 18
 _MOST_FOLDS = 127  # the largest number in int8
@@ -166,7 +167,9 @@ def stratified_folds(labels: np.ndarray, *, n_folds: int, seed: int) -> np.ndarr
     for label in np.unique(labels):
         rows = np.flatnonzero(labels == label)
         if len(rows) < n_folds:
-            raise DataError(f"label {label} has {len(rows)} rows, too few for {n_folds} folds")
+            raise DataError(
+                f"label {label} has {counted(len(rows), 'row')}, too few for {n_folds} folds"
+            )
         # A shuffle depends on the length alone, so that rows can be shuffled in place of positions.
         np.random.RandomState(seed).shuffle(rows)
         sizes = np.full(n_folds, len(rows) // n_folds)

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 import jinja2
 
 from prime_bench.base.errors import UsageError
+from prime_bench.base.words import counted
 from prime_bench.report.provenance import provenance_of
 from prime_bench.report.quantities.records import ReportRecords
 from prime_bench.report.tables.body import TableBody
@@ -75,8 +76,8 @@ def _caption(definition: TableDefinition, body: TableBody, *, n_accepted: int) -
         raise UsageError(f"the report definition's caption: {error}") from error
     if body.mixed_pairs:
         text += (
-            f" Mixed on request: {body.mixed_pairs} pairs are of runs that differ in more than "
-            "the arm, which the notes name."
+            f" Mixed on request: {counted(body.mixed_pairs, 'pair')} of runs that differ in more "
+            "than the arm, which the notes name."
         )
     if n_accepted:
         text += (

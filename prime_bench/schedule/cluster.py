@@ -29,6 +29,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from prime_bench.base.errors import EnvironmentFault, UsageError, UserError
 from prime_bench.base.sources import own_sources
+from prime_bench.base.words import counted
 from prime_bench.catalog import is_foreign
 from prime_bench.recipe.events import (
     MachineEvent,
@@ -464,8 +465,8 @@ class _Run:
         """The error where the cluster no longer answers: what is safe, and how to go on."""
         n_left = len(self._queue.left) + sum(slot.task is not None for slot in self._slots)
         return EnvironmentFault(
-            f"{which} of the Ray cluster {self._engine.address} no longer answers: the records of "
-            f"{self._n_done} jobs of this run are safe, {n_left} jobs are left",
+            f"{which} of the Ray cluster {self._engine.address} no longer answers; of this "
+            f"run {counted(self._n_done, 'record')} safe, {counted(n_left, 'job')} left",
             hint="start it again, `ray start --head`, and the other nodes with it; the same "
             "command then continues each job from its last validation",
         )
@@ -602,7 +603,7 @@ class _Run:
         small = len(self._nodes) - len(faults)
         lines = [f"no node of the Ray cluster {address} can take a job", *faults]
         if small or not faults:
-            lines.append(f"{small} nodes have less than a job wants: {asked}")
+            lines.append(f"{counted(small, 'node')} with less than a job wants: {asked}")
         hints = dict.fromkeys(node.hint for node in self._nodes.values() if node.hint)
         if not faults and not engine.node_timeout_s:
             hints["--node-timeout SECONDS waits for nodes that an autoscaler starts"] = None

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from prime_bench.base.errors import DataError
+from prime_bench.base.words import counted
 from prime_bench.settings.probes import (
     GradientsSettings,
     ProbedSplit,
@@ -147,11 +148,13 @@ def _lacking(fields: Sequence[str], need: _Need, *, folder: Path) -> list[_Field
 def _wanted(probe: ProbeSettings, need: _Need) -> str:
     if isinstance(probe, GradientsSettings):
         return (
-            f"needs, in one field, two groups of {need.split} rows with {need.positives:,} clicks "
-            f"(`probe.blocks` x `positives_per_block`) and {need.negatives:,} other rows "
+            f"needs, in one field, two groups of {need.split} rows with "
+            f"{counted(need.positives, 'click')} "
+            f"(`probe.blocks` x `positives_per_block`) and {counted(need.negatives, 'other row')} "
             "(x `negatives_per_block`) each"
         )
-    return f"needs a group of {need.rows:,} {need.split} rows (`probe.min_rows`) in one field"
+    rows = counted(need.rows, f"{need.split} row")
+    return f"needs a group of {rows} (`probe.min_rows`) in one field"
 
 
 def _what_there_is(field: _Field, need: _Need) -> str:
@@ -159,12 +162,14 @@ def _what_there_is(field: _Field, need: _Need) -> str:
         return "no field of the table has this meaning"
     shown = field.groups[: need.groups]
     if need.rows:
-        sizes = [f"{group.rows:,} rows" for group in shown]
+        sizes = [counted(group.rows, "row") for group in shown]
     else:
-        sizes = [f"{group.positives:,} clicks and {group.negatives:,} others" for group in shown]
-    noun = "group" if len(field.groups) == 1 else "groups"
+        sizes = [
+            f"{counted(group.positives, 'click')} and {counted(group.negatives, 'other')}"
+            for group in shown
+        ]
     largest = f", the largest with {' and '.join(sizes)}" if shown else ""
-    return f"{len(field.groups)} {noun}{largest}"
+    return f"{counted(len(field.groups), 'group')}{largest}"
 
 
 def _advice(probe: ProbeSettings, need: _Need, lacking: Sequence[_Field]) -> str:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from prime_bench.base.errors import DataError, UsageError
+from prime_bench.base.words import counted
 from prime_bench.data.manifest import (
     SCHEMA_NAME,
     Manifest,
@@ -173,7 +174,7 @@ class Plan:
         return [
             *exist_text(counted_by_class(could), then="counts them as done"),
             *(
-                f"{n} jobs count as done by records of an earlier version of `{name}`, as asked"
+                f"{counted(n, 'job')} done by records of an earlier version of `{name}`, as asked"
                 for name, n in sorted(counted_by_class(do).items())
             ),
         ]

@@ -13,6 +13,7 @@ from typing import Literal
 from prime_bench.base import machine
 from prime_bench.base.errors import UsageError
 from prime_bench.base.files import making
+from prime_bench.base.words import counted
 from prime_bench.recipe.events import WorkerEvent
 from prime_bench.recipe.file import origins
 from prime_bench.recipe.job import JobRequest
@@ -135,7 +136,7 @@ class RunSummary:
     def __str__(self) -> str:
         broken, unfit = len(self.plan.broken), self.plan.counts.get("unfit", 0)
         counts = [
-            f"{self.done} jobs done",
+            f"{counted(self.done, 'job')} done",
             f"{self.had_record} had a record",
             f"{len(self.failed)} failed",
             *([f"{broken} broken"] if broken else []),

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from prime_bench.base.machine import cores, memory_bytes
+from prime_bench.base.words import counted
 from prime_bench.schedule.devices import Device, mps_control
 from prime_bench.settings.memory import JOBS_ON_DEVICE, MemoryNeed
 from prime_bench.store.record import DeviceKind
@@ -32,8 +33,7 @@ class Slots:
     """What the number of jobs depends on, in a few words."""
 
     def __str__(self) -> str:
-        jobs = "1 job" if self.total == 1 else f"{self.total} jobs"
-        threads = "1 CPU thread" if self.threads == 1 else f"{self.threads} CPU threads"
+        jobs, threads = counted(self.total, "job"), counted(self.threads, "CPU thread")
         return f"{jobs} at once, {threads} each ({self.bound})"
 
 

@@ -31,6 +31,7 @@ from prime_bench.base.files import (
     write_whole,
     writing,
 )
+from prime_bench.base.words import counted
 from prime_bench.findings import Validation
 from prime_bench.recipe.events import MESSAGE_CHARACTERS, EpochProgress
 from prime_bench.store.runs import (
@@ -161,7 +162,7 @@ def _trace(error: Exception) -> str:
     """The traceback. Of a message with many or long lines, only a part is kept."""
     lines = "".join(traceback.format_exception(error)).splitlines()
     if (n_more := len(lines) - 2 * _TRACE_LINES) > 0:
-        lines[_TRACE_LINES:-_TRACE_LINES] = [f"[... {n_more:,} lines]"]
+        lines[_TRACE_LINES:-_TRACE_LINES] = [f"[... {counted(n_more, 'line')}]"]
     return "".join(f"{shortened(line, MESSAGE_CHARACTERS)}\n" for line in lines)
 
 

@@ -93,7 +93,7 @@ def test_without_a_terminal_there_is_a_line_a_minute_with_jobs_and_places(clock,
 
     assert out == ""
     assert err.splitlines() == [
-        f"0 of 3 jobs have ended; running: epoch {epoch}: abcd on host-1 (node 1234abcd)"
+        f"ended: 0 of 3 jobs; running: epoch {epoch}: abcd on host-1 (node 1234abcd)"
         for epoch in (1, 2, 2)
     ]
 

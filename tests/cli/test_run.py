@@ -124,7 +124,7 @@ def test_a_failed_job_is_1_and_named_with_its_folder(engine, capsys):
 
     assert exit_code(["run", *SMALL]) == 1
     out, err = capsys.readouterr()
-    assert out == "quick: 1 jobs done, 0 had a record, 1 failed, 1 left to another process\n"
+    assert out == "quick: 1 job done, 0 had a record, 1 failed, 1 left to another process\n"
     assert err.startswith(
         "done: synthetic DNN dense seed 2021; 1 of 3 jobs\n"
         "failed: synthetic DNN dense seed 190034: RuntimeError: out of luck; "
@@ -282,7 +282,7 @@ def test_fail_fast_starts_no_other_job(engine, capsys):
 
     assert exit_code(["run", *SMALL, "--fail-fast"]) == 1
     out, err = capsys.readouterr()
-    assert out == "quick: 1 jobs done, 0 had a record, 1 failed, 1 not started\n"
+    assert out == "quick: 1 job done, 0 had a record, 1 failed, 1 not started\n"
     assert err.endswith("the same command continues this run\n")
 
 
@@ -306,7 +306,7 @@ def test_the_first_signal_stops_after_the_epoch(engine, number, monkeypatch, cap
     assert exit_code(["run", *SMALL]) == 130
     out, err = capsys.readouterr()
     assert given["stopped"]
-    assert out == ("quick: 1 jobs done, 0 had a record, 0 failed, 1 interrupted, 1 not started\n")
+    assert out == ("quick: 1 job done, 0 had a record, 0 failed, 1 interrupted, 1 not started\n")
     assert written == [b"\nstopping: running jobs finish their epoch; Ctrl-C again ends them now\n"]
     # What was stopped is not counted, here as in the summary.
     assert err.splitlines() == [
@@ -438,7 +438,7 @@ def test_mistakes_are_one_message_and_leave_nothing(tmp_path, capsys, arguments,
 def test_a_real_worker_does_a_job_once(capsys):
     one = ["run", *SMALL, "--only", "seed=2021", "--set", "training.max_epochs=1"]
     assert exit_code(one) == 0
-    assert capsys.readouterr().out == "quick: 1 jobs done, 0 had a record, 0 failed\n"
+    assert capsys.readouterr().out == "quick: 1 job done, 0 had a record, 0 failed\n"
 
     assert exit_code(one) == 0
     assert capsys.readouterr().out == "quick: 0 jobs done, 1 had a record, 0 failed\n"

@@ -92,7 +92,7 @@ def test_a_killed_nodes_job_goes_on_elsewhere_with_the_same_bits(work, cluster):
     out, err = run.communicate(timeout=PATIENCE_S)
 
     assert run.returncode == 0, err
-    assert out == "recipe.toml: 1 jobs done, 0 had a record, 0 failed\n"
+    assert out == "recipe.toml: 1 job done, 0 had a record, 0 failed\n"
     assert "is lost, and its jobs go on elsewhere" in err
     assert json.loads((job / "record.json").read_text())["environment"]["node"] != ran_on
     epochs = re.findall(r"from the state after epoch (\d+)", (job / "log.txt").read_text())

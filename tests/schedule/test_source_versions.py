@@ -91,7 +91,7 @@ def test_accepted_they_are_done_and_the_plan_says_by_what(look, finish, own_clas
     assert plan.to_run == []
     assert len(plan.earlier) == 3
     assert plan.earlier[0] == (
-        "2 jobs count as done by records of an earlier version of `own_mod:Gate`, as asked"
+        "2 jobs done by records of an earlier version of `own_mod:Gate`, as asked"
     )
     whys = {p.why for p in plan.jobs if p.job_spec.backbone == "DNN"}
     assert whys == {"has a record", "has a record of an earlier version of `own_mod:Gate`"}
@@ -181,7 +181,7 @@ def test_the_commands_say_it(look, finish, own_class, tmp_path, capsys):
     assert exit_code(["run", *own, "--accept-source"]) == 0
     captured = capsys.readouterr()
     assert "own.toml: 0 jobs done, 8 had a record, 0 failed" in captured.out
-    assert "2 jobs count as done by records of an earlier version of `own_mod:Gate`" in captured.err
+    assert "2 jobs done by records of an earlier version of `own_mod:Gate`" in captured.err
     assert exit_code(["plan", *own, "--accept-source", "--json"]) == 0
     assert len(json.loads(capsys.readouterr().out)["earlier"]) == 3
     assert exit_code(["status", "--accept-source", *folders]) == 2

@@ -20,6 +20,7 @@ import numpy as np
 
 from prime_bench.base.errors import DataError
 from prime_bench.base.files import sha256_of, write_whole
+from prime_bench.base.words import counted
 from prime_bench.data.card import CardColumn
 from prime_bench.data.encode.codes import (
     BucketCodes,
@@ -268,7 +269,8 @@ def _count(
     empty = [name for name, count in zip(SPLIT_NAMES, rows, strict=True) if count == 0]
     if empty:
         raise DataError(
-            f"the split leaves no row for {' and '.join(empty)} ({spool.rows} rows in all)",
+            f"the split leaves no row for {' and '.join(empty)} ({counted(spool.rows, 'row')} "
+            "in all)",
             hint="give more rows, or split them otherwise (`split`, `split_fractions`)",
         )
     if rules.has_deviations:

@@ -11,6 +11,7 @@ import numpy as np
 import polars as pl
 
 from prime_bench.base.errors import DataError
+from prime_bench.base.words import counted
 from prime_bench.data.card import DatasetCard
 from prime_bench.data.manifest import SPLIT_NAMES, InputFile, PublishedForm
 from prime_bench.data.raw.frames import ColumnFile, columnar_kind
@@ -99,7 +100,9 @@ class Reader:
             file = ColumnFile(source, kind=kind)
             names = file.names
             if (self._exact and names != list(columns)) or not columns.keys() <= set(names):
-                n_columns = f"expected {len(columns)} columns, the {kind} file has {len(names)}"
+                n_columns = (
+                    f"expected {counted(len(columns), 'column')}, the {kind} file has {len(names)}"
+                )
                 raise column_fault(names, list(columns), expectation=f"{source.name}: {n_columns}")
             self._ignore(source, [name for name in names if name not in columns])
             yield file, file.lines(columns, missing=self._card.format.missing)

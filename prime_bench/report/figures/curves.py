@@ -8,6 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
+from prime_bench.base.words import counted
 from prime_bench.report.figures.style import (
     BLUE,
     COLOURS,
@@ -96,7 +97,10 @@ def draw_learning_curves(
         ],
     )
     n = sum(len(runs) for runs in shown.values())
-    add_note(figure, f"n = {n} runs, a line each; the dot is the epoch whose weights were kept.")
+    add_note(
+        figure,
+        f"n = {counted(n, 'run')}, a line each; the dot is the epoch whose weights were kept.",
+    )
     return figure
 
 
@@ -182,7 +186,8 @@ def draw_load(curves: Sequence[LoadCurve]) -> Figure:
     bags = sorted({len(curve.largest_load[0]) for curve in shown})
     add_note(
         figure,
-        f"n = {len(shown)} runs; line: mean over the {', '.join(map(str, bags))} bags of a run, "
+        f"n = {counted(len(shown), 'run')}; line: mean over the "
+        f"{counted(bags[0], 'bag', most=bags[-1])} of a run, "
         "band: their range; dotted: every expert used alike.",
     )
     return figure

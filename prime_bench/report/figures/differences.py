@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 from matplotlib.transforms import blended_transform_factory
 
+from prime_bench.base.words import counted
 from prime_bench.findings import SubgroupFindings, SubgroupScore
 from prime_bench.report.figures.pairs import PairedScores, paired_scores, runs_of
 from prime_bench.report.figures.style import (
@@ -451,11 +452,12 @@ def draw_tradeoff(points: Sequence[CostPoint], *, baseline: str) -> Figure:
     left.set_ylabel("Test AUC: median paired difference" + scale.replace(" (", "\n("))
     add_legend(figure, left.get_legend_handles_labels()[0])
     pairs = sorted({point.n_pairs for point in points})
-    n = str(pairs[0]) if len(pairs) == 1 else f"{pairs[0]} to {pairs[-1]}"
+    n = counted(pairs[0], "pair", most=pairs[-1])
     untimed = sum(1 for point in points if point.step_time_ratio is None)
     add_note(
         figure,
-        f"{len(points)} points; each is the median over n = {n} pairs. Step time comes from whole "
+        f"{counted(len(points), 'point')}; each is the median over n = {n}. Step time comes "
+        "from whole "
         "runs with their validations, not from a benchmark."
         + (f" Without a time, since devices differ: {untimed}." if untimed else ""),
     )

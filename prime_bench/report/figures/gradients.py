@@ -8,6 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
+from prime_bench.base.words import counted
 from prime_bench.catalog import PLUGINS
 from prime_bench.report.figures.style import (
     BLUE,
@@ -152,9 +153,9 @@ def _competition_note(findings: Sequence[GapFinding]) -> str:
     checkpoints = {(item.backbone, item.seed) for item in findings}
     backbones = [item.backbone for item in findings]
     counts = sorted({backbones.count(backbone) for backbone in backbones})
-    n = str(counts[0]) if len(counts) == 1 else f"{counts[0]}-{counts[-1]}"
+    n = counted(counts[0], "finding", most=counts[-1])
     return (
-        f"Means of n = {n} findings a bar: {len(checkpoints)} checkpoints in all; fields: "
+        f"Means of n = {n} a bar: {counted(len(checkpoints), 'checkpoint')} in all; fields: "
         f"{', '.join(unique(item.field for item in findings))}. "
         "Number: the gap between the two bars."
     )
@@ -245,6 +246,6 @@ def _reduction_note(findings: Sequence[GapFinding], arms: Sequence[str]) -> str:
     note = (
         f"Bars: means over the checkpoints that the arms share (n = {len(seeds)} by seed, "
         f"{len(fields)} by field); "
-        f"dots: single checkpoints, mean over fields."
+        "dots: single checkpoints, mean over fields."
     )
     return note + (f" Percentage: from {arms[0]} to {arms[-1]}." if len(arms) > 1 else "")

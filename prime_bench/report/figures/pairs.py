@@ -10,6 +10,7 @@ from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
+from prime_bench.base.words import counted
 from prime_bench.findings import Metric
 from prime_bench.report.figures.style import (
     BLUE,
@@ -110,7 +111,7 @@ def draw_paired_dots(
     n = sum(len(item.differences) for item in shown)
     add_note(
         figure,
-        f"n = {n} pairs, a line a seed; each backbone has its own scale.",
+        f"n = {counted(n, 'pair')}, a line a seed; each backbone has its own scale.",
         left_out=sum(len(item.seeds) for item in scores) - n,
     )
     return figure
@@ -162,7 +163,7 @@ def draw_win_grid(
     plots[0][0].set_yticks(np.arange(len(backbones)) + 0.5, [shorten(name) for name in backbones])
     add_note(
         figure,
-        f"n = {', '.join(map(str, dict.fromkeys(counts)))} pairs a metric. Differences in units of "
+        f"n = {counted(min(counts), 'pair', most=max(counts))} a metric. Differences in units of "
         f"0.0001, positive where {shorten(arm)} is better; ▲ won, ▽ lost, = tied, · no pair. "
         "Deeper shades: larger differences.",
     )

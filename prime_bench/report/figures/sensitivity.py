@@ -10,6 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from pydantic import JsonValue
 
+from prime_bench.base.words import counted
 from prime_bench.recipe.sweep import value_name
 from prime_bench.report.figures.style import (
     COLOURS,
@@ -159,8 +160,8 @@ def draw_sensitivity(
 
 def _note(shown: Sequence[Sensitivity], *, others: Sequence[str]) -> str:
     seeds = {len(scores) for i in shown for p in i.points for scores in p.scores.values()}
-    n = " to ".join(map(str, sorted({min(seeds), max(seeds)})))
-    text = f"n = {n} seeds a point: mean, bar of one standard deviation. "
+    n = counted(min(seeds), "seed", most=max(seeds))
+    text = f"n = {n} a point: mean, bar of one standard deviation. "
     if others:
         text += f"Of {', '.join(others)} each point has the value of the highest validation AUC. "
     return text + "Ring: the settings that validation chooses."

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from prime_bench.base.words import counted
 from prime_bench.report.formats.cells import note_text
 from prime_bench.report.tables.model import NoteKind, Report, Table, series
 
@@ -73,7 +74,7 @@ def provenance_line(table: Table) -> str:
         for name, digests in found.fingerprints.items()
     ]
     parts = [
-        f"{len(table.jobs)} records, {first if first == last else f'{first} to {last}'}",
+        f"{counted(len(table.jobs), 'record')}, {first if first == last else f'{first} to {last}'}",
         f"code {series(list(found.commits))}",
         f"data {'; '.join(data)}",
         f"torch {series(list(found.versions.get('torch', ('unknown',))))}",

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from prime_bench.base.identity import canonical_json
+from prime_bench.base.words import counted
 from prime_bench.findings import METRIC_LABELS
 from prime_bench.report.quantities.formulas import difference_text
 from prime_bench.report.quantities.grid import Grid, GridBlock
@@ -80,8 +81,8 @@ def grid_body(
             "datasets": series([block.layout.label for block in grid.blocks]),
             "baseline": grid.baseline.label if grid.baseline else "",
             "arms": series([arm.label for arm in grid.arms]),
-            "seeds": counted([len(block.layout.seeds) for block in grid.blocks], "seed"),
-            "backbones": counted([len(rows) for rows in backbones], "backbone"),
+            "seeds": _counted([len(block.layout.seeds) for block in grid.blocks], "seed"),
+            "backbones": _counted([len(rows) for rows in backbones], "backbone"),
             "differences": _differences(grid),
         },
     )
@@ -163,8 +164,8 @@ def probe_notes(
     """
     if not records:
         return [note("missing", f"No {noun} among the records")]
-    seeds = counted([len({record.job.seed for record in records})], "seed")
-    notes = [note("measurement", f"n = {len(records)} jobs, {seeds}")]
+    seeds = counted(len({record.job.seed for record in records}), "seed")
+    notes = [note("measurement", f"n = {counted(len(records), 'job')}, {seeds}")]
     for dataset in sorted({record.dataset for record in records}):
         own = [record for record in records if record.dataset == dataset]
         label = labels.get(dataset, dataset)
@@ -176,8 +177,6 @@ def probe_notes(
     return [*notes, *dirty_notes(records)]
 
 
-def counted(numbers: Sequence[int], noun: str) -> str:
+def _counted(numbers: Sequence[int], noun: str) -> str:
     """`5 seeds`, `3 to 5 seeds`, `1 seed`."""
-    low, high = min(numbers, default=0), max(numbers, default=0)
-    count = str(low) if low == high else f"{low} to {high}"
-    return f"{count} {noun}" if high == 1 else f"{count} {noun}s"
+    return counted(min(numbers, default=0), noun, most=max(numbers, default=0))

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
+from prime_bench.base.words import counted
 from prime_bench.report.quantities.choice import Choice, Tried
 from prime_bench.report.quantities.grid import Grid
 from prime_bench.report.tables.model import TableNote, note, series
@@ -29,7 +30,10 @@ def left_out(place: str, tried: Sequence[Tried]) -> Iterator[TableNote]:
     """The settings that could not be chosen, with the seeds that they lack."""
     lacking = [item for item in tried if item.score is None]
     if len(lacking) == len(tried):
-        what = f"{place}: none of {len(tried)} candidates has a validation AUC of every seed, so "
+        what = (
+            f"{place}: none of {counted(len(tried), 'candidate')} has a validation AUC of "
+            "every seed, so "
+        )
         yield note("choice", f"{what}none is chosen")
     elif lacking:
         named = [
@@ -54,14 +58,18 @@ def _budget(block: str, choices: Sequence[Choice]) -> TableNote:
         counts.setdefault(key, []).append(backbone)
     seeds = len(choices[0].block.seeds)
     text = (
-        f"{block}: chosen for each backbone and arm by mean validation AUC over {seeds} "
-        f"seed{'s' if seeds > 1 else ''}; test scores have no part in it"
+        f"{block}: chosen for each backbone and arm by mean validation AUC over "
+        f"{counted(seeds, 'seed')}; test scores have no part in it"
     )
     if all(len({number for _, number in key}) == 1 for key in counts):
         numbers = [(key[0][1], series(names)) for key, names in counts.items()]
         if len(numbers) == 1:
-            return note("choice", f"{text}. A common budget: {numbers[0][0]} candidates an arm")
-        each = "; ".join(f"{number} candidates an arm on {names}" for number, names in numbers)
+            return note(
+                "choice", f"{text}. A common budget: {counted(numbers[0][0], 'candidate')} an arm"
+            )
+        each = "; ".join(
+            f"{counted(number, 'candidate')} an arm on {names}" for number, names in numbers
+        )
         return note("choice", f"{text}. A common budget: {each}")
     each = "; ".join(
         f"{series([f'{label} {number}' for label, number in key])} on {series(names)}"

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from prime_bench.base.words import counted
 from prime_bench.findings import CostFindings
 from prime_bench.report.quantities.costs import CostKey, MeasuredCost, measured_costs
 from prime_bench.report.quantities.layout import (
@@ -149,9 +150,12 @@ def _how(records: Sequence[ProbeRecord]) -> Iterator[TableNote]:
             continue
         probe = CostProbe.parse(record.job.probe, where="probe")
         ways.append(
-            f"{record.environment.device}: batches of {record.job.training.batch_size:,} rows; "
-            f"{probe.warm_up_steps} steps of warm-up, {probe.inference_steps} of inference, "
-            f"{probe.training_steps} of training; medians of {probe.repetitions} repetitions; "
+            f"{record.environment.device}: batches of "
+            f"{counted(record.job.training.batch_size, 'row')}; "
+            f"{counted(probe.warm_up_steps, 'step')} of warm-up, {probe.inference_steps} of "
+            "inference, "
+            f"{probe.training_steps} of training; medians of "
+            f"{counted(probe.repetitions, 'repetition')}; "
             f"time by {record.findings.clock}, memory: {record.findings.memory}"
             + ("; steps and forward passes as CUDA graphs" if _graphed(record.findings) else "")
         )

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from statistics import mean
 
+from prime_bench.base.words import counted
 from prime_bench.findings import Metric
 from prime_bench.report.quantities.costs import CostKey, MeasuredCost, measured_costs
 from prime_bench.report.quantities.grid import Grid, GridBlock
@@ -75,7 +76,11 @@ def _columns(definition: MethodsDefinition, layout: BlockLayout) -> Iterator[Col
     yield Column(key="backbone", label="Backbone", kind="words")
     yield Column(key="method", label="Method", kind="words")
     for key, better in definition.directions.items():
-        group = f"Mean of {len(layout.seeds)} seeds" if key in ("auc", "logloss") else "Deployment"
+        group = (
+            f"Mean of {counted(len(layout.seeds), 'seed')}"
+            if key in ("auc", "logloss")
+            else "Deployment"
+        )
         yield Column(key=key, label=_LABELS[key], kind="number", group=group, better=better)
     for seed in layout.seeds:
         yield Column(

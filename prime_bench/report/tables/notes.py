@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from prime_bench.base.identity import canonical_json
+from prime_bench.base.words import counted
 from prime_bench.findings import METRIC_LABELS, Metric, Score
 from prime_bench.report.quantities import formulas
 from prime_bench.report.quantities.formulas import METRICS, SPLIT_LABELS, Moments
@@ -70,7 +71,8 @@ def _pairs(block: GridBlock, grid: Grid) -> Iterator[TableNote]:
     degenerate = sum(len(item.degenerate_seeds) for item in own)
     yield note(
         "pairing",
-        f"{block.layout.label}: {found} of {asked} pairs compared (seeds: {n_seeds}, backbones: "
+        f"{block.layout.label}: {found} of {counted(asked, 'pair')} compared (seeds: {n_seeds}, "
+        "backbones: "
         f"{n_rows}, arms beside {grid.baseline.label}: {n_arms}); {missing} missing, {unlike} not "
         f"comparable, {degenerate} with a degenerate run",
     )
@@ -100,7 +102,7 @@ def _missing(block: GridBlock, arms: Sequence[ArmColumn]) -> Iterator[TableNote]
                 yield note(
                     "missing",
                     f"{block.layout.label}, {label}, {arm.label}: "
-                    f"{len(seeds) - len(absent)} of {len(seeds)} seeds; missing "
+                    f"{len(seeds) - len(absent)} of {counted(len(seeds), 'seed')}; missing "
                     f"{', '.join(map(str, absent))}; Δ covers complete pairs only",
                 )
 
@@ -136,7 +138,7 @@ def _unmeasured(block: GridBlock, grid: Grid) -> Iterator[TableNote]:
             yield note(
                 "missing",
                 f"{block.layout.label}: no {SPLIT_LABELS[grid.split]} {METRIC_LABELS[metric]} for "
-                f"{n_runs} of {len(own)} runs: {reason}; Δ covers complete pairs only",
+                f"{n_runs} of {counted(len(own), 'run')}: {reason}; Δ covers complete pairs only",
             )
 
 
@@ -260,7 +262,7 @@ def data_notes(records: Sequence[RunRecord | ProbeRecord]) -> list[str]:
 def dirty_notes(records: Sequence[RunRecord | ProbeRecord]) -> list[TableNote]:
     """Note the records whose code is in no commit."""
     dirty = sum(bool(record.environment.dirty) for record in records)
-    what = f"{dirty} of {len(records)} records were made with changes that are in no commit"
+    what = f"Made with changes that are in no commit: {dirty} of {counted(len(records), 'record')}"
     return [note("origin", what)] if dirty else []
 
 
@@ -350,11 +352,13 @@ def _provenance(records: Sequence[RunRecord], outdated: Sequence[RunRecord]) -> 
     for name, values in facts.items():
         counts = Counter(values)
         if len(counts) > 1:
-            listed = [f"{value} ({number} runs)" for value, number in sorted(counts.items())]
+            listed = [
+                f"{value} ({counted(number, 'run')})" for value, number in sorted(counts.items())
+            ]
             yield note("origin", f"The records come from {len(counts)} {name}: {', '.join(listed)}")
     yield from dirty_notes(records)
     if outdated:
-        text = f"{len(outdated)} records of older numerics are left out, newer ones replace them"
+        text = f"Left out: {counted(len(outdated), 'record')} of older numerics, in favour of newer"
         yield note("origin", text)
 
 

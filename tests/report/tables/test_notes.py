@@ -34,7 +34,7 @@ def test_a_clean_pair_has_its_count_and_the_chance_alone(make_record: MakeRecord
 
     assert bold.startswith("Bold: Δ above zero")
     assert count == (
-        "Avazu: 1 of 1 pairs compared (seeds: 1, backbones: 1, arms beside Dense: 1); 0 missing, "
+        "Avazu: 1 of 1 pair compared (seeds: 1, backbones: 1, arms beside Dense: 1); 0 missing, "
         "0 not comparable, 0 with a degenerate run"
     )
     assert "at least one of 1 independent cells in 50% of such tables" in note
@@ -53,7 +53,7 @@ def test_a_clean_pair_has_its_count_and_the_chance_alone(make_record: MakeRecord
             {"training": TrainSpec(max_epochs=1)},
             "Avazu: not the paper's training protocol: max_epochs = 1",
         ),
-        ({"dirty": True}, "2 of 2 records were made with changes that are in no commit"),
+        ({"dirty": True}, "Made with changes that are in no commit: 2 of 2 records"),
     ],
 )
 def test_a_fact_of_the_records_is_said(
@@ -237,7 +237,7 @@ def test_an_arm_off_its_defaults_is_said(make_record: MakeRecord) -> None:
 def test_replaced_records_are_counted(make_record: MakeRecord) -> None:
     old, new = pair(make_record), pair(make_record, numerics=2)
 
-    assert "2 records of older numerics are left out" in notes_of([*old, *new])
+    assert "Left out: 2 records of older numerics" in notes_of([*old, *new])
 
 
 def test_chance_of_a_clean_sweep_is_the_papers_design(make_record: MakeRecord) -> None:
