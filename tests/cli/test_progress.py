@@ -107,7 +107,7 @@ def test_of_many_jobs_the_first_are_named(clock, shown, capsys):
 
     named = "; ".join(f"epoch 1: job{number}" for number in range(4))
     assert capsys.readouterr().err.splitlines() == [
-        f"0 of 3 jobs have ended; running: {named} and 2 more"
+        f"ended: 0 of 3 jobs; running: {named} and 2 more"
     ]
 
 

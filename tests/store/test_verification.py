@@ -229,5 +229,5 @@ def test_data_that_differ_from_their_card_are_named_once_a_table(plain_record: M
     ]
     assert [(item.where, item.what) for item in check_data(records)] == [
         ("avazu ffffffff", "data that differ from those of the card, in 2 records"),
-        ("criteo ffffffff", "data that differ from those of the card, in 1 records"),
+        ("criteo ffffffff", "data that differ from those of the card, in 1 record"),
     ]
