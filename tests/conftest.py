@@ -16,6 +16,8 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 # library that no later process can load.
 _COMPILED = tempfile.TemporaryDirectory(prefix="prime-bench-compiled-")
 os.environ["TORCHINDUCTOR_CACHE_DIR"] = _COMPILED.name
+# More would be processes that each import torch, for what takes a second.
+os.environ["TORCHINDUCTOR_COMPILE_THREADS"] = "1"
 
 # No test fails because a machine is slow; in CI the examples are the same every time.
 settings.register_profile(

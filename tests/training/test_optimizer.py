@@ -175,9 +175,10 @@ def test_ten_steps_equal_fuxictr_formula(
     spec = TrainSpec(learning_rate=RATE, max_gradient_norm=MAX_NORM, loss=loss, compile=compile_)
     torch._dynamo.reset()
     optimizer = Optimizer(arm, spec, penalty=PENALTY)
-    split = make_split(200)
+    # Batches of the size in the test of two hundred steps: torch keeps what it has compiled.
+    split = make_split(300)
     for number in range(10):
-        rows = slice(20 * number, 20 * number + 20)
+        rows = slice(30 * number, 30 * number + 30)
         batch = batch_of(split, rows)
         mean_loss, norm = oracle.step(
             split.ids[rows], batch.numerics.numpy(), split.labels[rows].astype(np.float64)
@@ -337,7 +338,8 @@ def test_a_restored_optimizer_continues_bit_by_bit(
     compile_, tmp_path, schema, make_split, make_job
 ):
     """Model and optimizer after four steps, through a file, against those that never stopped."""
-    job = make_job("DNN", "prime", net_dropout=0.2, batch_norm=True)
+    # As in `test_compile.py`: torch keeps what it has compiled.
+    job = make_job("DNN", "prime", net_dropout=0.3, batch_norm=True)
     split, penalty = make_split(120), Penalty(embedding=0.1, network=0.01)
 
     def steps(optimizer, numbers):
