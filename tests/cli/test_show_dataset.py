@@ -192,7 +192,8 @@ def test_mistakes(tables, tmp_path, capsys):
     assert exit_code([*show, "crieto"]) == 3
     message = capsys.readouterr().err
     assert "prime-bench prepare" not in message
-    assert "did you mean `criteo`?\n\nhint: data sets: " in message
+    hint = f"hint: prepared tables in {tables}: synthetic; "
+    assert f"did you mean `criteo`?\n\n{hint}" in message
     assert exit_code([*show, "synthetic", "--json", "--html", str(tmp_path / "x")]) == 2
     (tmp_path / "file").touch()
     assert exit_code([*show, "synthetic", "--html", str(tmp_path / "file" / "x")]) == 4
