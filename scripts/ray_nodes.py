@@ -20,7 +20,11 @@ import prime_bench
 PATIENCE_S = 900.0
 """How long to wait for what takes seconds where nothing else computes."""
 RAY = (str(Path(sys.executable).with_name("ray")), "start", "--block", "--disable-usage-stats")
-SMALL = ("--num-gpus", "0", "--object-store-memory", "80000000", "--node-ip-address", "127.0.0.1")
+SMALL = (
+    *("--num-gpus", "0", "--object-store-memory", "80000000", "--node-ip-address", "127.0.0.1"),
+    # It would be one more Python process on each node, which sends logs that nobody reads.
+    *("--include-log-monitor", "false"),
+)
 OPEN = {
     # A cluster of one's own, whatever token this user's other clusters ask for.
     "RAY_AUTH_MODE": "disabled",
@@ -70,6 +74,7 @@ class LocalCluster:
     def start_head(self) -> None:
         """Start the head, at the same address also the second time."""
         own = ["--temp-dir", self._folder, "--include-dashboard", "false", "--num-cpus", "0"]
+        own += ["--no-monitor"]  # nothing here starts nodes by demand
         self._start("head", [*RAY, *SMALL, "--head", "--port", str(self._port), *own], {})
 
     def join(
@@ -116,6 +121,12 @@ class LocalCluster:
             # Everything that belongs to a node is in its process group.
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
+
+    def kill_nodes(self) -> None:
+        """End the nodes beside the head, and wait until the head knows it."""
+        for name in set(self._processes) - {"head"}:
+            self.kill(name)
+        self.ids(0)
 
     def kill_all(self) -> None:
         """End the nodes and the head."""

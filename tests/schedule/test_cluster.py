@@ -2,10 +2,12 @@
 where a node is killed half-way, has a fault, or has another version.
 """
 
+import contextlib
 import importlib
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -39,8 +41,8 @@ net_dropout = 0.1
 RUN = (sys.executable, "-m", "prime_bench", "run", "recipe.toml", "--engine", "ray")
 
 
-@pytest.fixture
-def cluster():
+@contextlib.contextmanager
+def _started():
     # Ray's sockets want a short path.
     with (
         tempfile.TemporaryDirectory(prefix="ray-", ignore_cleanup_errors=True) as folder,
@@ -49,14 +51,49 @@ def cluster():
         yield made
 
 
+@pytest.fixture(scope="module")
+def head():
+    """A cluster of the head alone, which takes longer to start than most tests."""
+    with _started() as made:
+        yield made
+
+
 @pytest.fixture
-def work(tmp_path, monkeypatch, capsys):
+def cluster(head):
+    """The cluster for nodes of one test, which end with it."""
+    yield head
+    head.kill_nodes()
+
+
+@pytest.fixture
+def own_cluster():
+    with _started() as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    """The folder of the recipe's data."""
+    folder = tmp_path_factory.mktemp("prepared") / "data"
+    assert exit_code(["prepare", "synthetic", "--rows", "2000", "--data-dir", str(folder)]) == 0
+    return folder
+
+
+@pytest.fixture
+def work(tmp_path, monkeypatch, data):
     """A folder with the recipe and its data."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "recipe.toml").write_text(RECIPE)
-    assert exit_code(["prepare", "synthetic", "--rows", "2000"]) == 0
-    capsys.readouterr()
+    shutil.copytree(data, tmp_path / "data")
     return tmp_path
+
+
+@pytest.fixture(scope="module")
+def local_results(tmp_path_factory, data):
+    """What the recipe's jobs give without a cluster."""
+    folder = tmp_path_factory.mktemp("local")
+    (folder / "recipe.toml").write_text(RECIPE)
+    return _local(folder, "--data-dir", str(data))
 
 
 def _run(work, cluster, *arguments, **variables):
@@ -71,8 +108,8 @@ def _run(work, cluster, *arguments, **variables):
 
 
 def _local(work, *arguments):
-    local = ["run", "recipe.toml", "--device", "cpu", "--threads-per-job", "1"]
-    assert exit_code([*local, "--runs-dir", "local", *arguments]) == 0
+    local = ["run", str(work / "recipe.toml"), "--device", "cpu", "--threads-per-job", "1"]
+    assert exit_code([*local, "--runs-dir", str(work / "local"), *arguments]) == 0
     return results(work / "local")
 
 
@@ -102,7 +139,7 @@ def test_a_killed_nodes_job_goes_on_elsewhere_with_the_same_bits(work, cluster):
     assert results(work / "cluster") == _local(work, *long)
 
 
-def test_nodes_with_faults_take_no_jobs_and_each_is_told_of_once(work, cluster):
+def test_nodes_with_faults_take_no_jobs_and_each_is_told_of_once(work, cluster, local_results):
     (work / "elsewhere").mkdir()
     cluster.join("good")
     cluster.join("other", PYTHONPATH=other_version(work / "other"))
@@ -120,10 +157,10 @@ def test_nodes_with_faults_take_no_jobs_and_each_is_told_of_once(work, cluster):
     missing = f"{work / 'elsewhere' / table.name}: no prepared table here"
     assert sum(missing in line for line in said) == 1
     assert "hint: copy the table's folder there, `rsync -a FOLDER HOST:DATA/`" in err
-    assert results(work / "cluster") == _local(work)
+    assert results(work / "cluster") == local_results
 
 
-def test_a_node_without_data_is_sent_the_table_once(work, cluster):
+def test_a_node_without_data_is_sent_the_table_once(work, cluster, local_results):
     there = work / "new" / "data"
     cluster.join("empty", n_cpus=2, PRIME_BENCH_DATA=str(there))
     cluster.ids(1)
@@ -138,7 +175,7 @@ def test_a_node_without_data_is_sent_the_table_once(work, cluster):
     sent = {path.relative_to(table) for path in table.rglob("*") if path.is_file()}
     for name in sent:
         assert (there / table.name / name).read_bytes() == (table / name).read_bytes()
-    assert results(work / "cluster") == _local(work)
+    assert results(work / "cluster") == local_results
 
 
 def test_where_no_node_can_take_a_job_the_run_ends_and_says_why_for_each(work, cluster):
@@ -218,7 +255,8 @@ def test_a_node_with_a_full_disk_is_set_aside(work, cluster):
 
 
 @pytest.mark.slow
-def test_the_loss_of_the_head_is_one_message_and_the_same_command_goes_on(work, cluster):
+def test_the_loss_of_the_head_is_one_message_and_the_same_command_goes_on(work, own_cluster):
+    cluster = own_cluster
     cluster.join("a")
     cluster.ids(1)
     long = ["--set", "training.max_epochs=50", "--set", "training.patience=50"]
