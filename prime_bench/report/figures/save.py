@@ -1,5 +1,6 @@
 """Figures as files and as part of a page: the same figure gives the same bytes."""
 
+import functools
 import io
 import re
 import textwrap
@@ -46,6 +47,15 @@ class NamedFigure:
         """Its width as a share of a page of a paper, at most 1."""
         return min(1.0, float(self.figure.get_figwidth()) / PAGE_IN)
 
+    @functools.cached_property
+    def svg(self) -> bytes:
+        """The content of its SVG file, which a page has as well: drawing takes most of the time."""
+        return self.content("svg")
+
+    def content(self, file_type: FileType) -> bytes:
+        """The content of a file of it, drawn anew."""
+        return figure_bytes(self.figure, file_type, name=self.name, above_in=self.above_in)
+
 
 def write_figures(figures: Sequence[NamedFigure], folder: Path) -> list[Path]:
     """Write `<name>.svg`, `.pdf` and `.png` of each figure; return the paths.
@@ -56,8 +66,7 @@ def write_figures(figures: Sequence[NamedFigure], folder: Path) -> list[Path]:
     for item in figures:
         for file_type in FILE_TYPES:
             path = folder / f"{item.name}.{file_type}"
-            content = figure_bytes(item.figure, file_type, name=item.name, above_in=item.above_in)
-            write_whole(path, content)
+            write_whole(path, item.svg if file_type == "svg" else item.content(file_type))
             paths.append(path)
     return paths
 
@@ -114,7 +123,7 @@ def inline_svg(item: NamedFigure) -> str:
     Its ids begin with the figure's name, its colours are the page's (which has a CSS variable
     `--faint`), and its title is what a screen reader reads.
     """
-    text = figure_bytes(item.figure, "svg", name=item.name, above_in=item.above_in).decode("utf-8")
+    text = item.svg.decode("utf-8")
     svg = text[text.index("<svg") :]
     for tag in ("metadata", "style"):  # a `<style>` would hold for the whole page
         svg = re.sub(rf"<{tag}.*?</{tag}>\s*", "", svg, flags=re.DOTALL)
