@@ -459,17 +459,17 @@ def job(job: str, *, data_dir: StrPath = "data", runs_dir: StrPath = "runs") -> 
         runs = Runs(place)
         return job_details(full_job_id(job, runs), runs, data_dir=Path(data_dir))
     with unpacked(place) as runs:
-        job_id = full_job_id(job, runs, where=place)
+        job_id = full_job_id(job, runs)
         details = job_details(job_id, runs, data_dir=Path(data_dir))
     return replace(details, folder=place / RUNS / job_id)
 
 
-def full_job_id(job: str, runs: Runs, *, where: Path | None = None) -> str:
-    """The whole id; `where` is what messages call the folder. Raises UsageError and DataError."""
+def full_job_id(job: str, runs: Runs) -> str:
+    """The whole id. Raises UsageError and DataError."""
     job_id = runs.find_job(job)
     if job_id is None:
         raise UsageError(
-            f"{job}: no job in {where or runs.folder} has an id that begins so", hint=LISTING_HINT
+            f"{job}: no job in {runs.shown} has an id that begins so", hint=LISTING_HINT
         )
     return job_id
 

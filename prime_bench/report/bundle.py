@@ -174,7 +174,7 @@ def unpacked(path: Path) -> Iterator[Runs]:
             own.mkdir()
             for name, content in {RECORD: bundle.contents[job_id], **files}.items():
                 (own / name).write_bytes(content)
-        yield Runs(folder)
+        yield Runs(folder, shown=path)
 
 
 class _Members:

@@ -130,10 +130,11 @@ def read_progress(path: Path) -> EpochProgress | None:
 
 
 class Runs:
-    """A folder of runs, which need not exist yet."""
+    """A folder of runs, which need not exist yet; messages call it `shown`."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, shown: Path | None = None) -> None:
         self.folder = folder
+        self.shown = shown or folder
 
     def path(self, job_id: str) -> Path:
         """Return the job's folder."""
@@ -217,12 +218,12 @@ class Runs:
         found = sorted(path.name for path in self.folder.glob(f"{name}*") if path.is_dir())
         if len(found) > 1:
             raise UsageError(
-                f"`{name}` begins {len(found)} jobs in {self.folder}",
+                f"`{name}` begins {len(found)} jobs in {self.shown}",
                 hint=f"jobs: {', '.join(found)}",
             )
         if not found and len(name) == JOB_ID_DIGITS:
             raise DataError(
-                f"no job {name} in {self.folder}", hint="name its folder with --runs-dir"
+                f"no job {name} in {self.shown}", hint="name its folder with --runs-dir"
             )
         return found[0] if found else None
 

@@ -345,6 +345,8 @@ def test_show_reads_a_bundle(put: Put, capsys: pytest.CaptureFixture[str]) -> No
     assert packed == there | {"path": f"ann.zip/runs/{job_id}"}
     assert exit_code(["show", "job", "ffff", "--runs-dir", "ann.zip"]) == 2
     assert "ffff: no job in ann.zip has an id that begins so" in capsys.readouterr().err
+    assert exit_code(["show", "job", "f" * 16, "--runs-dir", "ann.zip"]) == 3
+    assert f"no job {'f' * 16} in ann.zip\n" in capsys.readouterr().err
 
     assert exit_code(["show", "recipe", "ann.zip"]) == 0
     assert capsys.readouterr().out == Path("two.toml").read_text()
