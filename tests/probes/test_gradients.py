@@ -107,22 +107,27 @@ def test_without_its_training_a_measurement_says_what_to_do(make_job, request_fo
     assert caught.value.hint == "run the recipe again: it trains the arms that it measures"
 
 
-def test_the_loss_of_sharing_is_counted_by_group(make_job, measure):
+def test_the_loss_of_sharing_is_counted_by_group(make_job, measure, monkeypatch):
     job = make_job("DNN", "prime", training=QUICK)
+    seeds = []
+    monkeypatch.setattr(
+        sharing, "draw_rows", lambda *of, seed: seeds.append(seed) or draw_rows(*of, seed=seed)
+    )
 
     (field,) = measure(
         job, "gradients", **FEW, sharing_steps=12, sharing_learning_rate=0.01
     ).findings.fields
 
-    sharing = field.sharing
-    assert sharing.steps == 12
-    assert [group.name for group in sharing.groups] == [group.name for group in field.groups]
-    assert sum(group.share for group in sharing.groups) == pytest.approx(1)
-    assert sharing.expected == pytest.approx(
-        sum(group.share * (group.shared - group.own) for group in sharing.groups)
+    found = field.sharing
+    assert found.steps == 12
+    assert seeds == [2021] * len(field.groups)
+    assert [group.name for group in found.groups] == [group.name for group in field.groups]
+    assert sum(group.share for group in found.groups) == pytest.approx(1)
+    assert found.expected == pytest.approx(
+        sum(group.share * (group.shared - group.own) for group in found.groups)
     )
     # Labels depend on the other fields in opposite ways in half of the groups: much to gain.
-    assert sharing.expected > 0.005
+    assert found.expected > 0.005
 
 
 def test_fine_tuning_is_adam_on_one_half_of_a_group_and_leaves_the_arm_as_it_was(

@@ -161,7 +161,13 @@ def test_measures_say_what_the_numbers_give(make_arm, diagnose):
 
     semantic = np.array(measure.cosines)
     assert measure.semantic == pytest.approx(semantic[np.triu_indices(4, 1)].mean())
-    assert measure.block.permutations == 40
+    assert (measure.block.permutations, measure.example.permutations) == (40, 20)
+    # Of the diagnosis's own seed and field.
+    by_row = row_groupings(
+        np.tile(np.repeat([1, 0], [8, 10]), 12), 4, n=20, seed=SEED, field="hour"
+    )
+    random = mean_cosine(diagnosis.example_grams(by_row)[0])
+    assert measure.example.random == pytest.approx(random.mean(), abs=1e-9)
     for gap in (measure.block, measure.example):
         assert gap.gap == pytest.approx(gap.random - measure.semantic)
         assert gap.monte_carlo_error == pytest.approx(
