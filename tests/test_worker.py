@@ -219,10 +219,10 @@ class TestFailures:
         return json.loads((folder / "failure.json").read_text()), (folder / "log.txt").read_text()
 
     def test_another_fingerprint(self, make_request):
-        failure, log = self.assert_fails(
-            make_request(fingerprint="0" * 64), DataError, "fingerprint"
-        )
-        assert failure["error"].startswith("TableFault: ")
+        request = make_request(fingerprint="0" * 64)
+        failure, log = self.assert_fails(request, DataError, "fingerprint")
+        assert failure["error"].startswith(f"{request.table}: the table has the fingerprint ")
+        assert failure["error"].endswith(": run the recipe again")
         assert "\n" not in failure["error"]
         assert "Traceback" in failure["traceback"]
         assert failure["traceback"] in log

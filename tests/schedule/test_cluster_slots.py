@@ -386,6 +386,13 @@ def test_a_head_is_given_up_before_ray_ends_the_process(clock, monkeypatch, vari
     assert watch.lost
 
 
+def test_nodes_are_listed_until_the_run_ends():
+    with cluster._Watch(list) as watch:
+        assert watch.is_alive()
+    watch.join(timeout=10)
+    assert not watch.is_alive()
+
+
 @pytest.mark.parametrize("timeout_s", [0, 30])
 def test_a_run_waits_for_a_node_as_long_as_it_is_told_to(
     clock, monkeypatch, runs, request_of, queue_of, timeout_s

@@ -196,6 +196,16 @@ def test_mps_is_looked_for_where_there_is_a_gpu(
     assert found(tmp_path, command)["MPS"].state == "ok"
 
 
+def test_each_prepared_table_has_a_line_and_other_folders_have_none(
+    tmp_path: Path, table: Path
+) -> None:
+    (tmp_path / "data" / "downloads").mkdir(parents=True)
+    (tmp_path / "data" / table.name).symlink_to(table)
+    said = {"topic": "table", "state": "ok", "advice": ""}
+    line = f"{tmp_path / 'data' / table.name}: 611 rows, not verified"
+    assert [one.plain() for one in doctor._tables(tmp_path / "data")] == [{**said, "found": line}]
+
+
 def test_a_broken_table_is_a_fault(tmp_path: Path) -> None:
     folder = tmp_path / "data" / "avazu-12345678"
     folder.mkdir(parents=True)

@@ -200,6 +200,20 @@ class _Child:
         pass
 
 
+def test_an_error_of_our_own_is_the_end_of_the_job_and_no_fault_of_the_machine(
+    slot, request_of, tmp_path, monkeypatch
+):
+    """The caller gives a job to another node after a fault of the machine."""
+    begun, child = slot(ANSWERING), _Child()
+    monkeypatch.setattr(child, "do", lambda *_, **__: {}["lost"])
+    begun._folder, begun._child = begun._own_folder(free_bytes=0), child
+    begun.begin(request_of(7).plain(), present=(), timeout_s=None)
+    _, outcome = _follow(begun, Copy(tmp_path / "mine"))
+
+    assert (outcome.state, outcome.why) == ("failed", "KeyError: 'lost'")
+    assert not outcome.machine
+
+
 @pytest.mark.parametrize("out_of_memory", [False, True])
 def test_a_job_gets_the_nodes_folders_and_the_callers_limit(
     slot, request_of, tmp_path, monkeypatch, out_of_memory

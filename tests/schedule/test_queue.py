@@ -230,12 +230,13 @@ def test_a_stop_hands_out_no_more_and_wakes_who_waits(chain):
 
 
 def test_a_stopped_queue_tries_nothing_again(request_of, queue_of):
-    one = request_of(1)
-    queue = queue_of(one, retries=5)
+    one, two = request_of(1), request_of(2)
+    queue = queue_of(one, two, retries=5)
     queue.take()
     queue.stop()
 
     assert [outcome.state for outcome in _fail(queue, one)] == ["failed"]
+    assert queue.take() is None, "a failure without `fail_fast` does not undo the stop"
 
 
 def test_what_is_put_back_is_the_next_one(request_of, queue_of):
