@@ -408,7 +408,7 @@ def test_a_plug_in_is_checked_in_a_process_of_its_own() -> None:
 
 
 def test_doctor_reports_each_check(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("prime_bench.schedule.doctor._devices", lambda _command: iter(()))
+    monkeypatch.setattr("prime_bench.schedule.doctor._devices", lambda *_, **__: iter(()))
     seen: list[HealthCheck] = []
 
     results = api.doctor(data_dir=tmp_path, runs_dir=tmp_path, on_check=seen.append)
