@@ -691,9 +691,13 @@ class TestProcess:
             assert time.monotonic() < end
             time.sleep(0.05)
 
-    def test_it_ends_as_soon_as_nobody_reads_its_events(self):
+    def test_it_ends_as_soon_as_nobody_reads_its_events(self, tmp_path, monkeypatch):
+        """The folder in which it has started is there no more, which it does not need."""
+        monkeypatch.chdir(tmp_path)
+        code = "import os\nfrom prime_bench import worker\nos.rmdir(os.getcwd())\nworker.main()"
+        command = [sys.executable, "-c", code]
         with subprocess.Popen(
-            COMMAND, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=ENVIRONMENT
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=ENVIRONMENT
         ) as child:
             child.stdin.write("no request\n")
             child.stdin.flush()

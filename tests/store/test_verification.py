@@ -2,6 +2,7 @@
 follow from its other values or from its table.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -148,6 +149,39 @@ def test_the_validation_of_the_best_epoch_is_that_of_the_result_as_exactly_as_it
     assert len(faults(record)) == int(found)
     assert [line.partition(":")[0] for line in faults(record)] == [
         line.partition(":")[0] for line in said[: int(found)]
+    ]
+
+
+def calibrated(clicks: Sequence[int] = (1, 4)) -> dict[str, Any]:
+    """The score of two bins of ten rows, with metrics by hand of one and of four clicks."""
+    bins = [
+        {"rows": 10, "clicks": n, "predicted": predicted}
+        for n, predicted in zip(clicks, (2.0, 3.5), strict=True)
+    ]
+    entropy = -0.25 * math.log(0.25) - 0.75 * math.log(0.75)
+    by_hand = {"ne": 0.4 / entropy, "pcoc": 5.5 / 5, "ece": 1.5 / 20, "ece_all": 0.5 / 20}
+    return {**by_hand, "deciles": bins}
+
+
+@pytest.mark.parametrize("metric", ["ne", "pcoc", "ece", "ece_all"])
+def test_what_follows_from_the_bins_is_told_but_for_the_last_bits(
+    plain_record: MakeRecord, metric: str
+) -> None:
+    score = calibrated()
+    for by, n_faults in ((0.0, 0), (1e-15, 0), (1e-9, 1)):
+        valid = {**score, metric: score[metric] + by}
+        said = faults(sound(plain_record, valid=valid))
+        keys = [line.partition(":")[0] for line in said if line.startswith("result.")]
+        assert keys == [f"result.valid.{metric}"] * n_faults
+
+
+@pytest.mark.parametrize("clicks", [(0, 0), (10, 10), (11, 2)])
+def test_nothing_is_computed_from_bins_with_impossible_clicks(
+    plain_record: MakeRecord, clicks: Sequence[int]
+) -> None:
+    said = faults(sound(plain_record, valid=calibrated(clicks)))
+    assert [line for line in said if line.startswith("result.")] == [
+        "result.valid.deciles: clicks that such bins cannot have"
     ]
 
 
