@@ -128,6 +128,7 @@ REFUSED = [
     (["synthetic", "--from", "x"], 2, "source (--from): synthetic is generated"),
     (["synthetic", "--allow-unverified"], 2, "(--allow-unverified): no digests are published"),
     (["synthetic", "--raw", "x", "--min-count", "2"], 2, "--min-count: without effect on raw"),
+    (["synthetic", "--raw", "x", "--from", "y", "--allow-unverified"], 2, "--from, --allow-unver"),
     (["synthetic", "--raw", "x", "--raw-format", "criteo"], 2, "needs shape `criteo`"),
     (["synthetic", "--shape", "movielens"], 2, "shape: input should be 'avazu' or 'criteo'"),
     (["avazu-raw", "--split-fractions", "8:1:1"], 2, "expected three numbers such as"),

@@ -67,7 +67,8 @@ def test_what_cannot_be_measured_is_named(make_job, measure, prepared):
     job = make_job(training=QUICK)
     fields = {"fields": ["hour", "app_category"]}
 
-    found = measure(job, "gradients", **{**FEW, **fields}).findings.fields[1]
+    hour, found = measure(job, "gradients", **FEW | fields, sharing_steps=1).findings.fields
+    assert hour.sharing.steps == 1
     assert (found.groups, found.skipped) == ([], "no field of the table means app_category")
 
     valid = prepared.split("valid")

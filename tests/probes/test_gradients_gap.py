@@ -126,7 +126,7 @@ def test_the_shared_head_is_measured_beside_the_top_nn(make_arm, split, diagnose
     assert len(diagnose(make_arm("DNN"), settings=settings).measures()) == 1
 
 
-def test_several_passes_find_what_one_finds(make_arm, diagnose, monkeypatch):
+def test_several_passes_find_what_one_finds(make_arm, split, diagnose, monkeypatch):
     arm = make_arm("FiBiNET", "prime")
     whole = diagnose(arm)
     by_row = row_groupings(np.tile(np.repeat([1, 0], [8, 10]), 12), 4, n=2, seed=1, field="f")
@@ -152,6 +152,7 @@ def test_several_passes_find_what_one_finds(make_arm, diagnose, monkeypatch):
     for left, right in zip(parts, again, strict=True):
         np.testing.assert_allclose(left, right, rtol=1e-5, atol=1e-9)
     assert whole.blocks.shape == (12, 18)
+    assert (split.labels[whole.blocks] == np.repeat([1, 0], [8, 10])).all()
 
 
 def test_measures_say_what_the_numbers_give(make_arm, diagnose):

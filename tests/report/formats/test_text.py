@@ -80,6 +80,15 @@ def test_a_wide_terminal_has_whole_tables(full_set: list[RunRecord]) -> None:
     assert max(map(len, caption)) <= text.LONGEST_LINE
 
 
+def test_a_column_is_as_wide_as_its_letters() -> None:
+    """Each of the letters has two places."""
+    kinds = {"words": False, "breaks": False, "continues": False}
+    column = text.TextColumn(head="一个 名称", group="", cells=("0.1",), bold=(False,), **kinds)
+
+    assert (column.widest, column.narrowest) == (9, 4)
+    assert replace(column, cells=("一个 名称 长",)).widest == 12
+
+
 def test_a_difference_stays_beside_its_arm(full_set: list[RunRecord]) -> None:
     """Parts of a narrow terminal begin with a level, never with a difference alone."""
     lines = text.render(main_of(full_set), width=50).splitlines()

@@ -109,7 +109,8 @@ def test_every_job_of_a_cell_can_be_opened(full_set: list[RunRecord]) -> None:
     job = content["jobs"][record.job_id]
     assert isinstance(job, dict)
     assert job["seed"] == record.job.seed
-    assert job["auc"] == record.result.test.auc
+    assert (job["auc"], job["logloss"]) == (record.result.test.auc, record.result.test.logloss)
+    assert job["best"] == record.result.best_epoch
     parts = content["parts"]
     configuration = parts[job["parts"]["Configuration"]]
     assert configuration["data fingerprint"] == record.job.fingerprint
