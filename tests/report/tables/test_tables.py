@@ -227,8 +227,12 @@ def test_gdcn_attachment_says_what_is_read_and_how_it_routes(
 
 
 def test_gdcn_seeds_are_rows(table_of: Callable[..., Table]) -> None:
-    cells = cells_of(table_of("gdcn_seeds", leave_out=lambda t: t.seed == 2021))
+    table = table_of("gdcn_seeds", leave_out=lambda t: t.seed == 2021)
+    cells = cells_of(table)
 
+    # In the recipe's order.
+    heads = [printed(row.cells[0]).text for row in table.blocks[0].rows]
+    assert heads == ["2021", "190034", "27011", "948432", "992817", "Mean"]
     assert printed(cells["criteo.GDCN.2021.prime"]).text == "--"
     assert steps(cells["criteo.GDCN.190034.prime"]) == 6144 + 8
     assert printed(cells["criteo.GDCN.mean.prime"]).remark == "n=4"
@@ -352,6 +356,15 @@ def test_a_row_over_fewer_backbones_says_so(
     assert printed(cells_of(partial)[f"{row}.{column}"]).text == text
     heads = [printed(row.cells[0]).text for block in whole.blocks for row in block.rows]
     assert not any("backbones)" in head for head in heads)
+
+
+def test_a_mean_is_made_of_the_runs_of_its_own_backbones(table_of: Callable[..., Table]) -> None:
+    cells = cells_of(table_of("main", leave_out=without("prime", "DNN"), only=["dataset=avazu"]))
+    own, left_out = (set(cells[f"avazu.{row}.auc.dense"].jobs) for row in ("mean", "DNN"))
+
+    assert len(own) == 12 * 5
+    assert len(left_out) == 5
+    assert not own & left_out
 
 
 @pytest.mark.parametrize(
