@@ -100,12 +100,13 @@ def test_a_record_of_all_arms_comes_back_as_it_was(make_request, tmp_path):
 
 @pytest.mark.usefixtures("_no_child")
 def test_without_other_batch_sizes_the_protocol_alone_is_timed(make_request, table):
-    request = make_request(other_batch_sizes=[], arms=[])
+    steps = {"warm_up_steps": 1, "inference_steps": 1, "training_steps": 2}
+    request = make_request(other_batch_sizes=[], arms=[], **steps)
 
-    (dense,) = cost.run(
-        request, request.job.resolve(), table, device=CPU, on_progress=lambda _: None
-    ).arms
+    found = cost.run(request, request.job.resolve(), table, device=CPU, on_progress=lambda _: None)
+    (dense,) = found.arms
     assert [(cost.form, cost.batch_size) for cost in dense.inference] == [("eager", 32)]
+    assert found.distinct_rows == 32 * (1 + 2) < ROWS["train"]
 
 
 @pytest.mark.usefixtures("_no_child")

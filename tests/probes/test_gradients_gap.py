@@ -146,9 +146,17 @@ def test_several_passes_find_what_one_finds(make_arm, split, diagnose, monkeypat
         inner_products.example_grams, "__kwdefaults__", {"cache_bytes": 4 * 216 * 10}
     )
     monkeypatch.setattr(inner_products, "_PIECE_NUMBERS", 21)
+    numbers, keep = [], inner_products._keep
+
+    def kept(arm, batches, pieces, *, spec):
+        numbers.append([piece.numbers for piece in pieces])
+        return keep(arm, batches, pieces, spec=spec)
+
+    monkeypatch.setattr(inner_products, "_keep", kept)
     again = [counted(diagnose(arm)).block_grams(), counted(diagnose(arm)).example_grams(by_row)]
 
     assert len(calls) > 10
+    assert all(len(one) == 1 or sum(one) <= 10 for one in numbers)
     for left, right in zip(parts, again, strict=True):
         np.testing.assert_allclose(left, right, rtol=1e-5, atol=1e-9)
     assert whole.blocks.shape == (12, 18)

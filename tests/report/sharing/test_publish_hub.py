@@ -239,6 +239,15 @@ def test_a_repository_with_other_files_is_left_alone(
     assert hub.files() == {"train.csv": b"1"}
 
 
+def test_a_manifest_that_is_none_needs_replace(hub: Any, publish: Callable[..., int]) -> None:
+    hub.create("lab/two")
+    hub.commit("lab/two", {"publication.json": b'{"schema": 9}'})
+
+    assert publish() == 3
+    assert publish("--replace") == 0
+    assert len(manifest_on(hub).records) == 4
+
+
 def test_a_file_that_is_too_long_is_not_read_whole(hub: Any) -> None:
     hub.create("lab/two")
     hub.commit("lab/two", {"publication.json": b" " * 100_000})
