@@ -1,5 +1,6 @@
 """Settings that hold for every test."""
 
+import gc
 import json
 import os
 import sys
@@ -242,3 +243,9 @@ def own_class(tmp_path, monkeypatch):
 
     edit(1)
     return edit
+
+
+def pytest_collection_finish() -> None:
+    """What was imported and collected stays to the end: no garbage collector has to walk it."""
+    gc.collect()
+    gc.freeze()

@@ -115,8 +115,8 @@ def _local(work, *arguments):
 
 def test_a_killed_nodes_job_goes_on_elsewhere_with_the_same_bits(work, cluster):
     # So many epochs that the job is not done when its sixth has come back and is noticed.
-    long = ["--only", "seed=1", "--only", "arm=prime", "--set", "training.max_epochs=60"]
-    long += ["--set", "training.patience=60", "--set", "training.batch_size=32"]
+    long = ["--only", "seed=1", "--only", "arm=prime", "--set", "training.max_epochs=30"]
+    long += ["--set", "training.patience=30", "--set", "training.batch_size=32"]
     cluster.join("a")
     cluster.join("b")
     ids = {node_id: name for name, node_id in cluster.ids(2).items()}

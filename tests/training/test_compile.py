@@ -43,7 +43,12 @@ def run(job, schema, split, *, compile_, sizes):
     [
         # A batch of another size is compiled anew, which takes as long as the first.
         ("dense", (20, 20, 13)),
-        *((plugin, (20, 20, 20)) for plugin in ("prime", "permuted_routing", "auxiliary_loss")),
+        # It has all that PRIME computes, and draws random numbers of its own besides.
+        ("permuted_routing", (20, 20, 20)),
+        *(
+            pytest.param(plugin, (20, 20, 20), marks=pytest.mark.slow)
+            for plugin in ("prime", "auxiliary_loss")
+        ),
     ],
 )
 def test_a_compiled_run_has_the_masks_of_a_plain_one_whatever_the_arm(
