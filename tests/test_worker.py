@@ -625,6 +625,8 @@ class TestProcess:
             "def forking(*arguments):\n"
             "    if (pid := os.fork()) > 0:\n"
             "        print('copy', os.waitpid(pid, 0)[1], file=sys.stderr)\n"
+            "    elif os.path.samefile(sys.stdin.fileno(), os.devnull):\n"
+            "        print('no requests here', file=sys.stderr)\n"
             "    return build(*arguments)\n"
             "job.build_arm = forking\n"
             "worker.main()\n"
@@ -637,6 +639,7 @@ class TestProcess:
             *("epoch", "epoch", "done", "epoch", "done")
         ]
         assert stderr.count("copy 256\n") == 2, "each copy has ended with code 1"
+        assert stderr.count("no requests here\n") == 2
         for request, n_epochs in ((first, 2), (second, 1)):
             folder = folder_of(request)
             assert {path.name for path in folder.iterdir()} == FILES
