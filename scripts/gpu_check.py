@@ -11,6 +11,7 @@ if the script cannot start here.
 import argparse
 import os
 import platform
+import shutil
 import signal
 import sys
 import tempfile
@@ -38,8 +39,8 @@ def main() -> int:
         gpu_packages.pack()
         print(f"{gpu_packages.PACKED}: {len(list(gpu_packages.PACKED.iterdir()))} wheels")
         return 0
-    signal.signal(signal.SIGTERM, _end)  # so that temporary files are deleted
     with tempfile.TemporaryDirectory(dir=given.work, prefix="gpu-check-") as folder:
+        signal.signal(signal.SIGTERM, lambda number, _: _end(number, Path(folder)))
         try:
             gpu_packages.provide(Path(folder) / "packages")
         except gpu_packages.Lacking as error:
@@ -142,8 +143,12 @@ def _about(given: argparse.Namespace, device: "torch.device", threads: int) -> d
     }
 
 
-def _end(number: int, _frame: object) -> NoReturn:
-    sys.exit(128 + number)
+def _end(number: int, folder: Path) -> NoReturn:
+    """Delete the temporary files and end. An exception might be lost on its way: the signal may
+    come in a destructor, or in a call from torch.
+    """
+    shutil.rmtree(folder, ignore_errors=True)
+    os._exit(128 + number)
 
 
 if __name__ == "__main__":

@@ -325,7 +325,7 @@ def make_shared() -> None:
         call("run", recipe)
     call("pack", "main13", "-o", "bundle.zip")
     call("pack", "mylog_recipe.toml", "-o", "own.zip")
-    for name in ("ann.zip", "bob.zip"):
+    for name in ("a.zip", "ann.zip", "b.zip", "bob.zip"):
         shutil.copy("bundle.zip", name)
     shutil.copytree("runs", "bob/runs")
     Path("shared/results").mkdir(parents=True)
