@@ -111,11 +111,21 @@ def test_every_job_of_a_cell_can_be_opened(full_set: list[RunRecord]) -> None:
     assert job["seed"] == record.job.seed
     assert (job["auc"], job["logloss"]) == (record.result.test.auc, record.result.test.logloss)
     assert job["best"] == record.result.best_epoch
+    flags = {job_id: own["flag"] for job_id, own in content["jobs"].items()}
+    assert flags == {own.job_id: own.degenerate for own in full_set}
     parts = content["parts"]
     configuration = parts[job["parts"]["Configuration"]]
     assert configuration["data fingerprint"] == record.job.fingerprint
     assert configuration["training.batch_size"] == record.job.training.batch_size
     assert parts[job["parts"]["Environment"]]["torch"] == "2.13.0"
+
+
+def test_a_job_has_the_curve_of_its_validations(page_file: Path) -> None:
+    jobs = jobs_in(page_file.read_text(encoding="utf-8"))["jobs"].values()
+    curves = [own["curve"] for own in jobs if isinstance(own, dict)]
+
+    assert [[1, 0.751, 0.4], [2, 0.752, 0.4], [3, 0.753, 0.4]] in curves
+    assert sum(curve[0] == [1, None, None] for curve in curves) == 1  # of the degenerate run
 
 
 def test_what_jobs_share_is_written_once(full_set: list[RunRecord]) -> None:
