@@ -128,6 +128,7 @@ def test_the_shared_head_is_measured_beside_the_top_nn(make_arm, split, diagnose
 
 def test_several_passes_find_what_one_finds(make_arm, split, diagnose, monkeypatch):
     arm = make_arm("FiBiNET", "prime")
+    hooks = [len(layer._forward_hooks) for layer in arm.modules()]
     whole = diagnose(arm)
     by_row = row_groupings(np.tile(np.repeat([1, 0], [8, 10]), 12), 4, n=2, seed=1, field="f")
     calls = []
@@ -157,6 +158,7 @@ def test_several_passes_find_what_one_finds(make_arm, split, diagnose, monkeypat
 
     assert len(calls) > 10
     assert all(len(one) == 1 or sum(one) <= 10 for one in numbers)
+    assert [len(layer._forward_hooks) for layer in arm.modules()] == hooks
     for left, right in zip(parts, again, strict=True):
         np.testing.assert_allclose(left, right, rtol=1e-5, atol=1e-9)
     assert whole.blocks.shape == (12, 18)

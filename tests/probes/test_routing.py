@@ -92,6 +92,10 @@ def test_sums_over_batches_and_groups_equal_an_oracle():
         for bag, mean in zip(group.bags, oracle(rows), strict=True):
             assert bag.entropy == pytest.approx(mean[0])
             assert bag.load == pytest.approx(mean[1:])
+    # The sum of the smaller loads; those of a group sum to 1.
+    first, second = (np.array([bag.load for bag in group.bags]) for group in field.groups)
+    shared = np.minimum(first, second).sum(axis=1).mean()
+    assert field.overlap == [pytest.approx([1, shared]), pytest.approx([shared, 1])]
     assert sums.field(1, "g", labels, min_rows=1).skipped == "no field of the table means g"
 
 

@@ -89,6 +89,20 @@ def test_a_column_is_as_wide_as_its_letters() -> None:
     assert replace(column, cells=("一个 名称 长",)).widest == 12
 
 
+def test_no_rule_stands_below_that_of_the_heads(full_set: list[RunRecord]) -> None:
+    report = main_of(full_set)
+    (table,) = report.tables
+    blocks = tuple(
+        replace(block, rows=tuple(row for row in block.rows if row.key == "mean"))
+        for block in table.blocks
+    )
+    lines = text.render(replace(report, tables=(replace(table, blocks=blocks),))).splitlines()
+
+    assert sum(line.startswith("Mean") for line in lines) >= 2
+    rules = [line.startswith("--") for line in lines]
+    assert not any(one and other for one, other in itertools.pairwise(rules))
+
+
 def test_a_difference_stays_beside_its_arm(full_set: list[RunRecord]) -> None:
     """Parts of a narrow terminal begin with a level, never with a difference alone."""
     lines = text.render(main_of(full_set), width=50).splitlines()

@@ -135,6 +135,9 @@ def test_another_is_refused_without_replace(
     folder = tmp_path / "out"
     assert call(recipe, "--runs-dir", runs, "--to", folder) == 0
     old = content_of(folder)
+    # The same bundle and page under another manifest.
+    assert call(recipe, "--runs-dir", runs, "--to", folder, "--by", "B") == 2
+    assert content_of(folder) == old
     next(runs.iterdir()).joinpath("record.json").unlink()
     capsys.readouterr()
 
