@@ -9,14 +9,15 @@ import pytest
 from scipy.stats import skew
 
 from prime_bench.base.identity import digest
-from prime_bench.findings import Routing
+from prime_bench.findings import GroupSize, Routing, SubgroupScore
 from prime_bench.recipe.file import load_recipe
 from prime_bench.recipe.recipe import JobSpec, TableName
 from prime_bench.report.document import make_report
 from prime_bench.report.formats.cells import note_text, printed
 from prime_bench.report.quantities.layout import ReportJob
 from prime_bench.report.quantities.records import RecipeJobs, gather
-from prime_bench.report.tables import claims
+from prime_bench.report.quantities.values import Difference
+from prime_bench.report.tables import claims, subgroups
 from prime_bench.report.tables.definition import (
     PivotDefinition,
     TableDefinition,
@@ -181,6 +182,26 @@ def test_controls_count_complete_pairs(table_of: Callable[..., Table]) -> None:
     assert printed(cells["avazu.mac_matched.auc.won"]).text == "19/19"
     assert printed(cells["avazu.mac_matched.auc.DNN"]).remark == "n=4"
     assert any("missing 2021" in note_text(note) for note in table.notes)
+
+    cells = cells_of(table_of("controls", leave_out=without("residual_macs", "DNN")))
+    pooled = cells["avazu.mac_matched.auc"].quantity
+    assert isinstance(pooled, Difference)
+    assert (pooled.n, pooled.noise is None) == (15, False)
+
+
+def test_a_group_has_the_pairs_of_seeds_with_both_scores() -> None:
+    size = GroupSize(name="a", rows=10, positives=5)
+
+    def score(auc: float | None) -> SubgroupScore:
+        keys = {"mean_prediction": 0.5, "logloss": 0.6, "calibration_error": 0.1}
+        return SubgroupScore(size=size, click_rate=0.5, auc=auc, **keys)
+
+    seeds = {1: (score(0.7), score(0.75), ("a", "b")), 2: (score(0.9), score(None), ("c", "d"))}
+    found = [cell.quantity for cell in subgroups._row("a", seeds, 4).cells[3:5]]
+
+    assert [one.value for one in found] == pytest.approx([0.7, 0.05])
+    assert isinstance(found[1], Difference)
+    assert (found[1].n, found[1].sd) == (1, None)
 
 
 def test_an_arm_that_these_jobs_do_not_have_is_named(table_of: Callable[..., Table]) -> None:
