@@ -41,8 +41,9 @@ def run(job, schema, split, *, compile_, sizes):
 @pytest.mark.parametrize(
     ("plugin", "sizes"),
     [
+        ("dense", (20, 20, 20)),
         # A batch of another size is compiled anew, which takes as long as the first.
-        ("dense", (20, 20, 13)),
+        pytest.param("dense", (20, 20, 13), marks=pytest.mark.slow),
         # It has all that PRIME computes, and draws random numbers of its own besides.
         ("permuted_routing", (20, 20, 20)),
         *(

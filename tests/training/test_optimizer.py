@@ -373,7 +373,12 @@ def test_a_restored_optimizer_continues_bit_by_bit(
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch's own, of its compiler
-@pytest.mark.parametrize("compile_", [False, True], ids=["plain", "compiled"])
+@pytest.mark.parametrize(
+    "compile_",
+    # Ten compiled steps are compared above; two hundred take no other code.
+    [False, pytest.param(True, marks=pytest.mark.slow)],
+    ids=["plain", "compiled"],
+)
 @pytest.mark.parametrize(
     ("backbone", "oracle_class", "settings"),
     [("DNN", DNNOracle, {}), ("DCNv2", DCNv2Oracle, {"num_cross_layers": 2})],
