@@ -1,6 +1,7 @@
 """Where two records of one job differ, and where they do not."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -8,9 +9,11 @@ import pytest
 from prime_bench.recipe.job import Job
 from prime_bench.settings.training import TrainSpec
 from prime_bench.store.agreement import differing_results, score_distances
-from prime_bench.store.record import RunRecord
+from prime_bench.store.record import ProbeRecord, RunRecord
+from prime_bench.store.runs import Runs
 
 MakeRecord = Callable[..., RunRecord]
+RECORDS = Path(__file__).parents[1] / "records"
 JOB = Job(
     fingerprint="f" * 64,
     backbone="DNN",
@@ -82,3 +85,18 @@ def test_distances_are_those_of_the_test_scores(record: MakeRecord) -> None:
     assert score_distances(record(), record(result=far)) == {"AUC": 0.25, "LogLoss": 0.25}
     lost = {"test": {**SCORE, "auc": None}}
     assert score_distances(record(), record(result=lost)) == {"LogLoss": 0.0}
+
+
+def test_findings_of_probes_are_the_same_or_not() -> None:
+    """Of the records of probes in `tests/records`, which are of four kinds."""
+    records, _ = Runs(RECORDS).readable()
+    probe = next(one for one in records if one.job.kind == "routing")
+    assert isinstance(probe, ProbeRecord)
+    rows = probe.findings.model_copy(update={"rows": 999})
+    for changes, said in (
+        ({"wall_s": 9.0, "arm": "another"}, []),
+        ({"findings": rows}, ["other findings"]),
+    ):
+        other = probe.model_copy(update=changes)
+        assert differing_results(probe, other) == said
+        assert score_distances(probe, other) == {}

@@ -70,3 +70,8 @@ def test_a_job_that_was_claimed_meanwhile_keeps_its_files(runs: Runs) -> None:
 
 def test_a_folder_that_is_not_there_has_no_leftovers(tmp_path: Path) -> None:
     assert list(leftovers(Runs(tmp_path / "none"), unfinished=True)) == []
+
+
+def test_a_job_of_which_nobody_can_tell_whether_it_runs_keeps_its_files(runs: Runs) -> None:
+    (runs.folder / ".claims" / f"{STOPPED}.lock").mkdir(parents=True)
+    assert not [name for name in named(runs, unfinished=True) if name.startswith(STOPPED)]

@@ -345,3 +345,64 @@ def test_a_job_is_found_by_the_beginning_of_its_id(runs):
             runs.find_job(name)
     with pytest.raises(DataError, match=f"no job {whole}"):
         runs.find_job(whole)
+
+
+def test_each_record_that_cannot_be_read_is_named_and_the_others_are_read(runs):
+    runs.put(_record())
+    for job_id in ("0" * 16, "e" * 15 + "f", "f" * 16):
+        runs.path(job_id).mkdir()
+    (runs.path("0" * 16) / RECORD).write_text("{")
+    (runs.path("f" * 16) / RECORD).mkdir()
+
+    records, faults = runs.readable()
+    assert [record.job_id for record in records] == [JOB.id]
+    assert [fault.partition(": ")[0] for fault in faults] == [
+        str(runs.path(job_id) / RECORD) for job_id in ("0" * 16, "f" * 16)
+    ]
+    assert faults[1].endswith(": cannot read the record: a folder, not a file")
+
+
+@pytest.mark.parametrize(
+    ("content", "found"),
+    [
+        (None, "it has no config.json"),
+        ("", "its config.json cannot be read"),
+        ("[]", "its config.json cannot be read"),
+        ("[" * 100_000, "its config.json cannot be read"),
+        ('{"job": {}}', "its config.json cannot be read"),
+        # A number that JSON does not have, so that the job has no id.
+        (json.dumps({"job": {**JOB.plain(), "backbone_settings": {"rate": float("nan")}}}), None),
+        (json.dumps({"job": JOB.plain()}), f"its config.json is of the job {JOB.id}"),
+    ],
+    ids=["none", "empty", "list", "deep", "no job", "no id", "another's"],
+)
+def test_a_config_that_says_nothing_says_why(runs, content, found):
+    folder = runs.path("0" * 16)
+    folder.mkdir(parents=True)
+    if content is not None:
+        (folder / "config.json").write_text(content)
+
+    assert runs.config("0" * 16) == (found or "its config.json cannot be read")
+
+
+def test_a_folder_that_can_hold_no_job_says_what_is_in_the_way(runs, monkeypatch):
+    job_id, folder = JOB.id, runs.path(JOB.id)
+    assert runs.misfit(job_id) is None
+    folder.mkdir(parents=True)
+    (folder / "config.json").write_bytes(b"1234")
+    (folder / "log.txt").write_bytes(b"12345")
+    monkeypatch.setattr("prime_bench.store.runs.MOST_BYTES", 4)
+    assert runs.misfit(job_id) is None, "a log may have any length"
+
+    (folder / "history.jsonl").write_bytes(b"12345")
+    assert runs.misfit(job_id) == f"{folder / 'history.jsonl'}: has 5 bytes, too many to read"
+    (folder / "log.txt").unlink()
+    (folder / "history.jsonl").unlink()
+    (folder / "log.txt").mkdir()
+    assert runs.misfit(job_id) == f"{folder / 'log.txt'}: a folder, not a file"
+    (folder / "config.json").unlink()
+    (folder / "config.json").symlink_to("config.json")
+    assert runs.misfit(job_id).startswith(f"{folder / 'config.json'}: Too many levels")
+    shutil.rmtree(folder)
+    folder.write_bytes(b"")
+    assert runs.misfit(job_id) == f"{folder}: a file, not a folder"

@@ -7,14 +7,20 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from safetensors.numpy import save_file
 
 from prime_bench.base.identity import digest
+from prime_bench.findings import Validation
 from prime_bench.recipe.job import Job
 from prime_bench.settings.interface import TableShape
 from prime_bench.settings.training import TrainSpec
+from prime_bench.store import verification
 from prime_bench.store.record import Pairing, RunRecord
+from prime_bench.store.runs import CHECKPOINT, CONFIG, ENVIRONMENT, HISTORY, PREDICTIONS, TEST
 from prime_bench.store.verification import (
+    FolderFiles,
     ManifestFacts,
     PackedFiles,
     agree,
@@ -265,3 +271,181 @@ def test_data_that_differ_from_their_card_are_named_once_a_table(plain_record: M
         ("avazu ffffffff", "data that differ from those of the card, in 2 records"),
         ("criteo ffffffff", "data that differ from those of the card, in 1 record"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("name", "what"),
+    [
+        (CONFIG, "not the job and the labels of the record"),
+        (ENVIRONMENT, "not the environment of the record"),
+        (HISTORY, "not the validations of the record"),
+        (TEST, "not the test scores of the record"),
+    ],
+)
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"{", b"[]", b"null", b"{}", b"[" * 100_000],
+    ids=["empty", "cut", "list", "null", "object", "deep"],
+)
+def test_a_file_that_says_nothing_of_the_kind_is_not_that_of_the_record(
+    plain_record: MakeRecord, name: str, what: str, content: bytes
+) -> None:
+    files = PackedFiles(Path("job"), {name: content})
+    said = [(item.where, item.what) for item in check_record(sound(plain_record), files)]
+    assert said == [(f"job/{name}", what)]
+
+
+def lines_of(record: RunRecord, changes: dict[int, dict[str, Any]]) -> list[dict[str, Any]]:
+    """The validations of a record; number -> values that are others."""
+    lines = [line.plain() for line in record.history]
+    return [{**line, **changes.get(number, {})} for number, line in enumerate(lines, start=1)]
+
+
+def with_history(record: RunRecord, lines: Sequence[dict[str, Any]]) -> RunRecord:
+    history = [Validation.model_validate(line) for line in lines]
+    return record.model_copy(update={"history": history})
+
+
+@pytest.mark.parametrize(
+    ("number", "change", "said"),
+    [
+        (2, {"valid_logloss": None}, "history: validation 2 has only one of two metrics"),
+        (
+            2,
+            {"valid_auc": None, "valid_logloss": None},
+            "history: validation 2 has a loss, though its predictions were not finite",
+        ),
+        (2, {"wall_s": 1.9}, "history: validation 2 ended before the one before it"),
+        (3, {"step": 23}, "history: validation 3 has step 23, not 3 times 8"),
+        (2, {"epoch": 4}, "history: validation 2 has epoch 4"),
+        # Of the epoch that has ended, not of the next one, which the rule makes slower.
+        (
+            2,
+            {"learning_rate": 1e-4},
+            "history, epoch 2, learning_rate: 0.0001 in the record, 0.001 by the stop rule",
+        ),
+        (
+            3,
+            {"improved": True},
+            "history, epoch 3, improved: true in the record, false by the stop rule",
+        ),
+    ],
+)
+def test_a_validation_that_no_run_can_have_left_is_told(
+    plain_record: MakeRecord, number: int, change: dict[str, Any], said: str
+) -> None:
+    record = sound(plain_record)
+    assert faults(record) == []
+    assert said in faults(with_history(record, lines_of(record, {number: change})))
+
+
+@pytest.mark.parametrize(
+    ("n_lines", "max_epochs", "said"),
+    [
+        (3, 2, "history: 3 validations, of at most 2"),
+        (4, 100, "history: epoch 4 was run after the stop rule had ended the run"),
+        (2, 100, "history: it ends after 2 epochs, and no rule ended the run there"),
+    ],
+)
+def test_a_history_is_as_long_as_the_stop_rule_lets_it_be(
+    plain_record: MakeRecord, n_lines: int, max_epochs: int, said: str
+) -> None:
+    record = sound(plain_record)
+    lines = lines_of(record, {})
+    lines = [*lines, {**lines[-1], "epoch": 4, "step": 32}][:n_lines]
+    training = record.job.training.model_copy(update={"max_epochs": max_epochs})
+    job = record.job.model_copy(update={"training": training})
+    assert said in faults(with_history(record.model_copy(update={"job": job}), lines))
+
+
+GROUPS = {
+    "column": "user",
+    "groups": 1,
+    "rows": 10,
+    "one_class_groups": 1,
+    "one_class_rows": 6,
+    "rows_without_group": 4,
+}
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"gauc": 0.5, "groups": GROUPS}, []),
+        (
+            {"gauc": 0.5, "groups": {**GROUPS, "one_class_rows": 7}},
+            ["result.valid.groups: 21 rows, its deciles have 20"],
+        ),
+        (
+            {"gauc": 0.5, "groups": {**GROUPS, "groups": 0}},
+            ["result.valid: gauc or the groups that it is of are missing"],
+        ),
+        ({"groups": GROUPS}, ["result.valid: gauc or the groups that it is of are missing"]),
+        ({"gauc": 0.5}, ["result.valid: gauc or the groups that it is of are missing"]),
+    ],
+)
+def test_a_group_auc_has_the_groups_and_the_rows_that_it_is_of(
+    plain_record: MakeRecord, change: dict[str, Any], said: list[str]
+) -> None:
+    found = faults(sound(plain_record, valid={**calibrated(), **change}))
+    # A record with bins has digests, which is a finding of its own that this leaves out.
+    assert [line for line in found if "were removed" not in line] == said
+
+
+@pytest.mark.parametrize(
+    ("scores", "degenerate", "follows"),
+    [
+        ({"auc": None, "logloss": None}, "test: 3 of 9 predictions are not finite", True),
+        ({"auc": None, "logloss": None}, "test: 9 of 9 predictions are not finite", True),
+        ({"auc": None, "logloss": None}, "test: 0 of 9 predictions are not finite", False),
+        ({"auc": None, "logloss": None}, "test: 3 of 8 predictions are not finite", False),
+        ({"auc": None, "logloss": None}, "valid: 3 of 9 predictions are not finite", False),
+        ({"auc": 0.5, "logloss": 0.4}, "test: every prediction is 0.25", True),
+        ({"auc": 0.5, "logloss": 0.4}, "test: the AUC is 0.5", True),
+        ({"auc": 0.5, "logloss": 0.4}, None, False),
+        ({"auc": 0.49, "logloss": 0.4}, None, True),
+        ({"auc": 0.49, "logloss": 0.4}, "test: the AUC is 0.5", False),
+    ],
+)
+def test_a_run_is_degenerate_for_the_reasons_that_its_scores_give(
+    plain_record: MakeRecord, scores: dict[str, Any], degenerate: str | None, follows: bool
+) -> None:
+    record = sound(plain_record, result={"test": scores, "degenerate": degenerate})
+    said = [line.partition(":")[0] for line in faults(record, facts())]
+    assert said == ([] if follows else ["result.degenerate"])
+
+
+def test_one_metric_without_the_other_is_told(plain_record: MakeRecord) -> None:
+    record = sound(plain_record, result={"test": {"auc": 0.7, "logloss": None}})
+    assert faults(record) == ["result.test: only one of two metrics is there"]
+
+
+def test_of_settings_that_this_version_does_not_have_no_budget_is_computed(
+    plain_record: MakeRecord,
+) -> None:
+    record = sound(plain_record)
+    for backbone, n_faults in (({}, 1), ({"of_another_version": 1}, 0)):
+        update = {"backbone": "DNN", "backbone_settings": backbone, "code": {}}
+        job = record.job.model_copy(update=update)
+        found = faults(record.model_copy(update={"job": job}), facts())
+        assert [line.partition(":")[0] for line in found] == ["budget"] * n_faults
+
+
+def test_large_files_are_those_that_may_be_large(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(verification, "MOST_BYTES", 3)
+    files, long = FolderFiles(tmp_path), "has 1,000 bytes, which no such file has"
+    for name in (CHECKPOINT, PREDICTIONS, HISTORY):
+        assert files.unreadable(name) is None, "it is not there"
+        (tmp_path / name).write_bytes(b"abc")
+        assert files.unreadable(name) is None
+        (tmp_path / name).write_bytes(b"x" * 1000)
+        assert files.unreadable(name) == long
+    save_file({"weight": np.zeros(3)}, tmp_path / CHECKPOINT)
+    np.savez(tmp_path / PREDICTIONS, valid=np.zeros(3))
+    assert [files.unreadable(name) for name in (CHECKPOINT, PREDICTIONS)] == [None, None]
+
+    (tmp_path / TEST).mkdir()
+    assert files.unreadable(TEST) == "cannot be read: a folder, not a file"
+    assert (files.read(TEST), files.digest(TEST)) == (None, None)
