@@ -14,6 +14,7 @@ from prime_bench.schedule import cluster
 from prime_bench.schedule.cluster import RayEngine
 from prime_bench.schedule.engine import Outcome
 from prime_bench.schedule.node import News, identity
+from prime_bench.schedule.table_copy import TableInfo, TablePiece
 from prime_bench.settings.memory import JOBS_ON_DEVICE
 from prime_bench.store.runs import Runs
 
@@ -445,3 +446,70 @@ def test_a_node_that_has_just_gone_has_no_fault_to_tell_of(run):
 
     assert ray.most == {"a": 1}
     assert [event for event in events if isinstance(event, MachineEvent)] == []
+
+
+@pytest.fixture
+def one_run(monkeypatch, runs, request_of, queue_of):
+    """A run of a job on two nodes, of which nothing has happened yet, and its events."""
+    monkeypatch.setattr(cluster, "ray", _Ray(runs.folder, {"a": (4, 0, GB), "b": (4, 0, GB)}))
+    engine, events = RayEngine(device="cpu"), []
+    watch = SimpleNamespace(nodes=engine._nodes())
+    queue = queue_of(request_of(1))
+    return cluster._Run(engine, queue, watch, on_event=events.append), events
+
+
+def _slot_on(node, **state):
+    """A slot whose actor gives no answer."""
+    calls = dict.fromkeys(
+        ("take_piece", "close", "stop"), SimpleNamespace(remote=lambda *_: object())
+    )
+    return cluster._Slot(node=node, actor=SimpleNamespace(**calls), **state)
+
+
+def test_of_each_table_and_node_it_is_told_once_that_it_is_sent(one_run, monkeypatch):
+    run, events = one_run
+    monkeypatch.setattr(cluster, "read_piece", lambda wanted: wanted)
+    info = TableInfo(fingerprint="f", manifest=b"m" * 1000, sizes={"x": 1_999_000}, digests={})
+    run._tables = {"/data/t": info, "/data/u": info}
+    for node in run._watch.nodes:
+        for table in ("/data/t", "/data/u"):
+            for offset in (0, 64):
+                run._send_table(_slot_on(node), TablePiece(table=table, name="x", offset=offset))
+
+    assert [(event.where[0], event.state, event.why) for event in events] == [
+        (name, "sent a table", f"{table}, 2 MB") for name in "ab" for table in "tu"
+    ]
+
+
+def test_after_a_stop_the_slots_without_a_job_are_closed(one_run, request_of):
+    run, _ = one_run
+    task = cluster._claimed(request_of(2))
+    busy, idle = (
+        _slot_on(run._watch.nodes[0], state=state, task=task if state == "busy" else None)
+        for state in ("busy", "idle")
+    )
+    run._slots = {busy, idle}
+    run._queue.stop()
+    assert list(run._hand_out()) == []
+
+    assert run._slots == {busy}
+    assert run._queue.left, "the job is for the next run"
+    task.claim.close()
+
+
+def test_a_run_that_is_broken_off_leaves_no_slot_and_no_claim(
+    monkeypatch, runs, request_of, queue_of
+):
+    ray = _Ray(runs.folder, {"a": (4, 0, GB)})
+    monkeypatch.setattr(cluster, "ray", ray)
+    requests = [request_of(seed) for seed in range(4)]
+
+    def interrupt(event):
+        if isinstance(event, StartedEvent):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        list(RayEngine(device="cpu").run(queue_of(*requests), on_event=interrupt))
+    assert len(ray.ever) == 4
+    assert ray.actors == []
+    assert not any(runs.claimed(request.job.id) for request in requests)

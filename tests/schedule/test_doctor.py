@@ -141,11 +141,14 @@ def test_a_full_disk_is_a_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     [
         ((sys.executable, "-c", "raise ImportError('libcudart.so.13')"), "libcudart.so.13"),
         ((sys.executable, "-c", "raise SystemExit(9)"), "exit code 9"),
+        (("sleep", "60"), "training for a second did not end within 0.5 s"),
     ],
 )
 def test_a_torch_that_does_not_load_is_a_fault(
-    tmp_path: Path, command: tuple[str, ...], reason: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...], reason: str
 ) -> None:
+    if command[0] == "sleep":
+        monkeypatch.setattr(doctor, "_TRY_TIMEOUT_S", 0.5)
     finding = found(tmp_path, command)["devices"]
     assert finding.state == "fault"
     assert reason in finding.found
@@ -211,3 +214,25 @@ def test_a_broken_table_is_a_fault(tmp_path: Path) -> None:
     folder.mkdir(parents=True)
     (folder / "manifest.json").write_text("{")
     assert found(tmp_path)["table"].state == "fault"
+
+
+def test_a_python_that_is_too_old_is_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert doctor._python().state == "ok"
+    monkeypatch.setattr(doctor, "_MINIMUM_PYTHON", (sys.version_info[0], sys.version_info[1] + 1))
+    finding = doctor._python()
+    wanted = f"{sys.version_info[0]}.{sys.version_info[1] + 1}"
+    assert (finding.state, finding.advice) == ("fault", f"install Python {wanted} or newer")
+
+
+def test_without_an_installed_release_another_version_is_a_note(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Where prime-bench is a folder on the path, nothing says what it needs."""
+
+    def requires(name: str) -> list[str]:
+        raise importlib.metadata.PackageNotFoundError(name)
+
+    _install(monkeypatch, {"click": "0.1"})
+    monkeypatch.setattr(importlib.metadata, "requires", requires)
+    finding = doctor._package("click")
+    assert (finding.state, finding.found.partition(";")[0]) == ("note", "0.1")

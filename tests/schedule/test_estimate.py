@@ -20,7 +20,7 @@ from prime_bench.schedule.estimate import (
     needs_of,
     total_of,
 )
-from prime_bench.schedule.plan import make_plan
+from prime_bench.schedule.plan import joined, make_plan
 from prime_bench.schedule.slots import Slots
 from prime_bench.store.record import ProbeRecord
 
@@ -373,3 +373,16 @@ def test_jobs_that_measure_have_no_checkpoint(runs, recipe_file, data_dir, found
     assert len(measured) == 4
     assert all(jobs[planned.job_id].wall_s is None for planned in measured)
     assert all(jobs[planned.job_id].disk_bytes == 0 for planned in measured)
+
+
+def test_the_jobs_of_several_recipes_are_all_estimated(plan, found, finish):
+    plans = [plan(), plan("seeds=[5]")]
+    finish(plans[0].jobs[0].job)
+    plans = [plan(), plan("seeds=[5]")]
+    both = found(joined(plans, name="both", title="Both"))
+
+    apart = [found(one) for one in plans]
+    assert both.jobs == apart[0].jobs | apart[1].jobs
+    assert (both.total.jobs, both.total.known_jobs) == (5, 5)
+    assert both.total.wall_s == pytest.approx(sum(one.total.wall_s for one in apart))
+    assert both.added == {}, "arms of two recipes may have one name"

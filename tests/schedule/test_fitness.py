@@ -15,7 +15,12 @@ from prime_bench.recipe.file import load_recipe
 from prime_bench.schedule import fitness
 from prime_bench.schedule.fitness import fitness_of
 from prime_bench.schedule.plan import check_runnable, make_plan
-from prime_bench.settings.probes import GradientsSettings, RoutingSettings, SubgroupsSettings
+from prime_bench.settings.probes import (
+    CostSettings,
+    GradientsSettings,
+    RoutingSettings,
+    SubgroupsSettings,
+)
 
 FIELDS = ("site_category", "hour")
 
@@ -193,3 +198,7 @@ def test_of_two_columns_of_one_meaning_the_groups_are_those_that_the_probe_reads
     assert grouping is not None
     assert choose(grouping, split.labels, rows=settings.min_rows).codes
     assert fitness_of(settings, folder=folder).unfit == ""
+
+
+def test_what_costs_needs_no_group(folder):
+    assert fitness_of(CostSettings(), folder=folder) == fitness.Fitness()

@@ -13,7 +13,7 @@ import pytest
 
 from prime_bench.base.errors import EnvironmentFault
 from prime_bench.recipe.events import RestartedEvent, RetryEvent
-from prime_bench.recipe.job import Job
+from prime_bench.recipe.job import Job, MachineCheck
 from prime_bench.schedule import local
 from prime_bench.schedule.child import COMMAND, Child
 from prime_bench.schedule.devices import Device
@@ -684,3 +684,25 @@ def test_a_worker_imports_from_where_its_parent_does(tmp_path, monkeypatch):
         found = json.loads(child._stderr.read())
     assert str(tmp_path) not in found
     assert "" not in found
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        ("input(); print('hello'); input()", "the worker did not answer a check: hello"),
+        ("raise SystemExit('no such library')", "ended with exit code 1: no such library"),
+    ],
+)
+def test_a_worker_that_answers_no_check_is_an_error(code, said):
+    check = MachineCheck(tables={}, backbones={}, plugins={}, device="cpu")
+    with Child((sys.executable, "-u", "-c", code)) as child:
+        with pytest.raises(EnvironmentFault, match=said):
+            child.check(check)
+        assert not child.alive
+
+
+def test_a_worker_that_has_ended_between_two_jobs_fails_the_next(request_of):
+    with Child(("false",)) as child:
+        child._process.wait()
+        outcome = child.do(request_of(1), on_event=_ignore)
+    assert (outcome.state, outcome.why) == ("failed", "the worker ended with exit code 1")

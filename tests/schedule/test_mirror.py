@@ -158,3 +158,19 @@ def test_a_folder_that_is_not_there_has_no_news(tmp_path):
 def test_a_piece_stays_in_its_folder(copy, name):
     with pytest.raises(DataError, match="not the name of a file"):
         copy.add(Piece(name=name, offset=0, content=b"", last=True))
+
+
+def test_a_file_that_is_deleted_meanwhile_keeps_no_other_from_arriving(source, copy, tmp_path):
+    (source / "b").write_bytes(b"b")
+
+    class Watched(Source):
+        """Sees a file that is gone when it is to be opened."""
+
+        def _found(self):
+            return {"a": (1, 1, 1), **super()._found()}
+
+    _send(Watched(source), copy, whole=True)
+
+    assert _contents(tmp_path / "copy") == {"b": b"b"}
+    assert copy.names() == ("b",)
+    assert Copy(tmp_path / "nowhere").names() == ()

@@ -13,7 +13,7 @@ import pytest
 from prime_bench.recipe.events import RestartedEvent, StartedEvent, read_event
 from prime_bench.schedule import node
 from prime_bench.schedule.engine import Outcome
-from prime_bench.schedule.mirror import Copy
+from prime_bench.schedule.mirror import Copy, Piece
 from prime_bench.schedule.node import NodeSlot, identity
 
 ANSWER = """
@@ -243,3 +243,33 @@ def test_a_folder_with_room_to_the_byte_suffices(slot, monkeypatch):
     assert _check(slot(ANSWERING), free_bytes=5_000_000)["faults"] == []
     ((message, _),) = _check(slot(ANSWERING), free_bytes=5_500_001)["faults"]
     assert message.endswith(": 5 MB are free, a job may need 6 MB")
+
+
+def test_the_end_of_a_job_is_news_at_once(slot, request_of, monkeypatch):
+    monkeypatch.setattr(node, "_WAIT_S", 20.0)
+    begun, child = slot(ANSWERING), _Child()
+
+    def do(request, **_):
+        time.sleep(0.2)  # so that `look` waits already
+        return Outcome(request=request)
+
+    monkeypatch.setattr(child, "do", do)
+    begun._folder, begun._child = begun._own_folder(free_bytes=0), child
+    begun.begin(request_of(7).plain(), present=(), timeout_s=None)
+
+    start = time.monotonic()
+    assert begun.look().outcome.state == "done"
+    assert time.monotonic() - start < 10
+
+
+def test_a_job_that_goes_on_here_has_the_files_that_the_caller_sent(slot):
+    begun = slot(ANSWERING)
+    piece = Piece(name="log.txt", offset=0, content=b"log", last=True)
+    for early in (lambda: begun.receive("a" * 16, [piece]), begun.look):
+        with pytest.raises(RuntimeError):
+            early()
+    begun.stop()  # no worker, no job
+    assert _check(begun)["faults"] == []
+
+    begun.receive("a" * 16, [piece])
+    assert (begun._folder / "runs" / ("a" * 16) / "log.txt").read_bytes() == b"log"

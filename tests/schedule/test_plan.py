@@ -12,7 +12,7 @@ from prime_bench.data.manifest import resolve
 from prime_bench.recipe.file import load_recipe
 from prime_bench.recipe.job import Job
 from prime_bench.schedule.estimate import needs_of
-from prime_bench.schedule.plan import check_runnable, joined, make_plan
+from prime_bench.schedule.plan import check_runnable, joined, make_plan, measured_again
 
 KEYS = {"rows": 1000}
 
@@ -336,3 +336,24 @@ def test_a_job_without_data_is_shared_by_what_it_would_be(recipe, data_dir, runs
 
     assert [len(part.jobs) for part in made.by_recipe] == [4, 0]
     assert made.counts == {"needs data": 4}
+
+
+def test_a_lock_that_is_none_is_named_with_what_to_do(plan, prepare, runs):
+    prepare("synthetic", KEYS)
+    file = runs.folder / ".claims" / f"{plan().jobs[0].job_id}.lock"
+    file.mkdir(parents=True)
+
+    made = plan()
+    assert _states(made) == ["broken", "pending", "pending", "pending"]
+    assert made.broken[0].startswith(f"{file}: ")
+    assert "; " in made.broken[0], "what to do"
+
+
+def test_what_is_measured_again_is_done_alone(plan, prepare, finish):
+    prepare("synthetic", KEYS)
+    finish(plan().jobs[1].job)
+
+    made = measured_again(plan())
+    assert _states(made) == ["pending", "stale", "pending", "pending"]
+    assert made.to_run == made.jobs
+    assert made.jobs[1].record is not None, "which is moved away"

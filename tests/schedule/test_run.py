@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from prime_bench import api
-from prime_bench.base.errors import DataError, EnvironmentFault
+from prime_bench.base.errors import DataError, EnvironmentFault, UsageError
 from prime_bench.data.manifest import resolve
 from prime_bench.recipe.events import EpochProgress, ProgressEvent
 from prime_bench.recipe.file import origins
@@ -227,3 +227,24 @@ def test_what_measures_has_every_core_and_one_device_to_itself(monkeypatch):
     assert engine.devices == two[:1]
     slots = engine.slots_for([], n_jobs=9)
     assert (slots.on_each, slots.total, slots.threads) == (1, 1, 12)
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "said"),
+    [
+        ("slurm", {}, "no engine `slurm`"),
+        ("local", {"slots": 0}, "slots: at least 1 is wanted, got 0"),
+        ("local", {"slots": 1.5}, "slots: at least 1 is wanted, got 1.5"),
+        ("local", {"threads": -1}, "threads: at least 1 is wanted, got -1"),
+        ("local", {"job_timeout_s": 0}, "job_timeout_s: more than 0 is wanted, got 0"),
+        (
+            "ray",
+            {"job_timeout_s": float("nan")},
+            "job_timeout_s: more than 0 is wanted, got nan",
+        ),
+    ],
+)
+def test_an_engine_that_cannot_be_is_a_usage_error(name, options, said):
+    with pytest.raises(UsageError) as caught:
+        open_engine(name, device="cpu", **options)
+    assert caught.value.message == said

@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 
 from prime_bench.base.errors import DataError, EnvironmentFault
+from prime_bench.base.locks import locked
 from prime_bench.data.manifest import MANIFEST_NAME, Manifest
 from prime_bench.schedule import table_copy
 from prime_bench.schedule.node import NodeSlot
@@ -193,3 +194,22 @@ def test_a_table_is_described_by_its_manifest_and_its_files(tmp_path, write_tabl
     (folder / "test.ids.npy").unlink()
     with pytest.raises(DataError, match=r"test\.ids\.npy: a file of the table is missing"):
         TableInfo.read(folder)
+
+
+def test_a_copy_of_another_process_is_waited_for_and_then_told(there, info, monkeypatch):
+    monkeypatch.setattr(table_copy, "_LOCK_S", 0.1)
+    copy = TableCopy(there, info)
+    with (
+        locked(copy._lock),
+        pytest.raises(EnvironmentFault, match=f"^{there}: .* copies it too"),
+    ):
+        copy.next_piece()
+    assert copy.next_piece() is not None
+
+
+def test_a_table_that_came_while_the_lock_was_waited_for_is_there(table, there, info):
+    copy = TableCopy(there, info)
+    _send(table, there, info)
+
+    assert copy._step(None) is None
+    assert list(there.parent.iterdir()) == [there]
