@@ -708,6 +708,38 @@ class TestProcess:
             child.stdout.close()  # stdin stays open, and there is no event to fail on
             assert child.wait(timeout=20) == 0
 
+    def test_each_line_is_answered_in_its_first_folder_while_that_is_one(
+        self, monkeypatch, tmp_path
+    ):
+        home, elsewhere, seen = tmp_path / "home", tmp_path / "elsewhere", []
+        home.mkdir()
+        elsewhere.mkdir()
+        monkeypatch.chdir(home)
+
+        def answer(line, _events, *, interrupted):  # noqa: ARG001  # as of the worker
+            seen.append((line, Path.cwd().name))
+            os.chdir(elsewhere)  # as a plug-in may
+
+        def lines():
+            yield "1"
+            yield "2"
+            home.rmdir()
+            yield "3"
+            home.touch()
+            yield "4"
+
+        idle = SimpleNamespace(asked=False, at_work=False, descriptor=0, start=lambda: None)
+        for name in ("_EventStream", "_Stop"):
+            monkeypatch.setattr(worker, name, lambda: idle)
+        monkeypatch.setattr(worker.threading, "Thread", lambda **_: idle)
+        monkeypatch.setattr(worker.signal, "signal", lambda *_: None)
+        monkeypatch.setattr(worker, "keep_freed_memory", lambda: None)
+        monkeypatch.setattr(worker, "_answer", answer)
+        monkeypatch.setattr(sys, "stdin", lines())
+        worker.main()
+
+        assert seen == [("1", "home"), ("2", "home"), ("3", "elsewhere"), ("4", "elsewhere")]
+
     def test_ctrl_c_ends_it_quietly(self, make_request):
         request = make_request(max_epochs=100_000, patience=100_000)
         child = subprocess.Popen(
