@@ -1,5 +1,6 @@
 """`prime-bench predict`: which jobs are meant, what is written, and what is refused."""
 
+import io
 import json
 from pathlib import Path
 
@@ -7,9 +8,21 @@ import numpy as np
 import pytest
 
 from prime_bench.cli.main import exit_code
+from prime_bench.cli.predict import _Table
 from prime_bench.training.metrics import auc
 
 SETTINGS = ["--set", "dataset.synthetic.rows=1000", "--set", "training.max_epochs=1"]
+
+
+def test_rows_are_numbered_through_all_blocks():
+    file = io.BytesIO()
+    table = _Table(file)
+    for block in ([0.5, 0.25], [0.125], [0.75, 1.0, 0.0625]):
+        table.add(np.array(block, dtype=np.float32))
+    assert file.getvalue().decode().splitlines() == [
+        "row,probability",
+        *("1,0.5", "2,0.25", "3,0.125", "4,0.75", "5,1.0", "6,0.0625"),
+    ]
 
 
 def test_run_keeps_predictions_on_request(jobs):

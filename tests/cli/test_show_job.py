@@ -25,6 +25,9 @@ def test_a_finished_job_in_full(jobs: dict[str, Path], capsys: pytest.CaptureFix
     assert lines["arm.rank"] == ["16", "default"]
     assert f"test: AUC {record['result']['test']['auc']:.6f}" in out
     assert "validation AUC     ▁" in out
+    versions = record["environment"]["versions"]
+    shown_versions = ", ".join(f"{name} {version}" for name, version in versions.items())
+    assert lines["versions"] == shown_versions.split()
 
 
 def test_json_has_the_record_and_where_settings_are_from(

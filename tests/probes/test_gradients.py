@@ -11,7 +11,7 @@ from prime_bench.base.errors import DataError
 from prime_bench.findings import GradientFindings
 from prime_bench.probes import sharing
 from prime_bench.probes.arms import batch_of
-from prime_bench.probes.gradients import large_groups
+from prime_bench.probes.gradients import Diagnosis, NoDirection, large_groups
 from prime_bench.probes.groups import Grouping, choose, draw_rows
 from prime_bench.probes.sharing import sharing_of
 from prime_bench.settings.probes import GradientsSettings
@@ -77,6 +77,26 @@ def test_what_cannot_be_measured_is_named(make_job, measure, prepared):
     one = {**FEW, "blocks": 1, "positives_per_block": int(positives.max())}
     with pytest.raises(DataError, match="hour: 1 groups have enough rows, two are needed"):
         measure(make_job(seed=1, training=QUICK), "gradients", **one)
+
+
+def test_a_field_without_a_direction_is_left_out_beside_others(make_job, measure, monkeypatch):
+    measures = Diagnosis.measures
+
+    def measured(diagnosis):
+        if diagnosis._field == "hour":
+            raise NoDirection("the gradient of a group is 0 or not a number")
+        return measures(diagnosis)
+
+    monkeypatch.setattr(Diagnosis, "measures", measured)
+
+    hour, null = measure(
+        make_job(training=QUICK), "gradients", **FEW, null_labels=1, sharing_steps=1
+    ).findings.fields
+
+    assert hour.skipped == "the gradient of a group is 0 or not a number"
+    assert (hour.measures, hour.sharing, len(hour.groups)) == ([], None, 4)
+    assert null.skipped is None
+    assert len(null.measures) == 1
 
 
 @pytest.mark.parametrize(

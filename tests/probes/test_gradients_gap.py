@@ -5,7 +5,7 @@ import pytest
 import torch
 from scipy.stats import kstest
 
-from prime_bench.probes import inner_products
+from prime_bench.probes import gradients, inner_products
 from prime_bench.probes.arms import batch_of
 from prime_bench.probes.gradients import (
     Diagnosis,
@@ -201,6 +201,29 @@ def test_an_arm_without_a_gradient_has_no_direction(make_arm, diagnose):
 
     with pytest.raises(NoDirection, match="0 or not a number"):
         diagnose(arm).measures()
+
+
+@pytest.mark.parametrize("numbers", [1, 2 * 3 * 5, 1 << 20])
+def test_groupings_in_batches_of_any_size_give_the_sums_of_each(monkeypatch, numbers):
+    """Also where a single grouping has more numbers than a batch is meant to have."""
+    monkeypatch.setattr(gradients, "_BATCH_NUMBERS", numbers)
+    random = np.random.default_rng(5)
+    rows = random.normal(size=(5, 4))
+    groupings = random.integers(0, 3, size=(7, 5))
+
+    found = regrouped(rows @ rows.T, groupings, n_groups=3)
+
+    sums = np.array([[rows[of == group].sum(axis=0) for group in range(3)] for of in groupings])
+    np.testing.assert_allclose(found, sums @ sums.transpose(0, 2, 1), atol=1e-12)
+
+
+def test_without_random_rows_asked_for_there_is_the_gap_of_blocks_alone(make_arm, diagnose):
+    settings = SETTINGS.model_copy(update={"example_permutations": 0})
+
+    (measure,) = diagnose(make_arm("DNN"), settings=settings).measures()
+
+    assert (measure.example, measure.note) == (None, None)
+    assert measure.block.permutations == 40
 
 
 def test_cosines_of_known_vectors():

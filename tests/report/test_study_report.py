@@ -11,6 +11,7 @@ from prime_bench.base.errors import EXIT_FAILED, DataError, EnvironmentFault
 from prime_bench.cli.main import exit_code
 from prime_bench.report import study as study_module
 from prime_bench.report.figures.save import NamedFigure
+from prime_bench.report.manifest import MANIFEST, earlier_files
 from prime_bench.schedule.plan import table_specs_of
 from prime_bench.store.record import RunRecord
 from prime_bench.store.runs import RECORD, Runs
@@ -99,6 +100,39 @@ def test_tables_of_an_earlier_report_are_deleted_and_other_files_stay(
     left = {path.name for path in folder.iterdir()}
     assert {name for name in left if name.startswith(("cells", "pairs"))} == {"pairs.csv"}
     assert {"main.tex", "notes.txt", "index.md"} < left
+
+
+@pytest.mark.parametrize(
+    ("of_study", "of_recipe", "names"),
+    [
+        ("", "", ["main"]),
+        ("", 'tables = ["pairs", "main"]', ["pairs", "main"]),
+        ('tables = ["cells"]', 'tables = ["pairs", "main"]', ["cells"]),
+    ],
+)
+def test_tables_are_those_of_the_study_else_of_the_recipe(
+    study: Path, runs: Runs, of_study: str, of_recipe: str, names: list[str]
+) -> None:
+    study.write_text(f"{STUDY}{of_study}\n", encoding="utf-8")
+    text = f"{RECIPE}[report]\n{of_recipe}\n" if of_recipe else RECIPE
+    (study.parent / "one.toml").write_text(text, encoding="utf-8")
+
+    report = api.report_study(study, runs_dir=runs.folder).view.report
+
+    assert [table.name for table in report.tables] == names
+
+
+@pytest.mark.parametrize(
+    "manifest", [None, b"", b"{", b"[]", b"\xff", b'{"schema": 2}', b'{"schema": 1, "tables": 1}']
+)
+def test_a_manifest_that_cannot_be_read_names_no_earlier_files(
+    tmp_path: Path, manifest: bytes | None
+) -> None:
+    (tmp_path / "main.csv").write_text("", encoding="utf-8")
+    if manifest is not None:
+        (tmp_path / MANIFEST).write_bytes(manifest)
+
+    assert earlier_files(tmp_path, written=[]) == []
 
 
 def test_the_figures_of_a_second_recipe_have_its_name_in_file_and_title(

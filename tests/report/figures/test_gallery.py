@@ -216,6 +216,10 @@ def test_chosen_arms_are_shown_each_under_its_name(
         "subgroups-avazu-dnn-residual-parameters",
         "subgroups-avazu-dnn-prime",
     ]
+    # Of several arms the axis names none, of one that arm.
+    for figures, arm in ((both, "arm"), (control, "Residual (params)")):
+        (forest,) = (item.figure for item in figures if item.name == "forest-avazu")
+        assert forest.axes[0].get_xlabel() == f"Test AUC: {arm} \N{MINUS SIGN} Dense"
     assert all("PRIME" not in item.title for item in control)
     for item in control:
         text = figure_bytes(item.figure, "svg", name=item.name).decode()
