@@ -498,11 +498,12 @@ def test_bold_is_explained_where_there_is_some(
 
 
 def test_backbones_have_the_papers_names(table_of: Callable[..., Table]) -> None:
-    """Those of its Table 2, sorted."""
+    """Those of its Table 2, sorted; addresses of cells have the recipe's names."""
     names = "AFM AutoInt DCN DCNv2 DNN DeepFM FiBiNET FwFM GDCN MaskNet NFM PNN Wide&Deep"
     rows = [row for row in table_of("main").blocks[0].rows if row.key[0].isupper()]
 
     assert " ".join(sorted(printed(row.cells[0]).text for row in rows)) == names
+    assert " ".join(sorted(row.key for row in rows)) == names.replace("&", "")
 
 
 def test_criteo_numerics_are_mean_rows_below_each_other(table_of: Callable[..., Table]) -> None:
