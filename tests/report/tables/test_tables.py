@@ -605,6 +605,15 @@ PIVOT_KEYS: list[tuple[str, dict[str, Any], Read, object, object]] = [
         "higher",
         "lower",
     ),
+    # What an improvement is follows from the metric only where the column shows its level.
+    (DELTA, {"better": None}, column_of("logloss.prime.delta", "better"), "higher", None),
+    (
+        DELTA,
+        {"better": None, "shows": "average_level"},
+        column_of("logloss.prime.delta", "better"),
+        "higher",
+        "lower",
+    ),
     (DELTA, {"ties": False}, remark_at(WON), "1 tied", ""),
     (DELTA, {"ties": False}, text_at(WON), "3/4", "3/4"),
     # Of the table.
