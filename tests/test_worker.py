@@ -27,6 +27,7 @@ from prime_bench.training import job as training_job
 from prime_bench.training.batches import row_order, row_order_digest
 from prime_bench.training.checkpoint import load_weights
 from prime_bench.training.device import NoDevice, device_name
+from prime_bench.training.job import JobInterrupted
 from prime_bench.training.loop import train
 from prime_bench.training.metrics import auc
 from prime_bench.training.optimizer import Optimizer, Penalty
@@ -428,6 +429,36 @@ class TestOutOfMemory:
         assert error.startswith("ValueError: yyy")
         assert error.endswith("y [... 10,000,012 characters]")
 
+    @pytest.mark.parametrize(
+        ("error", "event"), [(JobTaken("x"), "skipped"), (JobInterrupted(), "interrupted")]
+    )
+    def test_a_job_that_was_left_to_others_has_not_failed(self, answered, error, event):
+        assert answered(error).event == event
+
+    def test_without_its_device_the_worker_says_so_and_ends(
+        self, answered, make_request, monkeypatch, capsys
+    ):
+        def leave(code):
+            raise SystemExit(code)
+
+        events = []
+        monkeypatch.setattr(worker.os, "_exit", leave)
+        monkeypatch.setattr(
+            worker, "FaultEvent", lambda **keys: events.append(keys) or SimpleNamespace(**keys)
+        )
+        with pytest.raises(SystemExit) as left:
+            answered(NoDevice("no GPU", hint="use cpu"))
+        assert left.value.code == 4
+        assert events == [
+            {
+                "job_id": make_request().job.id,
+                "error": "no GPU",
+                "hint": "use cpu",
+                "exit_code": 4,
+            }
+        ]
+        assert capsys.readouterr().err == "no GPU\n"
+
     def test_other_failures_are_none(self, answered):
         assert not answered(RuntimeError("mat1 and mat2 shapes")).out_of_memory
 
@@ -739,6 +770,29 @@ class TestProcess:
         worker.main()
 
         assert seen == [("1", "home"), ("2", "home"), ("3", "elsewhere"), ("4", "elsewhere")]
+
+    @pytest.mark.parametrize(("asked", "n_answers"), [(False, 2), (True, 1)])
+    def test_after_a_stop_it_takes_no_other_line(self, monkeypatch, asked, n_answers):
+        stop, seen = SimpleNamespace(asked=False, at_work=False), []
+
+        def answer(line, _events, *, interrupted):
+            stop.asked = asked
+            seen.append((line, stop.at_work, interrupted()))
+
+        events = SimpleNamespace(descriptor=0)
+        monkeypatch.setattr(worker, "_EventStream", lambda: events)
+        monkeypatch.setattr(worker, "_Stop", lambda: stop)
+        monkeypatch.setattr(
+            worker.threading, "Thread", lambda **_: SimpleNamespace(start=lambda: None)
+        )
+        monkeypatch.setattr(worker.signal, "signal", lambda *_: None)
+        monkeypatch.setattr(worker, "keep_freed_memory", lambda: None)
+        monkeypatch.setattr(worker, "_answer", answer)
+        monkeypatch.setattr(sys, "stdin", ["1", "\n", "2"])
+        worker.main()
+
+        assert seen == [("1", True, asked), ("2", True, asked)][:n_answers]
+        assert not stop.at_work
 
     def test_ctrl_c_ends_it_quietly(self, make_request):
         request = make_request(max_epochs=100_000, patience=100_000)

@@ -1,5 +1,6 @@
 """What is handed to an engine, and how its outcomes are counted."""
 
+import functools
 import sys
 from dataclasses import replace
 from types import SimpleNamespace
@@ -16,6 +17,7 @@ from prime_bench.schedule.engine import Limits, Outcome
 from prime_bench.schedule.plan import make_plan
 from prime_bench.schedule.run import measuring_engine, open_engine, run_plan
 from prime_bench.schedule.slots import Slots
+from prime_bench.settings.probes import SubgroupsSettings
 from prime_bench.store.runs import Runs
 
 KEYS = {"rows": 1000}
@@ -89,6 +91,25 @@ def test_a_job_that_the_engine_loses_has_failed(recipe, data_dir, runs, prepare)
     assert not tally.ok
     assert {o.why for o in tally.failed} == {"the engine ended without an answer for it"}
     assert len(outcomes) == len(tally.failed) + 1 == len(plan.to_run)
+
+
+def test_a_job_whose_need_another_process_does_is_not_run(recipe, data_dir, runs, prepare):
+    """Of a recipe that measures what `recipe` trains, which another process does now."""
+    prepare("synthetic", KEYS)
+    probe = SubgroupsSettings(fields=("site_category",), min_rows=10)
+    measuring = replace(recipe, kind="subgroups", probe=probe, seeds=[3], arms=recipe.arms[:1])
+    look = functools.partial(make_plan, measuring, data_dir=data_dir, runs=runs)
+    trained, outcomes = look().jobs[0].job_id, []
+    with runs.claim(trained):
+        plan = look()
+        tally = run_plan(plan, _Engine(), runs=runs, on_event=print, on_outcome=outcomes.append)
+
+    assert [planned.state for planned in plan.jobs] == ["running", "pending"]
+    assert [(outcome.state, outcome.why) for outcome in outcomes] == [
+        ("not run", f"needs the job {trained}, which has no record")
+    ]
+    assert tally.not_run == tuple(outcomes)
+    assert (tally.not_started, tally.ok) == (0, False)
 
 
 @pytest.mark.parametrize("left", ["interrupted", "not_started", "failed", "not_run"])
