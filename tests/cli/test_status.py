@@ -1,6 +1,8 @@
 """`prime-bench status`: a line for a pipe, JSON, and a table that fits its screen."""
 
+import io
 import json
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -8,7 +10,7 @@ import pytest
 from rich.console import Console
 
 from prime_bench.cli.main import exit_code
-from prime_bench.cli.status import summary, table_of
+from prime_bench.cli.status import _watch, summary, table_of
 from prime_bench.schedule.status import JobStatus, Status
 
 QUICK = ["quick", "--set", "dataset.synthetic.rows=1000", "--set", "training.max_epochs=1"]
@@ -103,3 +105,26 @@ def test_the_longest_wait_and_where_jobs_are_where_they_differ() -> None:
 
 def test_nothing_is_a_line_too() -> None:
     assert summary(Status(jobs=[])) == "0 jobs: none"
+
+
+def test_a_table_that_is_watched_is_drawn_anew_until_ctrl_c(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pending = JobStatus(job_id="e" * 16, name="it", state="pending", why="has no record")
+    looks = [Status(jobs=[running(1), *[pending] * n]) for n in (5, 4, 3, 2)]
+    left, waits = iter(looks), iter((None, None, KeyboardInterrupt()))
+
+    def wait(_seconds: float) -> None:
+        if error := next(waits):
+            raise error
+
+    monkeypatch.setattr(time, "sleep", wait)
+    screen = Console(file=io.StringIO(), force_terminal=True, width=100, height=30)
+
+    _watch(lambda: next(left), screen=screen)
+
+    assert isinstance(screen.file, io.StringIO)
+    drawn = [screen.file.getvalue().count(f"{n} pending") for n in (5, 4, 3, 2)]
+    assert all(drawn[:3])
+    assert drawn[3] == 0
+    assert capsys.readouterr().out == f"{summary(looks[3])}\n"

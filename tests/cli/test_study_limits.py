@@ -1,4 +1,4 @@
-"""What a study's runs share: its hours, and the end after a failure."""
+"""What a study's runs share, its hours and the end after a failure; what its plan tells of them."""
 
 import contextlib
 from types import SimpleNamespace
@@ -72,3 +72,25 @@ def test_a_failure_or_a_stop_ends_the_study(ran, failed, stopped, fail_fast, nam
 
     assert [name for name, _ in given] == names
     assert {arguments["fail_fast"] for _, arguments in given} == {fail_fast}
+
+
+@pytest.mark.parametrize(
+    ("jobs", "known", "n_bytes", "amounts"),
+    [
+        (0, 0, 0, ["-", "-", "-"]),
+        (3, 3, 4_000_000, ["2 min", "4 MB", "8 MB"]),
+        (3, 1, 4_000_000, ["2 min + 2 unknown", "4 MB", "8 MB"]),
+        (3, 0, 0, ["unknown", "-", "-"]),
+    ],
+)
+def test_a_plan_tells_what_is_known_of_the_jobs_left(jobs, known, n_bytes, amounts):
+    total = SimpleNamespace(
+        jobs=jobs,
+        known_jobs=known,
+        elapsed_s=120.0,
+        wall_s=400.0,
+        memory_bytes=n_bytes,
+        disk_bytes=2 * n_bytes,
+    )
+
+    assert study._amounts(total) == amounts
