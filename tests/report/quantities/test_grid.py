@@ -7,12 +7,13 @@ import pytest
 
 from prime_bench.recipe.recipe import Arm, JobSpec
 from prime_bench.report.quantities.grid import Grid, GridBlock
-from prime_bench.report.quantities.layout import ReportJob
+from prime_bench.report.quantities.layout import ReportJob, _rows_of
 from prime_bench.report.quantities.records import RecipeJobs, gather, narrowed
 from prime_bench.settings.backbones import AFMSettings, DNNSettings
 from prime_bench.settings.interface import DenseSettings
 from prime_bench.settings.plugins import PrimeConfig
 from prime_bench.settings.training import TrainSpec
+from prime_bench.store.pairing import ComparisonKey
 from prime_bench.store.record import RunRecord
 
 SEEDS = (2021, 190034, 27011, 948432, 992817)
@@ -225,3 +226,43 @@ def test_narrowed_keeps_alternatives_of_a_key(full_set: list[RunRecord]) -> None
 
     assert len(found) == 2 * 3
     assert {record.job.seed for record in found} == {2021, 27011}
+
+
+@pytest.mark.parametrize(
+    ("settings", "codes", "names"),
+    [
+        (['{"a": 1, "b": 2}'], ["1" * 64], ["DNN"]),
+        (['{"a": 1, "b": 2}', '{"a": 3, "b": 2}'], ["", ""], ["DNN (a = 1)", "DNN (a = 3)"]),
+        (
+            ['{"a": 1}', '{"a": 1}'],
+            ["1" * 64, "2" * 64],
+            ["DNN (code 11111111)", "DNN (code 22222222)"],
+        ),
+        (
+            ['{"a": 1}', '{"a": 2}'],
+            ["1" * 64, "2" * 64],
+            ["DNN (a = 1, code 11111111)", "DNN (a = 2, code 22222222)"],
+        ),
+    ],
+)
+def test_rows_of_one_backbone_say_in_what_they_differ(
+    settings: list[str], codes: list[str], names: list[str]
+) -> None:
+    keys = [
+        ComparisonKey(
+            dataset="d",
+            variant="v",
+            fingerprint="f",
+            training="{}",
+            backbone="DNN",
+            backbone_settings=text,
+            backbone_code=code,
+        )
+        for text, code in zip(settings, codes, strict=True)
+    ]
+
+    rows = _rows_of(keys)
+
+    assert [(row.key, row.label, row.comparison) for row in rows] == [
+        (name, name, key) for name, key in zip(names, keys, strict=True)
+    ]

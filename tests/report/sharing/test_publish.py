@@ -19,7 +19,12 @@ from prime_bench.base.locks import Busy, locked
 from prime_bench.cli.main import exit_code
 from prime_bench.report import publish as publishing
 from prime_bench.report.bundle import read_bundle
-from prime_bench.report.publication import PublicationManifest, make_publication, parse_manifest
+from prime_bench.report.publication import (
+    PublicationManifest,
+    _without,
+    make_publication,
+    parse_manifest,
+)
 from prime_bench.store.record import is_as_written
 from prime_bench.store.runs import Runs
 
@@ -468,3 +473,40 @@ def test_a_broken_bundle_is_refused(tmp_path: Path) -> None:
 
     with pytest.raises(DataError, match="not a bundle"):
         make_publication(tmp_path / "b.zip")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "anonymous", "kept"),
+    [
+        ("config.json", b"{", True, b"{"),
+        ("config.json", b'["/a/runs"]', True, b'["/a/runs"]'),
+        ("config.json", {"table": "data/t", "runs": "runs"}, False, None),
+        (
+            "config.json",
+            {"table": "/home/me/t", "runs": "../runs", "arm": "/a"},
+            False,
+            {"table": "t", "runs": "runs", "arm": "/a"},
+        ),
+        ("config.json", {"table": "data/t", "runs": 1}, True, {"table": "", "runs": 1}),
+        ("environment.json", {"host": "me", "device": "cpu"}, False, None),
+        (
+            "environment.json",
+            {"host": "me", "device": "cpu"},
+            True,
+            {"host": None, "device": "cpu"},
+        ),
+        ("other.json", {"table": "/home/me/t", "host": "me"}, True, None),
+    ],
+)
+def test_what_is_published_of_a_jobs_files_names_no_folder_or_machine(
+    name: str, content: object, anonymous: bool, kept: object
+) -> None:
+    """None: byte by byte as it is."""
+    given = content if isinstance(content, bytes) else json.dumps(content).encode()
+
+    made = _without(name, given, anonymous=anonymous)
+
+    if kept is None or isinstance(kept, bytes):
+        assert made == given
+    else:
+        assert json.loads(made) == kept

@@ -1,15 +1,18 @@
 """What stands under the table."""
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import pytest
 
+from prime_bench.findings import GroupCounts, Score
 from prime_bench.recipe.recipe import Arm, JobSpec
 from prime_bench.report.document import make_report
 from prime_bench.report.formats.cells import note_text
 from prime_bench.report.quantities.layout import ReportJob
 from prime_bench.report.quantities.records import RecipeJobs, gather
 from prime_bench.report.tables.kinds import load_definition
+from prime_bench.report.tables.notes import _why_unmeasured
 from prime_bench.settings.backbones import DNNSettings
 from prime_bench.settings.interface import DenseSettings
 from prime_bench.settings.plugins import PrimeConfig
@@ -266,3 +269,24 @@ def test_pairs_are_counted_by_what_became_of_them(full_set: list[RunRecord]) -> 
     ) in notes
     assert "25 of 30 pairs compared" in notes
     assert "5 missing, 0 not comparable, 2 with a degenerate run" in notes
+
+
+COUNTS = {"groups": 0, "rows": 9, "one_class_groups": 3, "one_class_rows": 9}
+
+
+@pytest.mark.parametrize(
+    ("known", "reason"),
+    [
+        ({}, "their records are of a version before it"),
+        ({"deciles": []}, "their table was prepared without `gauc_by`"),
+        (
+            {
+                "deciles": [],
+                "groups": GroupCounts(column="user", **COUNTS, rows_without_group=0),
+            },
+            "no group has clicks and rows without one",
+        ),
+    ],
+)
+def test_a_grouped_auc_that_there_is_not_has_its_reason(known: dict[str, Any], reason: str) -> None:
+    assert _why_unmeasured(Score(auc=0.75, logloss=0.4, **known)) == reason
