@@ -290,8 +290,7 @@ def verify(
     if bare:
         say(
             f"{bare} of {counted(len(found), 'record')} of a version that wrote no digests into "
-            "them: "
-            "an edit of what nothing else tells is not found there"
+            "them: an edit of what nothing else tells is not found there"
         )
     return Verification(records=found, findings=findings, without_digests=bare)
 

@@ -41,8 +41,7 @@ def load_class(target: str) -> type:
     module_name, _, name = target.partition(":")
     try:
         with contextlib.redirect_stdout(sys.stderr), _no_silent_end():
-            module = importlib.import_module(module_name)
-            found = getattr(module, name)
+            found = getattr(importlib.import_module(module_name), name)
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # A foreign module may raise anything.

@@ -35,6 +35,5 @@ def diff(left: str, right: str, as_json: bool) -> None:
             print_line(line)
     print_line(
         f"differences: {counted(len(found.keys), 'key')}; jobs: {found.n_both} of both, "
-        f"{found.n_left} of {left} "
-        f"alone, {found.n_right} of {right} alone"
+        f"{found.n_left} of {left} alone, {found.n_right} of {right} alone"
     )

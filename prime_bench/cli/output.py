@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 GAP = "  "
 """Between two columns of a table."""
+LINE_EVERY_S = 60.0
+"""How often long work says without a terminal how far it is."""
 
 
 def print_line(line: object, *, err: bool = False) -> None:

@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from prime_bench.data.stages import StageProgress
 
 PREPARE_SCHEMA = 1
-_LINE_EVERY_S = 60.0
 _VERIFIED = {True: "yes", False: "no", "own": "own data"}
 
 
@@ -85,7 +84,7 @@ def progress_bars() -> Iterator[Callable[[str, "StageProgress"], None]]:
         TimeRemainingColumn,
     )
 
-    from prime_bench.cli.output import console, print_line
+    from prime_bench.cli.output import LINE_EVERY_S, console, print_line
 
     screen = console(stderr=True)
     shown = Progress(
@@ -110,7 +109,7 @@ def progress_bars() -> Iterator[Callable[[str, "StageProgress"], None]]:
         elapsed_s = now_s - start_s
         rate = f"{now.rows / elapsed_s:,.0f} rows/s" if elapsed_s > 1 and now.rows else ""
         shown.update(task, completed=now.done, total=now.total, rate=rate)
-        if shown.disable and now_s - last_line_s >= _LINE_EVERY_S:
+        if shown.disable and now_s - last_line_s >= LINE_EVERY_S:
             last_line_s = now_s
             parts = [f"{dataset}: {now.stage}", f"{now.done / max(now.total, 1):.0%}", rate]
             print_line(", ".join(filter(None, parts)), err=True)

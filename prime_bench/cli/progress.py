@@ -12,7 +12,7 @@ from rich.table import Column
 
 from prime_bench.base.characters import visible
 from prime_bench.base.words import counted
-from prime_bench.cli.output import console, duration
+from prime_bench.cli.output import LINE_EVERY_S, console, duration
 from prime_bench.recipe.events import (
     DoneEvent,
     EpochEvent,
@@ -26,7 +26,6 @@ from prime_bench.schedule.engine import Outcome
 from prime_bench.schedule.plan import Plan
 
 _BAR_WIDTH = 10
-_LINE_EVERY_S = 60.0
 _MOST_NAMED = 4
 
 
@@ -118,7 +117,7 @@ class RunProgress:
     def _tell_how_far(self) -> None:
         """Without a terminal, leave a line a minute with the jobs that run and where."""
         now = time.monotonic()
-        if not self._bars.disable or now - self._line_s < _LINE_EVERY_S:
+        if not self._bars.disable or now - self._line_s < LINE_EVERY_S:
             return
         self._line_s = now
         running = [

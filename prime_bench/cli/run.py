@@ -99,8 +99,7 @@ def run(
             runs_dir=runs_dir,
             on_event=progress.event,
             on_outcome=progress.outcome,
-            # Not through Python's stderr, in whose middle the signal may have come.
-            on_stop=lambda: os.write(2, _STOPPING),
+            on_stop=tell_stopping,
         )
     print_line(f"{recipe}: {summary}")
     print_failures(summary, runs_dir=runs_dir)
@@ -109,6 +108,12 @@ def run(
     if summary.stopped:
         ctx.exit(EXIT_INTERRUPTED)
     ctx.exit(0 if summary.ok else EXIT_FAILED)
+
+
+def tell_stopping() -> None:
+    """Say on stderr that the run is being stopped; called while a signal is handled."""
+    # Not through Python's stderr, in whose middle the signal may have come.
+    os.write(2, _STOPPING)
 
 
 def print_failures(summary: "RunSummary", *, runs_dir: Path) -> None:

@@ -81,7 +81,6 @@ def _settings(details: "JobDetails") -> Iterator[str]:
 
 
 def _charts(history: "Sequence[Validation]") -> Iterator[str]:
-
     yield f"{counted(len(history), 'epoch')}:"
     for name, values in {
         "validation AUC": [validation.valid_auc for validation in history],

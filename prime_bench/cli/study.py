@@ -1,6 +1,5 @@
 """`prime-bench study`: prepare, run and report several recipes together."""
 
-import os
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,7 +19,6 @@ if TYPE_CHECKING:
     from prime_bench.schedule.run import RunSummary
 
 STUDY_SCHEMA = 1
-_STOPPING = b"\nstopping: running jobs finish their epoch; Ctrl-C again ends them now\n"
 
 
 @click.command()
@@ -214,7 +212,7 @@ def _run(
     """Do the queue, then measure costs, until the user or the time limit stops it."""
     from prime_bench import api
     from prime_bench.cli.progress import RunProgress
-    from prime_bench.cli.run import print_failures
+    from prime_bench.cli.run import print_failures, tell_stopping
 
     start, summaries = time.monotonic(), []
     for plan in [*([made.queue] if made.queue else []), *made.costs]:
@@ -230,8 +228,7 @@ def _run(
                 runs_dir=runs_dir,
                 on_event=progress.event,
                 on_outcome=progress.outcome,
-                # Not through Python's stderr, in whose middle the signal may have come.
-                on_stop=lambda: os.write(2, _STOPPING),
+                on_stop=tell_stopping,
             )
         _log(f"{plan.recipe.name}: {summary}")
         print_failures(summary, runs_dir=runs_dir)

@@ -457,8 +457,7 @@ def draw_tradeoff(points: Sequence[CostPoint], *, baseline: str) -> Figure:
     add_note(
         figure,
         f"{counted(len(points), 'point')}; each is the median over n = {n}. Step time comes "
-        "from whole "
-        "runs with their validations, not from a benchmark."
+        "from whole runs with their validations, not from a benchmark."
         + (f" Without a time, since devices differ: {untimed}." if untimed else ""),
     )
     return figure
