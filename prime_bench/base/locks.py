@@ -7,6 +7,7 @@ import json
 import os
 import socket
 import stat
+import tempfile
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -54,12 +55,15 @@ def locked(path: Path, *, wait_s: float | None = 0.0) -> Iterator[None]:
         path.parent.mkdir(parents=True, exist_ok=True)
         _check(path)
         try:
-            lock.acquire(timeout=-1 if wait_s is None else wait_s)
+            # At least two tries: one who only asks who holds it (`holder`) shares it for a moment.
+            lock.acquire(timeout=-1 if wait_s is None else max(wait_s, 2 * _POLL_S))
         except filelock.Timeout:
             # filelock takes a folder in which no file can be made, as below /proc, for one that is
             # being made, and would try for ever.
             if not path.exists():
-                os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o644))
+                # Under another name: the file may just have been deleted by its holder, and one
+                # made here would stay.
+                tempfile.TemporaryFile(dir=path.parent).close()
             raise Busy(holder(path) or SOMEBODY) from None
         except OSError as error:
             if error.errno in _NO_LOCKS:

@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -65,6 +66,19 @@ def test_to_ask_takes_no_lock_and_needs_no_right_to_write(tmp_path):
         assert holder(path) is None
     assert holder(tmp_path / "none") is None
     assert holder(path / "below a file") is None
+
+
+def test_one_who_only_asks_keeps_nobody_from_a_lock(tmp_path, monkeypatch):
+    monkeypatch.setattr("prime_bench.base.locks._POLL_S", 1.0)
+    path = tmp_path / "x.lock"
+    path.touch()
+    with path.open() as other:
+        fcntl.flock(other, fcntl.LOCK_SH)
+        asker = threading.Timer(0.1, lambda: fcntl.flock(other, fcntl.LOCK_UN))
+        asker.start()
+        with locked(path):
+            assert json.loads(path.read_text())["pid"] == os.getpid()
+        asker.join()
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"pid": "x"}', '{"pid": 1}', "[" * 999])

@@ -3,6 +3,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 
 import pytest
 
@@ -49,3 +50,21 @@ def test_the_next_folder_takes_that_of_a_killed_process_away_and_no_other(place)
             folder.name,
             f"{folder.name}.lock",
         }
+
+
+def test_folders_that_are_made_at_once_leave_nothing(place):
+    together = threading.Barrier(12)
+
+    def make_some():
+        together.wait()
+        for _ in range(8):
+            with temporary_folder():
+                pass
+
+    threads = [threading.Thread(target=make_some) for _ in range(12)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert list(place.iterdir()) == []
