@@ -5,6 +5,7 @@ import json
 import os
 import sys
 import tempfile
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -14,9 +15,10 @@ from hypothesis import HealthCheck, settings
 # step, and while other programs run for twenty times as long as one thread takes.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 # torch's compiler keeps its results, and a process that was killed while it wrote one leaves a
-# library that no later process can load.
-_COMPILED = tempfile.TemporaryDirectory(prefix="prime-bench-compiled-")
-os.environ["TORCHINDUCTOR_CACHE_DIR"] = _COMPILED.name
+# library that no later process can load. The processes of pytest-xdist share what they compile.
+if "PYTEST_XDIST_WORKER" not in os.environ:
+    _COMPILED = tempfile.TemporaryDirectory(prefix="prime-bench-compiled-")
+    os.environ["TORCHINDUCTOR_CACHE_DIR"] = _COMPILED.name
 # More would be processes that each import torch, for what takes a second.
 os.environ["TORCHINDUCTOR_COMPILE_THREADS"] = "1"
 
@@ -51,6 +53,14 @@ def _seed_torch() -> None:
         sys.modules["torch"].manual_seed(0)
         # A job of an earlier test may have asked for it, and Hypothesis refuses to work with it.
         sys.modules["torch"].set_flush_denormal(False)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _no_waiting_for_the_disk() -> Iterator[None]:
+    """No test cuts the power, and waiting for the disk is most of what small files cost."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("os.fsync", lambda _: None)
+        yield
 
 
 SIZES = (9, 14, 6)

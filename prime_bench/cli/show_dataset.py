@@ -65,9 +65,11 @@ def page(tables: Sequence[Mapping[str, Any]]) -> str:
     """The descriptions as one HTML page that needs no other file."""
     from prime_bench.report.formats.templates import html_templates
 
-    environment = html_templates()
-    environment.filters |= {"percent": percent, "drift": drift, "log10": math.log10}
-    environment.filters["provenance"] = provenance
+    environment = html_templates().overlay()
+    environment.filters = {
+        **environment.filters,
+        **{"percent": percent, "drift": drift, "log10": math.log10, "provenance": provenance},
+    }
     template = environment.get_template("dataset.html.j2")
     return template.render(tables=tables, curves=[_curve(table) for table in tables])
 

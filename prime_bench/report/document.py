@@ -1,6 +1,7 @@
 """Records and definitions become a report: tables with captions, notes and provenance."""
 
 from collections.abc import Mapping
+from functools import cache
 
 import jinja2
 
@@ -69,9 +70,8 @@ def _table(
 
 
 def _caption(definition: TableDefinition, body: TableBody, *, n_accepted: int) -> str:
-    environment = jinja2.Environment(undefined=jinja2.StrictUndefined, autoescape=False)
     try:
-        text = environment.from_string(definition.caption).render(body.words)
+        text = _template(definition.caption).render(body.words)
     except jinja2.TemplateError as error:
         raise UsageError(f"the report definition's caption: {error}") from error
     if body.mixed_pairs:
@@ -85,3 +85,10 @@ def _caption(definition: TableDefinition, body: TableBody, *, n_accepted: int) -
             "the notes name."
         )
     return " ".join(text.split())
+
+
+@cache
+def _template(caption: str) -> jinja2.Template:
+    """Raises jinja2.TemplateError."""
+    environment = jinja2.Environment(undefined=jinja2.StrictUndefined, autoescape=False)
+    return environment.from_string(caption)

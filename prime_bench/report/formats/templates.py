@@ -1,5 +1,7 @@
 """The Jinja2 templates of the folder `reports/templates`."""
 
+from functools import cache
+
 import jinja2
 import markupsafe
 
@@ -7,6 +9,7 @@ from prime_bench.base.characters import visible_lines
 from prime_bench.base.files import bundled_folder
 
 
+@cache  # and with it the compiled templates
 def text_templates() -> jinja2.Environment:
     """Return the templates of Markdown, which escape nothing: texts are escaped before."""
     return jinja2.Environment(
@@ -19,6 +22,7 @@ def text_templates() -> jinja2.Environment:
     )
 
 
+@cache
 def latex_templates() -> jinja2.Environment:
     """Return the templates of LaTeX, whose delimiters are `<<` and `<%` in place of braces."""
     return text_templates().overlay(
@@ -31,6 +35,7 @@ def latex_templates() -> jinja2.Environment:
     )
 
 
+@cache
 def html_templates() -> jinja2.Environment:
     """Return the templates of HTML, which escape every text and show what cannot be seen."""
     return text_templates().overlay(autoescape=True, finalize=_finalize)
