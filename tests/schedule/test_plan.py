@@ -2,6 +2,7 @@
 
 import functools
 import json
+from dataclasses import replace
 from textwrap import dedent
 
 import pytest
@@ -12,7 +13,15 @@ from prime_bench.data.manifest import resolve
 from prime_bench.recipe.file import load_recipe
 from prime_bench.recipe.job import Job
 from prime_bench.schedule.estimate import needs_of
-from prime_bench.schedule.plan import check_runnable, joined, make_plan, measured_again
+from prime_bench.schedule.plan import (
+    check_runnable,
+    joined,
+    make_plan,
+    measured_again,
+    on_device,
+    recipe_diff,
+)
+from prime_bench.settings.probes import CostSettings
 
 KEYS = {"rows": 1000}
 
@@ -357,3 +366,47 @@ def test_what_is_measured_again_is_done_alone(plan, prepare, finish):
     assert _states(made) == ["pending", "stale", "pending", "pending"]
     assert made.to_run == made.jobs
     assert made.jobs[1].record is not None, "which is moved away"
+
+
+def test_a_plan_of_several_recipes_has_the_folders_and_remarks_of_its_parts(
+    recipe, data_dir, runs, prepare
+):
+    prepare("synthetic", KEYS)
+    options = {"data_dir": data_dir, "runs": runs}
+    first = make_plan(recipe, **options, retrain_stale=True)
+    plans = [
+        replace(first, skipped=("one",)),
+        replace(make_plan(recipe, **options), skipped=("two",)),
+    ]
+    made = joined(plans, name="both", title="Both")
+
+    assert (made.data_dir, made.runs_dir, made.retrain_stale) == (data_dir, runs.folder, True)
+    assert (made.recipe.title, made.recipe.probe) == ("Both", None)
+    assert made.skipped == ("one", "two")
+    assert joined(plans[1:], name="one", title="").retrain_stale is False
+
+
+def test_costs_are_those_of_a_device_and_its_threads(recipe):
+    probe = CostSettings(repetitions=5)
+    made = on_device(replace(recipe, kind="cost", probe=probe), device="a CPU", threads=3)
+
+    assert made.probe.plain() == {**probe.plain(), "device": "a CPU", "threads": 3}
+    with pytest.raises(UsageError, match="small: a recipe of the kind `train`, not of the kind"):
+        on_device(recipe, device="a CPU", threads=3)
+
+
+def test_two_recipes_differ_in_their_keys_and_share_the_jobs_of_both(recipe, recipe_file):
+    found = recipe_diff(recipe, load_recipe(recipe_file, changes=["seeds=[3,5,9]"]))
+
+    assert [(key.key, key.left, key.right) for key in found.keys] == [("seeds", [7, 3], [3, 5, 9])]
+    assert (found.n_left, found.n_right, found.n_both) == (2, 4, 2)
+
+
+def test_jobs_on_data_of_other_settings_are_others(recipe, recipe_file):
+    other = load_recipe(recipe_file, changes=["dataset.synthetic.rows=2000", "seeds=[7]"])
+    found = recipe_diff(recipe, other)
+
+    assert (found.n_left, found.n_right, found.n_both) == (4, 2, 0)
+    keys = {key.key: (key.left, key.right) for key in found.keys}
+    assert keys["dataset.synthetic.rows"] == (1000, 2000)
+    assert "dataset.synthetic.card" not in keys

@@ -7,7 +7,8 @@ import pytest
 
 from prime_bench.recipe.job import JobRequest
 from prime_bench.schedule.estimate import usual_epochs
-from prime_bench.schedule.status import JobStatus, status_of_folder
+from prime_bench.schedule.plan import make_plan
+from prime_bench.schedule.status import JobStatus, status_of_folder, status_of_plan
 from prime_bench.store.runs import ENVIRONMENT, HISTORY, PROGRESS, Runs
 
 MakeRequest = Callable[..., JobRequest]
@@ -182,3 +183,61 @@ def test_where_a_job_runs_is_said(start: Any, record_of: Any) -> None:
     file = Path(request.runs) / request.job.id / ENVIRONMENT
     file.write_text(json.dumps(environment.plain()))
     assert only_job(request).where == "a (node nnnnnnnn), a CPU"
+
+
+def test_jobs_of_a_plan_have_their_names_with_and_without_data(
+    recipe: Any, data_dir: Path, runs: Runs, prepare: Any
+) -> None:
+    for prepared in (False, True):
+        if prepared:
+            prepare("synthetic", {"rows": 1000})
+        plan = make_plan(recipe, data_dir=data_dir, runs=runs)
+        found = status_of_plan(plan, runs)
+        assert found.counts == {"pending" if prepared else "needs data": 4}
+        last = found.jobs[-1]
+        assert last.plain() == {
+            **dict.fromkeys(("epoch", "share", "rows_per_s", "valid_auc", "left_s", "where")),
+            "job_id": plan.jobs[-1].job_id,
+            "name": "synthetic DNN prime seed 3",
+            "state": "pending" if prepared else "needs data",
+            "why": plan.jobs[-1].why,
+            "kind": "train",
+            "dataset": "synthetic",
+            "backbone": "DNN",
+            "arm": "prime",
+            "seed": 3,
+            "at_most": False,
+        }
+        assert (last.job_id is None) != prepared
+
+
+def test_a_running_job_of_a_plan_takes_as_long_as_the_done_ones_like_it(
+    recipe: Any, data_dir: Path, runs: Runs, prepare: Any, finish: Any
+) -> None:
+    prepare("synthetic", {"rows": 1000})
+    first, _, third, _ = (
+        planned.job for planned in make_plan(recipe, data_dir=data_dir, runs=runs).jobs
+    )
+    finish(first, epochs=4)
+    runs.path(third.id).mkdir()
+    (runs.path(third.id) / HISTORY).write_text(history_line(1, 0.6))
+    with runs.claim(third.id):
+        plan = make_plan(recipe, data_dir=data_dir, runs=runs)
+        found = status_of_plan(plan, runs)
+    assert found.counts == {"done": 1, "pending": 2, "running": 1}
+    assert list(found.counts) == ["done", "pending", "running"]
+    assert (found.jobs[2].left_s, found.jobs[2].at_most) == ((4 - 1) * 2.0, False)
+
+
+def test_the_folder_of_a_probe_says_so_in_its_name(start: Any) -> None:
+    request = start()
+    job = request.job.model_copy(update={"kind": "routing", "probe": {"split": "valid"}})
+    runs = Runs(Path(request.runs))
+    runs.path(job.id).mkdir()
+    config = {"job": job.plain(), "dataset": "tiny", "arm": "dense"}
+    (runs.path(job.id) / "config.json").write_text(json.dumps(config))
+    found = {one.job_id: (one.name, one.kind) for one in status_of_folder(runs).jobs}
+    assert found == {
+        request.job.id: ("tiny DNN dense seed 1", "train"),
+        job.id: ("tiny DNN dense seed 1 routing", "routing"),
+    }
