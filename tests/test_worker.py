@@ -18,9 +18,11 @@ from prime_bench import worker
 from prime_bench.assemble import build_arm
 from prime_bench.base.errors import DataError, EnvironmentFault, UsageError
 from prime_bench.catalog import PLUGINS
+from prime_bench.data.manifest import Manifest
 from prime_bench.data.table import PreparedTable
-from prime_bench.recipe.events import EpochEvent
+from prime_bench.recipe.events import EpochEvent, EpochProgress, ProgressEvent
 from prime_bench.recipe.job import MachineCheck
+from prime_bench.settings.probes import RoutingSettings
 from prime_bench.store.record import Environment
 from prime_bench.store.runs import Runs
 from prime_bench.training import job as training_job
@@ -209,6 +211,46 @@ class TestRunJob:
         record = run_job(make_request("dense", table=flat), lambda _: None)
         assert record.result.test.auc == 0.5
         assert record.result.degenerate.startswith("valid: every prediction is 0.")
+
+    def test_a_probe_has_a_record_of_its_findings_and_its_table(
+        self, make_request, monkeypatch, tmp_path, write_table, write_manifest
+    ):
+        path, given, events = write_table(tmp_path / "own-1"), {}, []
+        manifest = json.loads((path / "manifest.json").read_text())
+        counts = {key: manifest[key] for key in ("rows", "positives")}
+        write_manifest(path, **counts, variant="w", verified="own", notes=["of mine"])
+        card = {"name": "own"}
+        monkeypatch.setattr(Manifest, "own_card", property(lambda _: card))
+        records, _ = Runs(Path(__file__).parent / "records").readable()
+        findings = next(one for one in records if one.job.kind == "routing").findings
+        progress = EpochProgress(epoch=1, rows=1, rows_total=2)
+
+        def run(request, resolved, table, *, device, on_progress):
+            given.update(request=request, resolved=resolved, table=table, device=device)
+            on_progress(progress)
+            return findings
+
+        monkeypatch.chdir(tmp_path)
+        monkeypatch.setattr("prime_bench.probes.routing.run", run)
+        asked = make_request(table=path)
+        job = asked.job.model_copy(update={"kind": "routing", "probe": RoutingSettings().plain()})
+        relative = {"job": job, "arm": "mine", "table": "own-1", "runs": "runs"}
+        record = run_job(asked.model_copy(update=relative), events.append)
+
+        assert (record.job_id, record.job, record.findings) == (job.id, job, findings)
+        assert (record.dataset, record.arm, record.data_variant) == ("tiny", "mine", "w")
+        assert (record.data_verified, record.data_notes) == ("own", ["of mine"])
+        assert record.data_card == card
+        assert record.wall_s > 0
+        assert events == [ProgressEvent(job_id=job.id, progress=progress)]
+        assert given["request"].table == str(path)
+        assert given["request"].runs == str(tmp_path / "runs")
+        assert (given["resolved"].job, given["device"]) == (job, torch.device("cpu"))
+        assert given["table"].manifest.variant == "w"
+        done = worker._done(record)
+        assert (done.job_id, done.wall_s, done.valid) == (job.id, record.wall_s, None)
+        files = {"config.json", "environment.json", "record.json"}
+        assert {file.name for file in (tmp_path / "runs" / job.id).iterdir()} >= files
 
 
 class TestFailures:

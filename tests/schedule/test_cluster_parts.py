@@ -281,6 +281,18 @@ def test_a_job_that_measures_has_the_weights_of_the_one_it_needs(begin, request_
     assert keys["present"] == (), "of the files of its own folder"
 
 
+def test_a_job_that_measures_costs_needs_no_weights(begin, request_of, runs):
+    job = request_of(1).job.model_copy(update={"kind": "cost", "probe": {"repetitions": 1}})
+    folder = runs.path(request_of(1).job.id)
+    folder.mkdir(parents=True)
+    (folder / "checkpoint.safetensors").write_bytes(b"weights")
+    begun = begin(requests=[request_of(1).model_copy(update={"job": job})])
+    (slot,) = begun.ready()
+    begun.look()
+
+    assert [call[0] for call in slot.actor.asked] == ["hello", "check", "begin"]
+
+
 def test_large_files_go_in_several_calls_and_all_of_them_before_the_job_begins(
     begin, request_of, runs, monkeypatch
 ):
@@ -388,6 +400,24 @@ def test_a_node_that_was_set_aside_is_back_after_its_next_check(begin, clock):
         assert (node.fault, slot.state) == (fault, "idle"), "a check that was under way"
     assert (node.hint, node.broke) == ("", False)
     assert begun.told() == [("set aside", "a", "no table"), ("back", "a", "")]
+
+
+@pytest.mark.parametrize(
+    ("gpu_bytes", "slots", "dropped"),
+    [(80 * GB, None, True), (24 * GB, None, False), (80 * GB, 3, False), (None, None, False)],
+)
+def test_a_slot_with_a_whole_gpu_makes_room_where_several_fit(begin, gpu_bytes, slots, dropped):
+    begun = begin(1, nodes=[_listed("a", CPU=8, GPU=1, memory=99)], device="cuda", slots=slots)
+    need = SimpleNamespace(gpu_bytes=lambda _total: 20 * GB, host_bytes=0, parameters=0)
+    begun.run._engine.needs = [need]
+    begun.look()
+    (slot,) = begun.slots()
+    begun.answer(slot, identity())
+    begun.answer(slot, {**GOOD, "gpu_bytes": gpu_bytes})
+
+    assert (begun.slots() == []) == dropped
+    assert slot.node.gpu_bytes == gpu_bytes
+    assert slot.actor.asked[-1][0] == ("close" if dropped else "check")
 
 
 def test_a_node_that_does_not_answer_a_check_in_time_is_set_aside(begin, clock):
@@ -771,7 +801,10 @@ def test_the_jobs_at_once_are_those_of_all_nodes(engine):
     assert (made.slots_for([]).on_each, made.slots_for([]).total) == (2, 2)
     asked = {"num_cpus": 2, "num_gpus": 0.5, "memory": None, "resources": {"GPU": 0.001}}
     assert made.asked_anywhere == asked
+    made = engine([_listed("a", CPU=5)], device="cpu", slots=None)
+    assert (made.slots_for([]).total, made.slots_for([]).bound) == (5, "as asked for")
     made = engine([_listed("a", CPU=5, GPU=1)], device="cuda", slots=None)
+    assert made.slots_for([]).bound == "or more, once the memory of the nodes' GPUs is known"
     assert made.asked_anywhere == {"num_cpus": 1, "num_gpus": 1, "memory": None}
 
 

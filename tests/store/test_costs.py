@@ -78,9 +78,23 @@ def test_an_arm_has_the_name_of_the_one_with_its_settings(measured):
 
 
 def test_times_are_medians_and_ratios_to_dense(measured):
-    plain = measured.plain()
+    plain, record = measured.plain(), measured.record
 
-    assert plain["job_id"] == measured.record.job_id
+    assert {key: value for key, value in plain.items() if key != "arms"} == {
+        "job_id": record.job_id,
+        "dataset": record.dataset,
+        "backbone": record.job.backbone,
+        "seed": record.job.seed,
+        "device": record.environment.device,
+        "threads": record.environment.threads,
+        "clock": "wall clock",
+        "memory": "resident growth",
+        "distinct_rows": 9,
+    }
+    assert [arm["macs"] for arm in plain["arms"]] == [100, 101, 102, 103]
+    assert [arm["peak_memory_bytes"] for arm in plain["arms"]] == [1000, 2000, 3000, 4000]
+    assert plain["arms"][1]["training"]["ms"] == [8.0, 16.0, 12.0]
+    assert plain["arms"][1]["inference"][0]["ms"] == [4.0, 8.0, 18.0]
     assert [(arm["arm"], arm["plugin"], arm["parameters"]) for arm in plain["arms"]] == [
         ("dense", "dense", 10),
         ("narrow", "prime", 11),

@@ -75,3 +75,32 @@ def test_a_folder_that_is_not_there_has_no_leftovers(tmp_path: Path) -> None:
 def test_a_job_of_which_nobody_can_tell_whether_it_runs_keeps_its_files(runs: Runs) -> None:
     (runs.folder / ".claims" / f"{STOPPED}.lock").mkdir(parents=True)
     assert not [name for name in named(runs, unfinished=True) if name.startswith(STOPPED)]
+
+
+def test_each_leftover_says_what_it_is_and_which_job_to_claim_first(runs: Runs) -> None:
+    found = {
+        str(item.path.relative_to(runs.folder)): (item.why, item.job_id)
+        for item in leftovers(runs, unfinished=True)
+    }
+    part = "an incomplete file of a process that was killed"
+    assert found == {
+        f".replaced/{DONE}-1": ("a record that was replaced by a newer one", None),
+        f"{DONE}/{STATE}": ("saved state of a job that is done", DONE),
+        f"{DONE}/.part-x": (part, DONE),
+        FAILED: ("failed", FAILED),
+        STOPPED: ("interrupted", STOPPED),
+        BUSY: ("interrupted", BUSY),
+    }
+
+
+def test_a_folder_with_what_is_no_file_of_a_job_stays(runs: Runs) -> None:
+    (runs.path(STOPPED) / "config.json").mkdir()
+    assert {name for name in named(runs, unfinished=True) if name.startswith(STOPPED)} == {
+        f"{STOPPED}/.part-x"
+    }
+
+
+def test_of_a_folder_the_bytes_of_all_files_count(runs: Runs) -> None:
+    (runs.path(STOPPED) / "more").mkdir()
+    (runs.path(STOPPED) / "more" / "x").write_bytes(b"123")
+    assert named(runs, unfinished=True)[STOPPED] == 4 + 2 + 3

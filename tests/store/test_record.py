@@ -7,7 +7,15 @@ import pytest
 
 from prime_bench.recipe.job import Job
 from prime_bench.settings.training import TrainSpec
-from prime_bench.store.record import RunRecord, is_as_written, not_finite, notes_on_batches, sealed
+from prime_bench.store.record import (
+    RunRecord,
+    has_lost_digests,
+    is_as_written,
+    is_generated,
+    not_finite,
+    notes_on_batches,
+    sealed,
+)
 
 MakeRecord = Callable[..., RunRecord]
 SOUND = {"auc": 0.7, "logloss": 0.4}
@@ -112,3 +120,45 @@ def test_a_seal_is_of_every_value_and_of_the_files(record: MakeRecord) -> None:
     for change in changes:
         assert is_as_written(made.model_copy(update=change)) is False
     assert is_as_written(record()) is None
+
+
+@pytest.mark.parametrize(
+    ("environment", "where"),
+    [
+        ({}, "this machine, a CPU"),
+        ({"host": "h"}, "h, a CPU"),
+        ({"host": "h", "node": "0123456789"}, "h (node 01234567), a CPU"),
+    ],
+)
+def test_a_place_is_machine_node_and_device(
+    record: MakeRecord, environment: dict[str, str], where: str
+) -> None:
+    assert record(environment=environment).environment.where == where
+
+
+def test_generated_rows_are_noted_at_the_beginning_of_a_note(record: MakeRecord) -> None:
+    assert is_generated(record(data_notes=["a note", "synthetic data, of 9 rows"]))
+    assert not is_generated(record(data_notes=["no synthetic data"]))
+    assert not is_generated(record())
+
+
+@pytest.mark.parametrize(
+    "newer",
+    [
+        {"environment": {"host": "h"}},
+        {"environment": {"node": "n"}},
+        {"result": {"test": {**SOUND, "deciles": []}}},
+        {"result": {"valid": {**SOUND, "deciles": []}}},
+    ],
+)
+def test_a_record_of_a_version_with_digests_has_lost_them_where_there_are_none(
+    record: MakeRecord, newer: dict[str, Any]
+) -> None:
+    assert has_lost_digests(record(**newer))
+    assert not has_lost_digests(sealed(record(**newer), {}))
+    assert not has_lost_digests(record())
+
+
+def test_a_record_without_digests_is_written_without_the_key(record: MakeRecord) -> None:
+    assert "digests" not in record().plain()
+    assert sealed(record(), {}).plain()["digests"]["files"] == {}

@@ -1,5 +1,6 @@
 """Records survive writing and reading, unfit ones are refused, a claim ends with its process."""
 
+import hashlib
 import json
 import shutil
 import signal
@@ -13,7 +14,17 @@ from prime_bench.base.errors import DataError, EnvironmentFault, UsageError
 from prime_bench.recipe.job import Job
 from prime_bench.settings.training import TrainSpec
 from prime_bench.store.record import RunRecord
-from prime_bench.store.runs import RECORD, Runs, read_end
+from prime_bench.store.runs import (
+    RECORD,
+    STATE,
+    Runs,
+    is_job_id,
+    read_end,
+    read_history,
+    read_object,
+    read_progress,
+    read_text,
+)
 
 JOB = Job(
     fingerprint="f" * 64,
@@ -406,3 +417,96 @@ def test_a_folder_that_can_hold_no_job_says_what_is_in_the_way(runs, monkeypatch
     shutil.rmtree(folder)
     folder.write_bytes(b"")
     assert runs.misfit(job_id) == f"{folder}: a file, not a folder"
+
+
+def test_a_config_that_says_its_job_is_read(runs):
+    runs.path(JOB.id).mkdir(parents=True)
+    table = {"job_id": JOB.id, "job": JOB.plain(), "dataset": "avazu", "arm": "base", "table": "x"}
+    (runs.path(JOB.id) / "config.json").write_text(json.dumps(table))
+    found = runs.config(JOB.id)
+
+    assert (found.job, found.dataset, found.arm) == (JOB, "avazu", "base")
+    assert (found.recipe, found.origins) == (None, {})
+
+
+def test_what_is_sealed_are_the_files_that_numbers_come_from(runs):
+    folder = runs.path(JOB.id)
+    folder.mkdir(parents=True)
+    names = ["checkpoint.safetensors", "config.json", "environment.json", "history.jsonl"]
+    for name in (*names, "predictions.npz", "log.txt", "progress.json", STATE):
+        (folder / name).write_bytes(name.encode())
+    (folder / "test.json").mkdir()
+    record = runs.sealed(_record())
+
+    digests = {n: hashlib.sha256(n.encode()).hexdigest() for n in (*names, "predictions.npz")}
+    assert record.digests.files == digests
+    runs.put(record)
+    file = folder / RECORD
+    assert runs.record_digest(JOB.id) == hashlib.sha256(file.read_bytes()).hexdigest()
+    assert runs.find(JOB.id) == record
+
+
+@pytest.mark.parametrize("shown", [None, "runs of mine"])
+def test_messages_name_the_folder_as_the_user_does(runs, shown):
+    named = Runs(runs.folder, shown=shown)
+    with pytest.raises(DataError, match=f"no job {'0' * 16} in {shown or runs.folder}"):
+        named.find_job("0" * 16)
+
+
+def test_a_file_with_a_short_name_of_hex_digits_is_no_job(runs, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "abc").touch()
+    assert runs.find_job("abc") is None
+    runs.path("abcd" * 4).parent.mkdir()
+    runs.path("abcd" * 4).touch()
+    assert runs.find_job("abcd") is None, "a file is no job's folder"
+
+
+def test_ids_are_those_of_folders_in_order(runs):
+    assert runs.job_ids() == []
+    for name in ("f" * 16, "0" * 16, "0" * 15, "0" * 17, "g" * 16, ".claims"):
+        runs.path(name).mkdir(parents=True)
+    assert runs.job_ids() == ["0" * 16, "f" * 16]
+    assert not is_job_id("F" * 16)
+
+
+def test_only_the_record_that_was_seen_is_put_aside(runs):
+    runs.put(_record(wall_s=1.0))
+    runs.put_aside(JOB.id, record=_record(wall_s=2.0))
+    assert (runs.done(JOB.id), runs.replaced()) == (True, [])
+
+    runs.put_aside(JOB.id, record=_record(wall_s=1.0))
+    assert not runs.done(JOB.id)
+    assert runs.replaced() == [runs.folder / ".replaced" / f"{JOB.id}-1"]
+
+
+def test_a_sweep_takes_saved_states_of_done_jobs_alone(runs):
+    other = JOB.model_copy(update={"seed": 1})
+    runs.put(_record())
+    for job in (JOB, other):
+        runs.path(job.id).mkdir(exist_ok=True)
+        (runs.path(job.id) / STATE).touch()
+        assert runs.saved(job.id)
+    runs.sweep([JOB.id, other.id])
+    assert (runs.saved(JOB.id), runs.saved(other.id)) == (False, True)
+
+
+def test_a_look_at_the_claims_leaves_nothing(runs):
+    runs.folder.mkdir()
+    runs.check_claims()
+    assert [path for path in runs.folder.rglob("*") if path.is_file()] == []
+
+
+def test_files_that_are_not_there_or_not_whole_say_nothing(tmp_path):
+    file = tmp_path / "x"
+    assert (read_text(file), read_object(file), read_history(file)) == ("", {}, [])
+    assert read_progress(file) is None
+    file.write_bytes(b"a\xffb")
+    assert read_text(file) == "a\N{REPLACEMENT CHARACTER}b"
+    for text, found in (('{"a": 1}', {"a": 1}), ("[1]", {}), ("{", {})):
+        file.write_text(text)
+        assert read_object(file) == found
+    for speed, known in ((5.0, True), (None, False)):
+        progress = {"epoch": 1, "rows": 2, "rows_total": 3, "rows_per_s": speed}
+        file.write_text(json.dumps(progress))
+        assert (read_progress(file) is not None) == known

@@ -2,6 +2,8 @@
 follow from its other values or from its table.
 """
 
+import hashlib
+import json
 import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -17,7 +19,7 @@ from prime_bench.recipe.job import Job
 from prime_bench.settings.interface import TableShape
 from prime_bench.settings.training import TrainSpec
 from prime_bench.store import verification
-from prime_bench.store.record import Pairing, RunRecord
+from prime_bench.store.record import Pairing, RunRecord, sealed
 from prime_bench.store.runs import CHECKPOINT, CONFIG, ENVIRONMENT, HISTORY, PREDICTIONS, TEST
 from prime_bench.store.verification import (
     FolderFiles,
@@ -27,6 +29,7 @@ from prime_bench.store.verification import (
     check_data,
     check_pairs,
     check_record,
+    without_digests,
 )
 
 MakeRecord = Callable[..., RunRecord]
@@ -449,3 +452,125 @@ def test_large_files_are_those_that_may_be_large(
     (tmp_path / TEST).mkdir()
     assert files.unreadable(TEST) == "cannot be read: a folder, not a file"
     assert (files.read(TEST), files.digest(TEST)) == (None, None)
+
+
+def sha256(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+@pytest.mark.parametrize(
+    ("files", "packed", "in_folder"),
+    [
+        ({}, [], []),
+        ({CONFIG: None}, [(CONFIG, "missing")], [(CONFIG, "missing")]),
+        ({ENVIRONMENT: None}, [(ENVIRONMENT, "missing")], [(ENVIRONMENT, "missing")]),
+        # Which stay behind when a bundle is packed.
+        ({HISTORY: None}, [], [(HISTORY, "missing")]),
+        ({CHECKPOINT: None}, [], [(CHECKPOINT, "missing")]),
+        # Which can be made again.
+        ({PREDICTIONS: None}, [], []),
+        *(
+            ({name: b"other"}, [(name, what)], [(name, what)])
+            for name, what in (
+                (PREDICTIONS, "not the file with which the record was written"),
+                (CHECKPOINT, "not the weights from which the record's metrics were computed"),
+            )
+        ),
+    ],
+)
+def test_a_file_that_was_sealed_is_there_and_as_it_was(
+    plain_record: MakeRecord,
+    tmp_path: Path,
+    files: dict[str, bytes | None],
+    packed: list[tuple[str, str]],
+    in_folder: list[tuple[str, str]],
+) -> None:
+    record = sound(plain_record, weights=sha256(b"weights"))
+    config = {"job_id": record.job_id, "job": record.job.plain(), "dataset": "avazu"}
+    config["arm"] = record.arm
+    was = {
+        CONFIG: json.dumps(config).encode(),
+        ENVIRONMENT: json.dumps(record.environment.plain()).encode(),
+        HISTORY: "\n".join(json.dumps(line.plain()) for line in record.history).encode(),
+        CHECKPOINT: b"weights",
+        PREDICTIONS: b"predictions",
+        TEST: json.dumps({"rows": 9, **record.result.test.plain()}).encode(),
+    }
+    whole = sealed(record, {name: sha256(content) for name, content in was.items()})
+    now = {name: content for name, content in {**was, **files}.items() if content is not None}
+    for name, content in now.items():
+        (tmp_path / name).write_bytes(content)
+
+    for jobs_files, expected in (
+        (PackedFiles(tmp_path, now), packed),
+        (FolderFiles(tmp_path), in_folder),
+    ):
+        found = [(item.topic, item.where, item.what) for item in check_record(whole, jobs_files)]
+        assert found == [("files", str(tmp_path / name), what) for name, what in expected]
+
+
+def test_a_file_with_the_same_values_and_other_bytes_is_another(plain_record: MakeRecord) -> None:
+    record = sound(plain_record)
+    lines = "\n".join(json.dumps(line.plain()) for line in record.history).encode()
+    whole = sealed(record, {HISTORY: sha256(lines)})
+    for content, said in (
+        (lines, []),
+        (lines + b"\n", ["not the file with which the record was written"]),
+        (lines[:-1], ["not the validations of the record"]),
+    ):
+        files = PackedFiles(Path("job"), {HISTORY: content})
+        assert [item.what for item in check_record(whole, files)] == said
+
+
+def test_a_config_of_another_label_or_job_is_not_that_of_the_record(
+    plain_record: MakeRecord,
+) -> None:
+    record = sound(plain_record)
+    own = {"job_id": record.job_id, "job": record.job.plain(), "dataset": "avazu", "arm": "dense"}
+    for change, n_faults in (
+        ({}, 0),
+        ({"extra": 1}, 0),
+        ({"arm": "prime"}, 1),
+        ({"dataset": "criteo"}, 1),
+        ({"job_id": "0" * 16}, 1),
+        ({"job": {**record.job.plain(), "seed": 2}}, 1),
+    ):
+        content = json.dumps({**own, **change}).encode()
+        files = PackedFiles(Path("job"), {CONFIG: content})
+        said = [item.what for item in check_record(record, files)]
+        assert said == ["not the job and the labels of the record"] * n_faults
+
+
+def test_a_record_that_was_changed_or_robbed_of_its_digests_says_so(
+    plain_record: MakeRecord,
+) -> None:
+    record = sound(plain_record)
+    whole = sealed(record, {})
+    assert faults(whole) == []
+    longer = whole.model_copy(update={"wall_s": 99.0})
+    assert faults(longer) == [
+        "was changed after it was written: its digest is not that of its values"
+    ]
+    newer = sound(plain_record, environment={"host": "a"})
+    assert faults(newer) == [
+        "was changed after it was written: its digests (`digests`) were removed"
+    ]
+    assert without_digests([record, record, whole, newer]) == 2
+
+
+def test_a_long_value_is_cut_in_a_message(plain_record: MakeRecord) -> None:
+    (said,) = faults(sound(plain_record, data_notes=["x" * 200]), facts())
+    assert said == (f'data_notes: ["{"x" * 118}... in the record, [] by the manifest of data/t')
+
+
+def test_experts_that_are_not_those_of_the_entropy_are_told(plain_record: MakeRecord) -> None:
+    record = sound(plain_record)
+    for effective, n_faults in ((2.0, 0), (2.0 * (1 + 9e-6), 0), (2.0 * (1 + 2e-5), 1)):
+        routing = {
+            "entropy": [math.log(2.0)],
+            "effective_experts": [effective],
+            "largest_load": [0.5],
+        }
+        found = faults(with_history(record, lines_of(record, {2: {"routing": routing}})))
+        said = "history: validation 2 has effective experts that are not exp of the entropy"
+        assert found == [said] * n_faults
