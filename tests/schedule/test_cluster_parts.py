@@ -213,6 +213,7 @@ def test_a_slot_is_asked_one_thing_after_the_other(begin, request_of, runs, cloc
     (actor,) = begun.ray.started
     assert actor.options["scheduling_strategy"].node_id == "a" * ID_LENGTH
     assert not actor.options["scheduling_strategy"].soft
+    assert actor.options["max_concurrency"] > 1, "it can be stopped while it is looked at"
     assert actor.variables == {NODE_VARIABLE: "a" * ID_LENGTH}, "a CPU has no share"
     assert (slot.state, actor.asked) == ("placing", [("hello",)])
 
@@ -535,6 +536,19 @@ def test_a_stop_reaches_the_jobs_and_starts_none_that_is_on_its_way(begin, reque
     assert begun.slots() == [busy]
 
 
+def test_a_run_that_is_stopped_ends_with_the_last_of_its_jobs(begin, request_of):
+    begun = begin(1, 2)
+    (slot,) = begun.at_work()
+    begun.run._engine.stop()
+    (asked,) = begun.run._answers
+    interrupted = Outcome(request=request_of(1), state="interrupted", why="at a checkpoint")
+    begun.ray.answers[asked] = _news(interrupted)
+
+    assert list(begun.run.outcomes()) == [interrupted]
+    assert ("stop",) in slot.actor.asked
+    assert [work.request for work in begun.queue.left] == [request_of(2)]
+
+
 def test_a_job_that_began_as_the_stop_came_is_stopped_as_well(begin):
     begun = begin(1)
     (slot,) = begun.ready()
@@ -580,6 +594,19 @@ def test_what_has_no_room_is_asked_for_unless_an_unseen_node_may_take_it(begin):
     begun.run._start_slots()
     assert begun.run._demand.asked == [3, 1], "one takes the tables first, with room for one more"
     assert len(begun.slots()) == 3
+
+
+def test_a_node_that_is_full_or_set_aside_counts_as_none_that_may_take_jobs(begin):
+    begun = begin(*range(5), nodes="ab")
+    begun.run._see_nodes()
+    known, other = begun.run._nodes.values()
+    known.kind = cluster._Kind("a CPU", "2")
+    known.resources = {"CPU": 1}
+    begun.run._set_aside(other, "no table")
+    begun.run._start_slots()
+
+    assert [slot.node for slot in begun.slots()] == [known]
+    assert begun.run._demand.asked == [4]
 
 
 def test_a_slot_that_waits_for_room_does_not_keep_another_node_from_being_asked(begin, clock):
@@ -802,7 +829,8 @@ def test_the_jobs_at_once_are_those_of_all_nodes(engine):
     asked = {"num_cpus": 2, "num_gpus": 0.5, "memory": None, "resources": {"GPU": 0.001}}
     assert made.asked_anywhere == asked
     made = engine([_listed("a", CPU=5)], device="cpu", slots=None)
-    assert (made.slots_for([]).total, made.slots_for([]).bound) == (5, "as asked for")
+    found = made.slots_for([])
+    assert (found.on_each, found.total, found.bound) == (1, 5, "as asked for")
     made = engine([_listed("a", CPU=5, GPU=1)], device="cuda", slots=None)
     assert made.slots_for([]).bound == "or more, once the memory of the nodes' GPUs is known"
     assert made.asked_anywhere == {"num_cpus": 1, "num_gpus": 1, "memory": None}

@@ -6,6 +6,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -17,6 +18,7 @@ from prime_bench.base.errors import EnvironmentFault
 from prime_bench.cli.main import exit_code
 from prime_bench.findings import Routing, Validation
 from prime_bench.recipe.events import EpochEvent, EpochProgress, ProgressEvent
+from prime_bench.recipe.job import Job
 from prime_bench.schedule import tensorboard as board_module
 from prime_bench.schedule.tensorboard import FOLDER, TensorBoard
 from prime_bench.settings.training import TrainSpec
@@ -162,6 +164,86 @@ def test_training_from_epoch_1_drops_what_was_there(tmp_path):
         _train(board, [1])
 
     assert [step for step, _ in _read(_folder(tmp_path))["train/loss"]] == [10]
+
+
+@pytest.mark.usefixtures("installed")
+def test_the_speed_is_written_now_and_then_and_at_the_end_of_an_epoch(tmp_path, monkeypatch):
+    clock = SimpleNamespace(monotonic=lambda: clock.now, time=time.time, now=100.0)
+    monkeypatch.setattr(board_module, "time", clock)
+    with TensorBoard(_plan(), Runs(tmp_path)) as board:
+        for now, rows in ((100, 10), (109.9, 20), (110, 30), (119, 40), (119.5, ROWS)):
+            clock.now = now
+            at = EpochProgress(epoch=1, rows=rows, rows_total=ROWS, rows_per_s=1.0 * rows)
+            board.event(ProgressEvent(job_id=JOB, progress=at))
+        at = EpochProgress(epoch=2, rows=ROWS, rows_total=ROWS)
+        board.event(ProgressEvent(job_id=JOB, progress=at))
+
+    speeds = [(1, 10.0), (3, 30.0), (10, 101.0)]
+    assert _read(_folder(tmp_path)) == {"train/rows_per_s": speeds}, "no speed, no point"
+
+
+@pytest.mark.usefixtures("installed")
+def test_validations_of_the_past_have_the_times_of_then(tmp_path, monkeypatch):
+    from tensorboard.backend.event_processing import event_accumulator
+
+    clock = SimpleNamespace(monotonic=time.monotonic, time=lambda: 5000.0)
+    monkeypatch.setattr(board_module, "time", clock)
+    _history(tmp_path, 3)
+    with TensorBoard(_plan(), Runs(tmp_path)) as board:
+        _train(board, [4])
+    found = event_accumulator.EventAccumulator(str(_folder(tmp_path))).Reload()
+    # They ended 10 s after each other; the last of them counts as now.
+    times = [one.wall_time for one in found.Scalars("train/loss")]
+    assert times == [4980.0, 4990.0, 5000.0, 5000.0]
+
+
+@pytest.mark.usefixtures("installed")
+def test_jobs_that_are_done_have_their_points_once_and_others_than_training_have_none(
+    tmp_path, plain_record
+):
+    job = Job(
+        fingerprint="f" * 64,
+        backbone="DNN",
+        backbone_settings={},
+        plugin="dense",
+        plugin_settings={},
+        training=TrainSpec(batch_size=BATCH),
+        seed=7,
+    )
+    history = [_validation(epoch).plain() for epoch in (1, 2)]
+    (planned,) = _plan().jobs
+    done = {**vars(planned), "job": job, "state": "done"}
+    done["record"] = plain_record(job, history=history)
+    without = [{"job": None, "state": "needs data"}, {"job": SimpleNamespace(kind="cost", id="0")}]
+    jobs = [done, *({**vars(planned), **one} for one in without)]
+    plan = SimpleNamespace(jobs=[SimpleNamespace(**one) for one in jobs])
+    for _ in range(2):
+        with TensorBoard(plan, Runs(tmp_path)):
+            (file,) = _folder(tmp_path).iterdir()
+        assert _read(_folder(tmp_path))["valid/logloss"] == [(10, 1.5), (20, 2.5)]
+    assert file.name.startswith("events.out.tfevents.")
+
+
+@pytest.mark.usefixtures("installed")
+def test_a_closed_job_has_its_points_and_takes_no_more(tmp_path):
+    with TensorBoard(_plan(), Runs(tmp_path)) as board:
+        _train(board, [1])
+        for _ in range(2):
+            board.close(JOB)
+        _train(board, [2])
+
+    assert board.fault is None
+    assert [step for step, _ in _read(_folder(tmp_path))["train/loss"]] == [10]
+
+
+@pytest.mark.usefixtures("installed")
+def test_a_new_file_is_read_after_all_others_whatever_the_clock_says(tmp_path):
+    late = tmp_path / "events.out.tfevents.9000000000.host.1.0"
+    late.touch()
+    (tmp_path / "events.out.tfevents.x.host.1.0").touch()
+    found = board_module._new_file(tmp_path)
+    assert found.name.split(".")[3] == "9000000001"
+    assert sorted([late.name, found.name]) == [late.name, found.name]
 
 
 _KILLED = f"""
