@@ -4,6 +4,7 @@ import os
 import re
 import sys
 import tomllib
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import IO
@@ -209,11 +210,27 @@ def test_each_prepared_table_has_a_line_and_other_folders_have_none(
     assert [one.plain() for one in doctor._tables(tmp_path / "data")] == [{**said, "found": line}]
 
 
+@pytest.mark.parametrize(
+    ("verified", "words"), [(True, "verified"), (False, "not verified"), ("own", "own data")]
+)
+def test_a_table_says_whether_its_data_are_those_of_the_card(
+    tmp_path: Path, write_manifest: Callable[..., None], verified: object, words: str
+) -> None:
+    folder, counts = tmp_path / "tiny-1", {"train": 3000, "valid": 1, "test": 1}
+    folder.mkdir()
+    write_manifest(folder, rows=counts, positives=counts, verified=verified)
+    (finding,) = doctor._tables(tmp_path)
+    assert finding.found == f"{folder}: 3,002 rows, {words}"
+
+
 def test_a_broken_table_is_a_fault(tmp_path: Path) -> None:
     folder = tmp_path / "data" / "avazu-12345678"
     folder.mkdir(parents=True)
     (folder / "manifest.json").write_text("{")
-    assert found(tmp_path)["table"].state == "fault"
+    finding = found(tmp_path)["table"]
+    assert finding.state == "fault"
+    assert finding.found.startswith(f"{folder / 'manifest.json'}: ")
+    assert finding.advice.startswith("prepare the table again")
 
 
 def test_a_python_that_is_too_old_is_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:

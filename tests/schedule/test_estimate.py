@@ -1,6 +1,8 @@
 """Estimates: from like records first, then by measured ratios, and sizes from counts."""
 
+import shutil
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -10,10 +12,13 @@ from prime_bench.findings import ArmCost, CostFindings
 from prime_bench.recipe.file import load_recipe
 from prime_bench.schedule.devices import Device
 from prime_bench.schedule.estimate import (
+    MEMORY_NOTE,
+    RANGE_NOTE,
     Estimate,
     Experience,
     Pace,
     Spread,
+    added_budgets,
     budgets_of,
     elapsed,
     estimates_of,
@@ -23,6 +28,7 @@ from prime_bench.schedule.estimate import (
 from prime_bench.schedule.plan import joined, make_plan
 from prime_bench.schedule.slots import Slots
 from prime_bench.store.record import ProbeRecord
+from prime_bench.store.runs import Runs
 
 KEYS = {"rows": 1000}
 HERE = Device(name="cpu", title="a CPU")
@@ -386,3 +392,57 @@ def test_the_jobs_of_several_recipes_are_all_estimated(plan, found, finish):
     assert (both.total.jobs, both.total.known_jobs) == (5, 5)
     assert both.total.wall_s == pytest.approx(sum(one.total.wall_s for one in apart))
     assert both.added == {}, "arms of two recipes may have one name"
+
+
+def test_every_kind_of_probe_tells_its_own_time():
+    records, _ = Runs(Path(__file__).parents[1] / "records").readable()
+    probes = [record for record in records if isinstance(record, ProbeRecord)]
+    assert {record.job.kind for record in probes} >= {"cost", "gradients", "routing", "subgroups"}
+    for record in probes:
+        here = Device(name="cpu", title=record.environment.device)
+        slots = Slots(on_each=1, total=1, threads=record.environment.threads)
+        time, _ = Experience([record], device=here, slots=slots).estimate(record.job, macs=0)
+        assert time == Spread.of([record.wall_s])
+
+
+def test_an_arm_of_no_work_is_as_fast_as_the_other(plan, found):
+    made = plan()
+    dense, prime = (planned.job for planned in made.jobs[:2])
+    pace = Pace(epoch_s=Spread.of([2.0]), macs=0, source="measured")
+    measured = [((dense.fingerprint, "DNN", "dense"), pace)]
+    jobs = found(made, measured=measured).jobs
+    assert jobs[prime.id].wall_s == jobs[dense.id].wall_s
+
+
+def test_a_job_whose_clock_was_set_back_has_no_time_below_that_of_its_epochs(
+    plan, walls, record_of, runs
+):
+    record = record_of(plan().jobs[0].job)  # two epochs of 10 s
+    runs.put(record.model_copy(update={"wall_s": 3.0}))
+    assert walls(plan())[1] == pytest.approx(2 * 10)
+
+
+def test_what_the_arms_add_is_by_data_set_arm_and_backbone(plan):
+    made = plan()
+    assert added_budgets(made) == {
+        "synthetic": {"prime": {"DNN": budgets_of(made)["synthetic", "prime", "DNN"]}}
+    }
+
+
+def test_estimates_are_plain_values(tmp_path):
+    own = {"wall_s": 2.0, "low_s": 1.0, "high_s": 3.0, "source": "x"}
+    estimate = Estimate(**own, memory_bytes=7, disk_bytes=5)
+    assert estimate.plain() == {
+        **{"estimate_s": 2.0, "estimate_low_s": 1.0, "estimate_high_s": 3.0},
+        **{"estimate_from": "x", "memory_bytes": 7, "disk_bytes": 5},
+    }
+    free = shutil.disk_usage(tmp_path).free
+    plain = total_of([estimate, replace(estimate, memory_bytes=9)], slots=ONE, folder=tmp_path)
+    assert {**plain.plain(), "disk_free_bytes": free} == {
+        **{"jobs": 2, "known_jobs": 2, "wall_s": 4.0, "elapsed_s": 4.0, "elapsed_low_s": 2.0},
+        **{"elapsed_high_s": 6.0, "sources": ["x"], "memory_bytes": 9, "disk_bytes": 10},
+        **{"disk_at_work_bytes": 20, "disk_free_bytes": free},
+        "slots": {"on_each": 1, "total": 1, "threads": 1, "bound": "as asked for"},
+        "memory_note": MEMORY_NOTE,
+        "range_note": RANGE_NOTE,
+    }

@@ -117,7 +117,11 @@ def test_the_advice_for_rows_is_the_size_of_the_largest_group(folder):
 
     text = fitness_of(settings, folder=folder).unfit
 
-    assert f"`--set probe.min_rows={largest}` suffices for hour" in text
+    n_groups = len(_sizes(folder, "test", 1))
+    assert text == (
+        f"needs a group of 500 test rows (`probe.min_rows`) in one field; hour: {n_groups} groups, "
+        f"the largest with {largest} rows; `--set probe.min_rows={largest}` suffices for hour"
+    )
     assert not fitness_of(settings.model_copy(update={"min_rows": largest}), folder=folder).unfit
 
 
@@ -202,3 +206,20 @@ def test_of_two_columns_of_one_meaning_the_groups_are_those_that_the_probe_reads
 
 def test_what_costs_needs_no_group(folder):
     assert fitness_of(CostSettings(), folder=folder) == fitness.Fitness()
+
+
+def test_where_no_block_suffices_smaller_ones_are_advised_or_more_rows(folder):
+    settings = GradientsSettings(
+        fields=("hour",), blocks=2, positives_per_block=30, negatives_per_block=20
+    )
+    assert max(clicks for _, clicks in _sizes(folder, "valid", 1)) < 30, "not even one block"
+    text = fitness_of(settings, folder=folder).unfit
+    advised = [int(part.split("`")[0].split()[0]) for part in text.split("per_block=")[1:]]
+    assert "`--set probe.blocks=1 --set probe.positives_per_block=" in text
+    assert text.endswith("suffices for hour")
+    changed = {"blocks": 1, "positives_per_block": advised[0], "negatives_per_block": advised[1]}
+    assert fitness_of(settings.model_copy(update=changed), folder=folder) == fitness.Fitness()
+
+    large = {"blocks": 1, "positives_per_block": 1, "negatives_per_block": 100_000}
+    text = fitness_of(settings.model_copy(update=large), folder=folder).unfit
+    assert text.endswith("; prepare more rows")
