@@ -49,6 +49,8 @@ from ray_nodes import (  # noqa: E402
     wait_for,
 )
 
+from prime_bench.base.words import counted  # noqa: E402
+
 RECIPE = """
 schema = 1
 title = "Cluster trial"
@@ -315,7 +317,7 @@ def lost_head(folder: Path) -> Part:
     messages = [line for line in err.splitlines() if line.startswith("error: ")]
     one = len(messages) == 1 and "no longer answers" in messages[0] and "Traceback" not in err
     part.must("one message of ours", one, f"after {after_s:.0f} s")
-    told = f"the records of {len(safe)} jobs of this run are safe, {6 - len(safe)} jobs are left"
+    told = f"of this run {counted(len(safe), 'record')} safe, {counted(6 - len(safe), 'job')} left"
     part.must("it says what is safe", told in err, told)
     part.must("it says how to go on", "the same command then continues" in err, "its hint")
     wanted = f"{6 - len(safe)} jobs done, {len(safe)} had a record, 0 failed"

@@ -31,24 +31,28 @@ OPEN = {
     # Ray's workers have a low priority by default, and would wait for all that runs beside them.
     "RAY_worker_niceness": "0",
     # A node is lost after five checks without an answer. A killed one refuses them at once, so that
-    # this shortens the wait for it from 15 s to 2.5 s; a slow one still has 10 s for each.
-    "RAY_health_check_period_ms": "500",
+    # this shortens the wait for it from 15 s to 0.5 s; a slow one still has 10 s for each.
+    "RAY_health_check_period_ms": "100",
+    # Before the first check of a node. By default 5 s, and a node killed earlier is missed then.
+    "RAY_health_check_initial_delay_ms": "500",
 }
 _LIST = """
 import json, sys, time
 from ray._private.state import GlobalState
 from ray._raylet import GcsClientOptions
-address, number, wait_s = sys.argv[1], int(sys.argv[2]), float(sys.argv[3])
-state, end = GlobalState(), time.monotonic() + wait_s
+address, wait_s = sys.argv[1], float(sys.argv[2])
+state = GlobalState()
 state._initialize_global_state(GcsClientOptions.create(
     address, None, allow_cluster_id_nil=True, fetch_cluster_id_if_nil=False))
-while True:
-    names = {node["Labels"]["name"]: node["NodeID"] for node in state.node_table()
-             if node["Alive"] and "name" in node["Labels"]}
-    if len(names) == number or time.monotonic() > end:
-        break
-    time.sleep(0.1)
-print(json.dumps(names))
+for number in map(int, sys.stdin):
+    end = time.monotonic() + wait_s
+    while True:
+        names = {node["Labels"]["name"]: node["NodeID"] for node in state.node_table()
+                 if node["Alive"] and "name" in node["Labels"]}
+        if len(names) == number or time.monotonic() > end:
+            break
+        time.sleep(0.05)
+    print(json.dumps(names), flush=True)
 """
 _LIST_S = _ANSWER_S = 10.0
 _Found = TypeVar("_Found")
@@ -69,6 +73,7 @@ class LocalCluster:
         self._folder = folder
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self._commands: dict[str, tuple[Sequence[str], Mapping[str, str]]] = {}
+        self._lister: subprocess.Popen[str] | None = None
         self.start_head()
 
     def start_head(self) -> None:
@@ -91,6 +96,9 @@ class LocalCluster:
         self._wait_for_head()
         command = [*within, *RAY, *SMALL, "--address", self.address]
         command += ["--labels", f"name={name}", "--num-cpus", str(n_cpus)]
+        # In one folder, nodes that start at the same moment choose the same name of a socket. One
+        # of them fails, and `ray start` notices it after 30 s. Ray 2.52 ignores the option.
+        command += ["--temp-dir", f"{self._folder}/{name}"]
         self._start(name, command, variables)
 
     def ids(self, number: int) -> dict[str, str]:
@@ -98,19 +106,11 @@ class LocalCluster:
         found: dict[str, str] = {}
         deadline = time.monotonic() + PATIENCE_S
         while time.monotonic() < deadline:
-            done = subprocess.run(
-                [sys.executable, "-c", _LIST, self.address, str(number), str(_LIST_S)],
-                env={**os.environ, **OPEN},
-                capture_output=True,
-                text=True,
-                check=False,
-            )
-            # Ray may say more after it, and fails as long as the head does not answer.
-            found = json.loads((done.stdout.splitlines() or ["{}"])[0])
+            found = self._list(number)
             if len(found) == number:
                 return found
             for name, process in list(self._processes.items()):
-                if process.poll() is not None:  # two nodes have chosen the same port
+                if process.poll() is not None:  # two nodes have chosen the same name of a socket
                     self._start(name, *self._commands[name])
         raise AssertionError(f"no {number} nodes but {found}")
 
@@ -130,6 +130,7 @@ class LocalCluster:
 
     def kill_all(self) -> None:
         """End the nodes and the head."""
+        self._end_lister()
         for name in list(self._processes):
             self.kill(name)
 
@@ -138,6 +139,32 @@ class LocalCluster:
 
     def __exit__(self, *_error: object) -> None:
         self.kill_all()
+
+    def _list(self, number: int) -> dict[str, str]:
+        """The same, waiting for so many for a while. One process answers each time: to import Ray
+        takes it a second.
+        """
+        if self._lister is None:
+            self._lister = subprocess.Popen(
+                [sys.executable, "-c", _LIST, self.address, str(_LIST_S)],
+                env={**os.environ, **OPEN},
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                text=True,
+            )
+        with contextlib.suppress(BrokenPipeError):
+            print(number, file=self._lister.stdin, flush=True)
+            for line in self._lister.stdout or ():
+                return json.loads(line)
+        self._end_lister()  # Ray fails as long as the head does not answer
+        return {}
+
+    def _end_lister(self) -> None:
+        if self._lister is not None:
+            self._lister.kill()
+            self._lister.communicate()
+            self._lister = None
 
     def _wait_for_head(self) -> None:
         """Until it takes connections; a node that is started before gives up after some seconds."""

@@ -114,15 +114,15 @@ def _local(work, *arguments):
 
 
 def test_a_killed_nodes_job_goes_on_elsewhere_with_the_same_bits(work, cluster):
-    # So many epochs that the job is not done when its sixth has come back and is noticed.
-    long = ["--only", "seed=1", "--only", "arm=prime", "--set", "training.max_epochs=30"]
-    long += ["--set", "training.patience=30", "--set", "training.batch_size=32"]
+    # So many epochs that the job is not done when its third has come back and is noticed.
+    long = ["--only", "seed=1", "--only", "arm=prime", "--set", "training.max_epochs=20"]
+    long += ["--set", "training.patience=20", "--set", "training.batch_size=32"]
     cluster.join("a")
     cluster.join("b")
     ids = {node_id: name for name, node_id in cluster.ids(2).items()}
     run = _run(work, cluster, *long)
     job = wait_for(lambda: list((work / "cluster").glob("*/resume.state")), run)[0].parent
-    wait_for(lambda: len((job / "history.jsonl").read_text().splitlines()) >= 6, run)
+    wait_for(lambda: len((job / "history.jsonl").read_text().splitlines()) >= 3, run)
     assert json.loads((job / "config.json").read_text())["arm"] == "prime"
     ran_on = json.loads((job / "environment.json").read_text())["node"]
     cluster.kill(ids[ran_on])
@@ -134,7 +134,7 @@ def test_a_killed_nodes_job_goes_on_elsewhere_with_the_same_bits(work, cluster):
     assert json.loads((job / "record.json").read_text())["environment"]["node"] != ran_on
     epochs = re.findall(r"from the state after epoch (\d+)", (job / "log.txt").read_text())
     assert epochs
-    assert int(epochs[0]) >= 5
+    assert int(epochs[0]) >= 2
     assert list((work / "cluster" / ".claims").iterdir()) == []
     assert results(work / "cluster") == _local(work, *long)
 
@@ -196,28 +196,20 @@ def test_where_no_node_can_take_a_job_the_run_ends_and_says_why_for_each(work, c
     assert "no node of the Ray cluster has `name=nobody`" in not_chosen
 
 
-def test_a_device_with_an_index_is_the_clusters_choice(work):
-    done = subprocess.run(
-        [*RUN, "--device", "cuda:1"], cwd=work, capture_output=True, text=True, check=False
-    )
-
-    assert done.returncode == 2
-    assert "with --engine ray the cluster chooses which one" in done.stderr
+@pytest.mark.usefixtures("work")
+def test_a_device_with_an_index_is_the_clusters_choice(capsys):
+    assert exit_code([*RUN[3:], "--device", "cuda:1"]) == 2
+    assert "with --engine ray the cluster chooses which one" in capsys.readouterr().err
 
 
+@pytest.mark.usefixtures("work")
 @pytest.mark.parametrize("address", ["127.0.0.1:1", "nowhere.invalid:6379", "127.0.0.1:port"])
-def test_an_address_where_nothing_answers_is_one_message_at_once(work, address):
-    done = subprocess.run(
-        [*RUN, "--address", address],
-        cwd=work,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-    )
+def test_an_address_where_nothing_answers_is_one_message_at_once(capsys, monkeypatch, address):
+    # It would look for the cluster for minutes.
+    monkeypatch.setattr("ray.init", lambda **_options: pytest.fail("Ray is asked"))
 
-    assert done.returncode == 4
-    assert f"error: no Ray cluster at {address}: " in done.stderr
+    assert exit_code([*RUN[3:], "--address", address]) == 4
+    assert f"error: no Ray cluster at {address}: " in capsys.readouterr().err
 
 
 @pytest.mark.slow
@@ -269,7 +261,7 @@ def test_the_loss_of_the_head_is_one_message_and_the_same_command_goes_on(work, 
     (message,) = [line for line in err.splitlines() if line.startswith("error: ")]
     assert message.startswith("error: the head")
     assert f"of the Ray cluster {cluster.address} no longer answers" in message
-    assert "are safe" in message
+    assert " safe, " in message
     assert "the same command then continues" in err
     assert "Traceback" not in err
     done = {path: path.read_bytes() for path in (work / "cluster").glob("*/record.json")}
