@@ -11,7 +11,7 @@ INSTALLED_DOCS := $(VENV)/.installed-docs
 
 LOWEST := .venv-lowest
 
-.PHONY: demo test lowest lint docs format install clean help
+.PHONY: demo test tests types lowest lint style docs format install clean help
 
 help:
 	@echo "make demo     install, prepare synthetic data, run recipes/quick.toml, print the table"
@@ -28,7 +28,14 @@ demo: $(INSTALLED)
 	@echo
 	@$(BIN)/prime-bench report recipes/quick.toml
 
-test: lint
+test: style
+	@$(MAKE) --no-print-directory -j2 types tests
+
+# mypy takes one core for half a minute; the tests run beside it.
+types: $(INSTALLED)
+	$(BIN)/mypy
+
+tests: $(INSTALLED)
 	$(BIN)/pytest -n auto --dist worksteal
 
 # The slow test needs polars below 2. Without mypy: it reads the types that numpy, torch and matplotlib ship, and those of old releases say less.
@@ -39,10 +46,11 @@ lowest:
 	$(LOWEST)/bin/pytest -n auto --dist worksteal
 	$(LOWEST)/bin/pytest --slow tests/integrations/test_fuxictr_csv.py
 
-lint: $(INSTALLED)
+lint: style types
+
+style: $(INSTALLED)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy
 
 # PATH: MkDocs finds ruff there, which lays out the signatures of the reference.
 docs: $(INSTALLED_DOCS)

@@ -340,7 +340,8 @@ def test_all_arms_start_from_the_same_predictions(case, train, threads):
         neutral = ["dense", "prime", "residual_parameters"]
     arms = [build_arm(job(case, plugin).resolve(), SCHEMA).arm.train(train) for plugin in neutral]
     assert threads == torch.get_num_threads()
-    for n_rows in (1, 7, 1005, 1012, 4096):
+    # Two threads share the rows of a large batch alone.
+    for n_rows in (1, 7, 1005, 1012) if threads == 1 else (1, 7, 4096):
         if n_rows == 1 and train and "bn" in case:
             continue  # BatchNorm has no variance of one row; the training loop makes no such batch
         batch = rows(n_rows)

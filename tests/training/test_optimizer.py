@@ -153,15 +153,23 @@ def batch_of(split, rows):
     )
 
 
+DNN = ("DNN", DNNOracle, {})
+DCNV2 = ("DCNv2", DCNv2Oracle, {"num_cross_layers": 2})
+
+
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch's own, of its compiler
 @pytest.mark.parametrize(
-    ("loss", "compile_"),
-    [("probability", False), ("logit", False), ("probability", True)],
-    ids=["probability", "logit", "compiled"],
-)
-@pytest.mark.parametrize(
-    ("backbone", "oracle_class", "settings"),
-    [("DNN", DNNOracle, {}), ("DCNv2", DCNv2Oracle, {"num_cross_layers": 2})],
+    ("backbone", "oracle_class", "settings", "loss", "compile_"),
+    [
+        *(
+            pytest.param(*model, loss, False, id=f"{model[0]}-{loss}")
+            for model in (DNN, DCNV2)
+            for loss in ("probability", "logit")
+        ),
+        pytest.param(*DNN, "probability", True, id="DNN-compiled"),
+        # What `test_assemble.py` has for every backbone, without the C++ compiler's time.
+        pytest.param(*DCNV2, "probability", True, id="DCNv2-compiled", marks=pytest.mark.slow),
+    ],
 )
 def test_ten_steps_equal_fuxictr_formula(
     backbone, oracle_class, settings, loss, compile_, schema, make_split, make_job
