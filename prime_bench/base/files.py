@@ -110,6 +110,16 @@ def check_can_write(folder: Path, *, n_bytes: int = 0) -> None:
             raise OSError(error.errno, error.strerror) from error
 
 
+def not_installed(error: BaseException) -> EnvironmentFault | None:
+    """Return the fault for a package that is missing; None for any other error."""
+    package = (error.name or "").partition(".")[0] if isinstance(error, ModuleNotFoundError) else ""
+    if package in ("", "prime_bench"):
+        return None
+    wanted = f"{package}=={pins()[package]}" if package in pins() else package
+    hint = f"pip install {wanted}; `prime-bench doctor` looks at all packages"
+    return EnvironmentFault(f"the package {package} is not installed", hint=hint)
+
+
 def environment_fault(error: BaseException, path: Path | None = None) -> EnvironmentFault | None:
     """Return the fault for an error that the system has caused; None for any other.
 
@@ -122,11 +132,8 @@ def environment_fault(error: BaseException, path: Path | None = None) -> Environ
         error: The error.
         path: The file that it is about, if it names none.
     """
-    if isinstance(error, ModuleNotFoundError) and (package := error.name or "") in pins():
-        hint = (
-            f"pip install {package}=={pins()[package]}; `prime-bench doctor` looks at all packages"
-        )
-        return EnvironmentFault(f"the package {package} is not installed", hint=hint)
+    if isinstance(error, ModuleNotFoundError) and error.name in pins():
+        return not_installed(error)
     if isinstance(error, ImportError):
         text = str(error)
         numbers = {number for said, number in _OF_LIBRARIES.items() if said in text}

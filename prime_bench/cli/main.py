@@ -15,12 +15,11 @@ from prime_bench import __version__
 from prime_bench.base.errors import (
     EXIT_BUG,
     EXIT_INTERRUPTED,
-    EnvironmentFault,
     UsageError,
     UserError,
     did_you_mean,
 )
-from prime_bench.base.files import environment_fault
+from prime_bench.base.files import environment_fault, not_installed
 from prime_bench.cli.output import print_text
 
 COMMANDS = {
@@ -160,25 +159,12 @@ def exit_code(arguments: list[str]) -> int:
         _print_error(f"error: {error}", debug=debug)
         return error.exit_code
     except BaseException as error:
-        fault = environment_fault(error) or _not_installed(error)
+        fault = environment_fault(error) or not_installed(error)
         if fault is None and not isinstance(error, Exception):
             raise
         _print_error(f"error: {fault or _bug(error)}", debug=debug)
         return fault.exit_code if fault else EXIT_BUG
     return result if isinstance(result, int) else 0
-
-
-def _not_installed(error: BaseException) -> EnvironmentFault | None:
-    """The fault of another package that is missing, as where only what `report` needs was installed
-    (docs/sharing.md); None for any other error.
-    """
-    package = (error.name or "").partition(".")[0] if isinstance(error, ModuleNotFoundError) else ""
-    if package in ("", "prime_bench"):
-        return None
-    return EnvironmentFault(
-        f"the package `{package}` is not installed, and this command needs it",
-        hint=f"`pip install {package}`, or install prime-bench with all that it needs",
-    )
 
 
 def _bug(error: BaseException) -> str:

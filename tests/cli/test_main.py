@@ -56,7 +56,7 @@ def raising(monkeypatch):
         (
             ModuleNotFoundError("No module named 'polars.io'", name="polars.io"),
             4,
-            "error: the package `polars` is not installed, and this command needs it\n",
+            "error: the package polars is not installed\n\nhint: pip install polars==",
         ),
         (ModuleNotFoundError("odd", name="prime_bench.odd"), 70, "error: a bug of prime-bench"),
         (PanicException("no thread"), 4, "error: a library has given up: no thread\n"),
