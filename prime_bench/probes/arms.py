@@ -47,11 +47,9 @@ def job_of(job: ResolvedJob, arm: CostArm) -> ResolvedJob:
     return job.job.model_copy(update=changes).resolve()
 
 
-def trainer_of(
-    job: ResolvedJob, schema: Schema, *, device: torch.device, dtype: torch.dtype = torch.float32
-) -> Trainer:
+def trainer_of(job: ResolvedJob, schema: Schema, *, device: torch.device) -> Trainer:
     """Build the job's arm with its initial weights, in train mode, on `device`."""
-    arm = build_arm(job, schema).arm.to(device, dtype).train()
+    arm = build_arm(job, schema).arm.to(device).train()
     torch.manual_seed(derive(job.seed, "dropout"))
     optimizer = Optimizer(arm, job.training, penalty=Penalty.of(job.backbone))
     step = GraphedStep(optimizer, capture=capture_on(device))

@@ -42,7 +42,7 @@ class TopSettings(BackboneSettings):
         return mlp_layers(self.top_width(shape), self.hidden_units)
 
     def top_parameters(self, width: int) -> int:
-        """M(width, h, 1)."""
+        """Trainable parameters of the MLP with its output layer, M(width, h, 1)."""
         return mlp_parameters(width, self.hidden_units, batch_norm=self.batch_norm, width_out=1)
 
     def top_macs(self, width: int) -> int:
