@@ -11,6 +11,7 @@ import pytest
 from prime_bench import api
 from prime_bench.base.errors import DataError, UsageError
 from prime_bench.cli.main import exit_code
+from prime_bench.store.record import RunRecord
 from prime_bench.store.runs import Runs
 
 PutRuns = Callable[..., Runs]
@@ -58,7 +59,60 @@ def test_a_row_is_an_arm_with_its_scores_and_pairs(runs: Path) -> None:
     assert prime.changes["logloss"].mean.mean == pytest.approx(-statistics.fmean(lost), abs=1e-15)
     assert dense.changes == {}
     assert dense.differs == prime.differs == {}
-    assert (prime.parameters, prime.macs, prime.wall_s, prime.epochs) == (2, 2, 1.0, 3.0)
+
+
+@pytest.fixture
+def uneven(tmp_path: Path, make_record: Callable[..., RunRecord]) -> Path:
+    """Records of one arm and of Dense whose facts differ from run to run."""
+    runs = Runs(tmp_path / "uneven")
+    budget = {"backbone_parameters": 100, "plugin_parameters": 20} | {
+        "backbone_macs": 3000,
+        "plugin_macs": 400,
+    }
+    made = [
+        # seed, seconds, epochs, device, verified, why it is degenerate
+        (3, 1.0, 2, "B", True, None),
+        (1, 2.0, 3, "A", "own", "constant output"),
+        (2, 6.0, 7, "B", True, None),
+    ]
+    for seed, wall_s, epochs, device, verified, degenerate in made:
+        record = make_record(
+            arm="prime", seed=seed, device=device, verified=verified, degenerate=degenerate
+        )
+        update = {
+            "wall_s": wall_s,
+            "budget": record.budget.model_copy(update=budget),
+            "result": record.result.model_copy(update={"epochs": epochs}),
+        }
+        runs.put(record.model_copy(update=update))
+    for seed, auc, logloss in ((1, 0.6, 0.3), (2, 0.9, 0.3), (4, 0.6, None)):
+        runs.put(make_record(arm="dense", seed=seed, auc=auc, logloss=logloss))
+    return runs.folder
+
+
+def test_a_row_has_the_costs_and_the_devices_of_its_runs(uneven: Path) -> None:
+    dense, prime = api.browse(uneven).rows
+
+    assert prime.seeds == (1, 2, 3)
+    assert [run.job.seed for run in prime.runs] == [1, 2, 3]
+    assert (prime.parameters, prime.macs) == (120, 3400)
+    assert (prime.wall_s, prime.epochs) == (3.0, 4.0)
+    assert prime.devices == ("A", "B")
+    # Own data are not verified.
+    assert (prime.verified, dense.verified) == (False, True)
+    assert (prime.degenerate, dense.degenerate) == (1, 0)
+
+
+def test_a_metric_counts_where_runs_have_it(uneven: Path) -> None:
+    found = api.browse(uneven)
+
+    dense, prime = found.rows
+    assert found.metrics == ("auc", "logloss")
+    assert (dense.test["auc"].n, dense.test["logloss"].n) == (3, 2)
+    assert prime.test.keys() == {"auc", "logloss"}
+    assert prime.changes["auc"].mean.n == prime.changes["logloss"].mean.n == 2
+    tally = prime.changes["auc"].tally
+    assert (tally.wins, tally.ties, tally.losses) == (1, 0, 1)
 
 
 def test_the_same_records_in_several_sources_are_one_row(
@@ -122,21 +176,51 @@ def test_a_row_names_the_settings_that_comparable_rows_do_not_share(
     from prime_bench.settings.training import TrainSpec
 
     runs = Runs(tmp_path / "runs")
-    for rank in (4, 8):
+    for rank in (16, 8):
         settings = PrimeConfig(rank=rank).plain()
         runs.put(make_record(arm="prime", plugin="prime", plugin_settings=settings))
+    # Its settings are not compared with those of another plug-in.
+    runs.put(make_record(arm="residual_parameters"))
     runs.put(make_record(arm="dense"))
+    # Nothing else is on that backbone, and nothing else of that data set.
     runs.put(make_record(backbone="DCNv2", arm="prime", training=TrainSpec(batch_size=64)))
+    runs.put(make_record(dataset="a", arm="prime", training=TrainSpec(batch_size=64)))
 
     found = api.browse(runs.folder)
 
-    told = [(row.backbone, row.arm, dict(row.differs)) for row in found.rows]
+    told = [(row.dataset, row.backbone, row.arm, dict(row.differs)) for row in found.rows]
     assert told == [
-        ("DNN", "dense", {}),
-        ("DNN", "prime", {"arm.rank": 4}),
-        ("DNN", "prime", {"arm.rank": 8}),
-        ("DCNv2", "prime", {}),  # nothing else is on that backbone
+        ("a", "DNN", "prime", {}),
+        ("avazu", "DNN", "dense", {}),
+        ("avazu", "DNN", "prime", {"arm.rank": 8}),
+        ("avazu", "DNN", "prime", {"arm.rank": 16}),
+        ("avazu", "DNN", "residual_parameters", {}),
+        ("avazu", "DCNv2", "prime", {}),
     ]
+
+
+def test_all_but_an_arms_settings_are_compared_with_every_row_of_the_backbone(
+    tmp_path: Path, make_record: Callable[..., Any]
+) -> None:
+    from prime_bench.settings.training import TrainSpec
+
+    runs = [Runs(tmp_path / name) for name in "ab"]
+    runs[0].put(make_record(arm="dense", training=TrainSpec(patience=2)))
+    runs[1].put(
+        make_record(
+            arm="prime",
+            training=TrainSpec(patience=10),
+            device_kind="cuda",
+            device="a GPU",
+            commit="f" * 16,
+        )
+    )
+
+    dense, prime = api.browse(*(each.folder for each in runs)).rows
+
+    # Of the machine the kind of its device alone.
+    assert dense.differs == {"training.patience": 2, "device": "cpu"}
+    assert prime.differs == {"training.patience": 10, "device": "cuda"}
 
 
 def test_a_hub_is_a_source(hub: Any, recipe: Path, runs: Path) -> None:
@@ -171,9 +255,44 @@ def test_what_cannot_be_read_is_named_and_left_out(
     assert len(left_out) == 7
     for name in ("record.json", *map(str, names[1:])):
         assert sum(name in line for line in left_out) == 1, name
+    for said in (
+        f"{published}/bundle-",
+        ": not the bundle that was published",
+        f"{empty}: neither records, nor bundles, nor a publication in it",
+        f"{tmp_path}/nowhere: not a bundle: no such file",
+        "hf:lab/none: has no publication",
+        "hf:lab/nobody: no such repository",
+    ):
+        assert said in err
+    assert f"wrote {page}: 2 rows of 1 source, " in err
     text = page.read_text(encoding="utf-8")
     assert "Left out" in text
     assert "broken.zip: not a bundle" in text
+
+
+def test_a_folder_of_records_may_have_bundles_too(runs: Path, bundle: Path) -> None:
+    other = runs / "b.zip"
+    other.write_bytes(bundle.read_bytes())
+    (runs / "notes.txt").write_text("mine")
+
+    found = api.browse(runs)
+
+    assert [source.name for source in found.sources] == [str(runs), str(other)]
+    assert [source.title for source in found.sources] == [f"records in {runs}", "Two | seeds"]
+    assert found.left_out == []
+
+
+def test_a_publication_without_its_bundle_is_named(
+    tmp_path: Path, recipe: Path, runs: Path
+) -> None:
+    published = tmp_path / "published"
+    api.publish(recipe, published, runs_dir=runs)
+    next(published.glob("bundle-*")).unlink()
+
+    (told,) = api.browse(runs, published).left_out
+
+    assert told.startswith(f"{published}/bundle-")
+    assert "cannot be read: No such file" in told
 
 
 def test_nothing_at_all_is_a_fault(tmp_path: Path) -> None:
@@ -211,10 +330,26 @@ def test_json_has_the_rows_and_writes_no_page(
     prime = told["rows"][1]
     assert (prime["arm"], prime["seeds"], len(prime["jobs"])) == ("prime", [1, 2], 2)
     assert prime["changes"]["auc"].keys() == {"n", "mean", "sd", "wins", "ties", "losses"}
+    assert prime["test"]["auc"].keys() == {"n", "mean", "sd"}
     assert not (tmp_path / "reports").exists()
 
     assert exit_code(["browse", str(runs)]) == 0
     assert (tmp_path / "reports" / "browse.html").is_file()
+
+
+def test_a_row_in_json_has_what_the_row_has(uneven: Path) -> None:
+    row = api.browse(uneven).rows[1]
+
+    told = row.plain()
+
+    for key in ("dataset", "backbone", "arm", "parameters", "macs", "wall_s", "epochs"):
+        assert told[key] == getattr(row, key), key
+    assert (told["verified"], told["degenerate"], told["devices"]) == (False, 1, ["A", "B"])
+    assert (told["sources"], told["seeds"], told["differs"]) == ([1], [1, 2, 3], {})
+    assert told["jobs"] == [run.job_id for run in row.runs]
+    assert told["test"]["auc"] == {"n": 3, "mean": row.test["auc"].mean, "sd": row.test["auc"].sd}
+    changed = told["changes"]["auc"]
+    assert (changed["n"], changed["wins"], changed["ties"], changed["losses"]) == (2, 1, 0, 1)
 
 
 def test_names_of_others_are_text(
