@@ -210,7 +210,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             if asked["organization"] not in hub.organisations:
                 self.reply({}, status=403, said="You don't have the rights to create it there")
             elif name in hub.repositories:
-                self.reply({}, status=409)
+                self.reply({"url": f"{hub.url}/datasets/{name}"}, status=409)
             else:
                 private = asked.get("visibility") == "private" or asked.get("private") is True
                 hub.create(name, private=private)

@@ -20,11 +20,14 @@ from prime_bench.cli.main import exit_code
 from prime_bench.report import publish as publishing
 from prime_bench.report.bundle import read_bundle
 from prime_bench.report.publication import (
+    Publication,
     PublicationManifest,
+    PublishedData,
     _without,
     make_publication,
     parse_manifest,
 )
+from prime_bench.report.tables.model import Provenance
 from prime_bench.store.record import is_as_written
 from prime_bench.store.runs import Runs
 
@@ -168,6 +171,21 @@ def test_other_words_of_the_same_records_are_another_publication(
     assert "its records are the same, but not: by" in capsys.readouterr().err
 
 
+def test_a_file_of_somebody_else_stays_beside_a_publication(
+    tmp_path: Path, recipe: Path, runs: Path
+) -> None:
+    folder = tmp_path / "out"
+    assert call(recipe, "--runs-dir", runs, "--to", folder) == 0
+    (folder / "notes.txt").write_text("mine")
+    (folder / "bundle-of-mine.zip").write_text("mine")
+
+    assert call(recipe, "--runs-dir", runs, "--to", folder, "--by", "B", "--replace") == 0
+
+    assert len(content_of(folder)) == 4 + 2
+    assert (folder / "notes.txt").read_text() == "mine"
+    assert assert_whole(folder).by == "B"
+
+
 @pytest.mark.parametrize("damage", ["report", "README", "bundle"])
 def test_a_damaged_file_is_written_again(
     damage: str, tmp_path: Path, recipe: Path, runs: Path, capsys: pytest.CaptureFixture[str]
@@ -175,7 +193,7 @@ def test_a_damaged_file_is_written_again(
     folder = tmp_path / "out"
     assert call(recipe, "--runs-dir", runs, "--to", folder) == 0
     whole = content_of(folder)
-    next(folder.glob(f"{damage}*")).write_bytes(b"x")
+    next(folder.glob(f"{damage}*")).write_bytes(b"\xff")
 
     assert call(recipe, "--runs-dir", runs, "--to", folder) == 0
 
@@ -295,6 +313,24 @@ def test_a_full_disk_leaves_nothing_new(
 
     assert "the disk is full" in capsys.readouterr().err
     assert not (tmp_path / "new").exists()
+
+
+def test_a_failure_after_the_manifest_keeps_what_it_names(
+    tmp_path: Path, recipe: Path, runs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_whole = publishing.write_whole
+
+    def full(path: Path, content: str | bytes) -> None:
+        if path.name == "README.md":
+            with writing(path):
+                raise OSError(errno.ENOSPC, "no space", str(path))
+        write_whole(path, content)
+
+    monkeypatch.setattr(publishing, "write_whole", full)
+
+    assert call(recipe, "--runs-dir", runs, "--to", tmp_path / "out") == 4
+
+    assert len(assert_whole(tmp_path / "out").records) == 4
 
 
 def test_two_at_once_do_not_mix(
@@ -444,6 +480,36 @@ def test_a_home_that_cannot_be_left_out_is_told_with_file_and_line(
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.parametrize("file", ["record.json", "config.json", "the report's page"])
+def test_a_home_is_found_wherever_it_is_named(
+    file: str, tmp_path: Path, recipe: Path, put_runs: PutRuns, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the escapes of JSON, too; the page alone has the text of the recipe's title in letters."""
+    monkeypatch.setenv("HOME", "/home/zoë")
+    runs = put_runs(tmp_path / "runs", device="a /home/zoë" if file == "record.json" else "a CPU")
+    if file == "config.json":
+        for path in runs.folder.glob("*/config.json"):
+            table = json.loads(path.read_text())
+            path.write_text(json.dumps({**table, "arm": "/home/zoë"}))
+    if file.endswith("page"):
+        text = recipe.read_text(encoding="utf-8")
+        recipe.write_text(text.replace("Two | seeds", "/home/zo\\U000000eb"), encoding="utf-8")
+    bundle = tmp_path / "b.zip"
+    pack = ["pack", str(recipe), "-o", str(bundle), "--runs-dir", str(runs.folder)]
+    assert exit_code(pack) == 0
+
+    with pytest.raises(DataError, match=f"{file}.*, line [0-9]+ names your home, /home/zoë"):
+        make_publication(bundle)
+
+
+def test_a_home_that_is_the_root_is_in_every_path(
+    tmp_path: Path, recipe: Path, runs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", "/")
+
+    assert call(recipe, "--runs-dir", runs, "--to", tmp_path / "out") == 0
+
+
 def test_a_record_that_cannot_be_read_is_named_and_left_out(
     tmp_path: Path, recipe: Path, runs: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -473,6 +539,142 @@ def test_a_broken_bundle_is_refused(tmp_path: Path) -> None:
 
     with pytest.raises(DataError, match="not a bundle"):
         make_publication(tmp_path / "b.zip")
+
+
+def test_a_bundle_with_a_record_that_cannot_be_read_is_refused(
+    tmp_path: Path, recipe: Path, runs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bundle = tmp_path / "b.zip"
+    assert exit_code(["pack", str(recipe), "-o", str(bundle), "--runs-dir", str(runs)]) == 0
+    packed = members(bundle)
+    contents = json.loads(packed["bundle.json"])
+    job_id = next(iter(contents["records"]))
+    packed[f"runs/{job_id}/record.json"] = b"{}"
+    contents["records"][job_id] = hashlib.sha256(b"{}").hexdigest()
+    packed["bundle.json"] = json.dumps(contents).encode()
+    with zipfile.ZipFile(bundle, "w") as archive:
+        for name, content in packed.items():
+            archive.writestr(name, content)
+
+    assert call(bundle, "--to", tmp_path / "out") == 3
+
+    err = capsys.readouterr().err
+    assert f"{bundle}: a record cannot be read: " in err
+    assert job_id in err
+    assert not (tmp_path / "out").exists()
+
+
+def test_settings_of_a_bundle_are_those_of_its_records(
+    tmp_path: Path, recipe: Path, runs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bundle = tmp_path / "b.zip"
+    assert exit_code(["pack", str(recipe), "-o", str(bundle), "--runs-dir", str(runs)]) == 0
+
+    assert call(bundle, "--to", tmp_path / "out", "--set", "training.patience=3") == 2
+
+    assert "--set training.patience=3: a bundle has the settings" in capsys.readouterr().err
+
+
+def test_data_are_verified_where_those_of_all_records_are(
+    tmp_path: Path, recipe: Path, put_runs: PutRuns
+) -> None:
+    runs = put_runs(tmp_path / "runs", only=("seed=1",), verified=True)
+    put_runs(runs.folder, only=("seed=2",), verified=False)
+
+    assert call(recipe, "--runs-dir", runs.folder, "--to", tmp_path / "out") == 0
+
+    (data,) = manifest_in(tmp_path / "out").datasets
+    assert data.verified is False
+
+
+README = """---
+pretty_name: "Ours \\"x\\""
+tags:
+- click-through-rate
+- prime-bench
+viewer: false
+---
+
+# Ours "x"
+
+Published by A \\| B.
+
+| file | content |
+|---|---|
+| [report-1.html](report-1.html) | the report: tables, figures, and the jobs behind each number |
+| [bundle-1.zip](bundle-1.zip) | the records, from which `prime-bench report bundle-1.zip` makes \
+the tables again, without data |
+| [publication.json](publication.json) | what is here, with the digests of all files and records |
+
+| | |
+|---|---|
+| recipe | ours, training.patience=3 |
+| records | 1 cost, 4 train |
+| backbones | DNN, FwFM |
+| arms | Dense, PRIME |
+| seeds | 1, 2 |
+| run | 2026-01-01 to 2026-01-03 |
+| on | a CPU, a GPU (node-1, node-2) |
+| with | polars 1.0, torch 2.13.0, 2.14.0 |
+
+Names of machines and folders were left out of the records.
+
+The digests of 2 of the records were taken anew after that.
+
+## Data
+
+No row of any data set is in this publication.
+
+| data set | licence | described at |
+|---|---|---|
+| Ours (own data) | -- | -- |
+| Avazu | CC0 | https\\://example.org |
+| Criteo (not verified) | -- | -- |
+"""
+
+
+def test_the_readme_says_what_the_manifest_says() -> None:
+    made = PublicationManifest(
+        schema=1,
+        title='Ours "x"',
+        recipe="ours, training.patience=3",
+        by="A | B",
+        anonymous=True,
+        sealed_again=["1", "2"],
+        hosts=["node-1", "node-2"],
+        datasets=[
+            PublishedData(name="ours", title="Ours", fingerprints=[], verified="own"),
+            PublishedData(
+                name="avazu",
+                title="Avazu",
+                licence="CC0",
+                homepage="https://example.org",
+                fingerprints=[],
+                verified=True,
+            ),
+            PublishedData(name="criteo", title="Criteo", fingerprints=[], verified=False),
+        ],
+        backbones=["DNN", "FwFM"],
+        arms=["dense", "prime"],
+        seeds=[1, 2],
+        kinds={"cost": 1, "train": 4},
+        provenance=Provenance(
+            recipe="ours",
+            commits=(),
+            fingerprints={},
+            versions={"polars": ("1.0",), "torch": ("2.13.0", "2.14.0")},
+            devices=("a CPU", "a GPU"),
+            numerics=(2,),
+            started=("2026-01-01", "2026-01-03"),
+            package_version="1",
+        ),
+        bundle="bundle-1.zip",
+        page="report-1.html",
+        files={},
+        records={},
+    )
+
+    assert Publication(manifest=made, contents={}).readme == README
 
 
 @pytest.mark.parametrize(

@@ -1,12 +1,13 @@
 """`prime-bench publish --to hf:org/name`, against a server on this machine."""
 
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from prime_bench.base.errors import DataError
+from prime_bench.base.errors import DataError, EnvironmentFault
 from prime_bench.cli.main import exit_code
 from prime_bench.report.bundle import read_bundle
 from prime_bench.report.hub import HubRepository
@@ -94,13 +95,18 @@ def test_another_is_refused_and_replaces_in_one_commit(
     assert hub.repositories["lab/two"]["commits"][1] == old
 
 
-def test_a_file_that_is_gone_comes_back(hub: Any, publish: Callable[..., int]) -> None:
+def test_a_file_that_is_gone_comes_back(
+    hub: Any, publish: Callable[..., int], capsys: pytest.CaptureFixture[str]
+) -> None:
     assert publish() == 0
     whole = hub.files()
     hub.commit("lab/two", {name: whole[name] for name in whole if name != "README.md"})
 
+    capsys.readouterr()
+
     assert publish() == 0
     assert hub.files() == whole
+    assert capsys.readouterr().err.startswith("completed ")
 
 
 @pytest.mark.parametrize(
@@ -153,6 +159,28 @@ def test_refusals_of_the_hub_are_one_message(
     err = capsys.readouterr().err
     assert err.startswith("error: hf:lab/two: ")
     assert said in err
+
+
+@pytest.mark.parametrize(
+    ("status", "said", "hint"),
+    [
+        (403, "no permission (403: ", "ask for the right to write there"),
+        (404, "there is no such organisation or repository", "make the organisation on the hub"),
+        (408, "no answer in time (408: ", "try again later"),
+        (409, "it has changed (409: ", "somebody else has written to it"),
+        (413, "the hub takes no file of this size", "publish to a folder"),
+        (429, "the hub asks to wait (429: ", "try again later"),
+        (500, "the hub has refused the request (500: ", "try again later"),
+    ],
+)
+def test_a_refusal_comes_with_what_can_be_done(status: int, said: str, hint: str, hub: Any) -> None:
+    hub.create("lab/two")
+    hub.answers["/api/datasets/"] = [status] * 9
+
+    with pytest.raises(EnvironmentFault, match=re.escape(said)) as caught:
+        HubRepository("lab/two").head()
+
+    assert caught.value.hint.startswith(hint)
 
 
 @pytest.mark.usefixtures("hub")
@@ -223,8 +251,18 @@ def test_a_public_repository_does_not_become_private(
     hub.create("lab/two")
 
     assert publish("--private") == 2
-    assert "is public" in capsys.readouterr().err
+    err = capsys.readouterr().err
+    assert "hf:lab/two: is public" in err
+    assert f"{hub.url}/datasets/lab/two/settings" in err
     assert publish() == 0
+
+
+def test_without_private_a_new_repository_is_public(hub: Any, publish: Callable[..., int]) -> None:
+    assert publish() == 0
+
+    assert not hub.repositories["lab/two"]["private"]
+    # Without a message the commit has the title.
+    assert hub.repositories["lab/two"]["message"] == "Two | seeds"
 
 
 def test_a_repository_with_other_files_is_left_alone(
@@ -246,6 +284,54 @@ def test_a_manifest_that_is_none_needs_replace(hub: Any, publish: Callable[..., 
     assert publish() == 3
     assert publish("--replace") == 0
     assert len(manifest_on(hub).records) == 4
+
+
+def test_files_of_somebody_else_stay_beside_a_publication(
+    hub: Any, publish: Callable[..., int]
+) -> None:
+    assert publish() == 0
+    hub.commit("lab/two", {**hub.files(), "notes.txt": b"mine"})
+
+    assert publish("--by", "B", "--replace") == 0
+
+    assert hub.files()["notes.txt"] == b"mine"
+    assert ".gitattributes" in hub.files()
+    assert len(hub.files()) == 6
+
+
+def test_a_repository_that_somebody_else_has_filled_in_the_meantime(hub: Any) -> None:
+    hub.create("lab/two")
+    hub.commit("lab/two", {"train.csv": b"1"})
+    repository = HubRepository("lab/two")
+    made = {"publication.json": b"{}"}
+
+    with pytest.raises(EnvironmentFault, match="hf:lab/two: it has changed"):
+        repository.commit(made, delete=(), head=None, private=False, message="m")
+    assert hub.files() == {"train.csv": b"1"}
+
+
+def test_an_empty_repository_of_the_meantime_is_taken(hub: Any) -> None:
+    hub.create("lab/two")
+    repository = HubRepository("lab/two")
+    made = {"publication.json": b"{}"}
+
+    commit = repository.commit(made, delete=(), head=None, private=False, message="m")
+
+    assert commit == hub.sha("lab/two")
+    assert hub.files()["publication.json"] == b"{}"
+
+
+def test_a_file_is_read_at_the_commit_that_was_asked_for(hub: Any) -> None:
+    hub.create("lab/two")
+    for text in (b"old", b"new"):
+        hub.commit("lab/two", {"a.txt": text})
+    repository = HubRepository("lab/two")
+    head = repository.head()
+    assert head is not None
+    assert (head.commit, head.files, head.private) == (hub.sha("lab/two"), {"a.txt"}, False)
+
+    for commit, text in ((f"{2:040x}", b"old"), (head.commit, b"new")):
+        assert repository.read("a.txt", commit=commit, most_bytes=3) == text
 
 
 def test_a_file_that_is_too_long_is_not_read_whole(hub: Any) -> None:
