@@ -23,7 +23,7 @@ from prime_bench.findings import (
 )
 from prime_bench.report.figures.differences import cost_points, median_row, subgroup_rows
 from prime_bench.report.figures.gallery import figures_of, leading_arm
-from prime_bench.report.figures.gradients import gap_findings
+from prime_bench.report.figures.gradients import arm_order, gap_findings
 from prime_bench.report.figures.pairs import paired_scores
 from prime_bench.report.figures.save import figure_bytes, write_figures
 from prime_bench.report.quantities.records import gather
@@ -133,6 +133,38 @@ def test_every_figure_that_the_records_suffice_for(
         "subgroups-avazu-dnn",
         *(f"{kind}-criteo" for kind in every),
     ]
+    assert {item.name: item.title for item in figures[:10]} == {
+        "pairs-avazu": "Every pair of PRIME and Dense",
+        "wins-avazu": "Pairs won by PRIME against Dense",
+        "forest-avazu": "Differences and their intervals",
+        "tradeoff-avazu": "Gain and cost",
+        "curves-avazu": "Learning curves of PRIME and Dense",
+        "load-avazu": "Load over training of PRIME",
+        "controls-avazu": "Controls",
+        "competition-avazu": "Gradient alignment of Dense",
+        "gap-avazu": "Competition gap",
+        "subgroups-avazu-dnn": "Subgroups, PRIME on DNN",
+    }
+    assert [item.data for item in figures] == ["Avazu"] * 10 + ["Criteo"] * 7
+    axes = {item.name: item.figure.axes for item in figures}
+    labels = {name: (own[0].get_xlabel(), own[0].get_ylabel()) for name, own in axes.items()}
+    minus = "\N{MINUS SIGN}"
+    assert labels["pairs-avazu"][1] == "Test AUC"
+    assert labels["forest-avazu"][0] == f"Test AUC: arm {minus} Dense"
+    assert labels["tradeoff-avazu"][0] == "Parameters added to Dense"
+    assert labels["curves-avazu"] == ("Epoch", "Validation AUC")
+    assert labels["controls-avazu"][0] == f"Test AUC: PRIME {minus} control"
+    assert labels["subgroups-avazu-dnn"][0] == f"AUC within the group: PRIME {minus} Dense"
+    wins = [own.get_title().partition(":")[0] for own in axes["wins-avazu"]]
+    assert wins == ["AUC", "LogLoss"]
+    # Both arms' headings, and the band of what is called equivalent.
+    headings = [text.get_text() for text in axes["forest-avazu"][0].texts]
+    assert {"PRIME", "Residual (params)"} <= set(headings)
+    assert len(axes["forest-avazu"][0].patches) == len(axes["subgroups-avazu-dnn"][0].patches) == 1
+    heights = [bar.get_height() for bar in axes["competition-avazu"][0].patches[:2]]
+    assert heights == pytest.approx([0.9, 0.5])
+    # PRIME's runs alone have routers: five seeds, and a line of an even load.
+    assert len(axes["load-avazu"][0].lines) == 5 + 1
     first = write_figures(figures[:1], tmp_path)
     assert [path.name for path in first] == [
         f"pairs-avazu.{kind}" for kind in ("svg", "pdf", "png")
@@ -270,6 +302,52 @@ def test_cost_is_that_of_the_pairs(trained: list[RunRecord]) -> None:
     assert ratios == {("PRIME", 1.2), ("Residual (params)", 1.0)}
     assert {point.added_parameters for point in points} == {1.0}
     assert {point.step_time_ratio for point in unlike if point.arm == "PRIME"} == {None}
+
+
+def test_gain_and_cost_are_medians_over_the_pairs(make_record: MakeRecord) -> None:
+    """A time is that of the pairs whose runs both have validations."""
+    records = []
+    for seed, gain, wall_s in ((1, 0.01, 20.0), (2, 0.03, None), (3, 0.02, 12.0)):
+        for arm, auc in (("dense", 0.7), ("prime", 0.7 + gain)):
+            record = make_record(arm=arm, seed=seed, auc=auc)
+            history = [
+                Validation(
+                    epoch=1,
+                    step=100,
+                    learning_rate=1e-3,
+                    train_loss=0.4,
+                    valid_auc=0.75,
+                    valid_logloss=0.4,
+                    improved=True,
+                    wall_s=10.0 if arm == "dense" else wall_s,
+                )
+                for _ in range(0 if arm == "prime" and wall_s is None else 1)
+            ]
+            budget = {"backbone_parameters": 400, "plugin_parameters": 100}
+            update = {"history": history, "budget": record.budget.model_copy(update=budget)}
+            records.append(record.model_copy(update=update))
+    grid = gather(records).grid(baseline="dense")
+    assert grid.baseline
+
+    (point,) = cost_points(grid.blocks[0], grid.baseline, arms=grid.others)
+
+    assert (point.backbone, point.arm, point.n_pairs) == ("DNN", "PRIME", 3)
+    assert point.difference == pytest.approx(0.02)
+    assert point.added_parameters == 0.25
+    assert point.step_time_ratio == pytest.approx(1.6)
+
+
+def test_arms_stand_between_the_baseline_and_prime(make_record: MakeRecord) -> None:
+    """The catalogue's in its order, others by their name."""
+    arms = ("prime", "own_mod:B", "own_mod:A", "residual_parameters", "dense")
+    records = [gradients_of(make_record(arm=arm), gap=0.1) for arm in arms]
+
+    order = arm_order(records, baseline="dense")
+
+    assert order[0] == "Dense"
+    assert order[1] == "Residual (params)"
+    assert order[-1] == "PRIME"
+    assert len(order) == 5
 
 
 @pytest.mark.parametrize(("n", "level"), [(1, None), (2, 0.5), (3, 0.75), (5, 0.9375)])

@@ -4,18 +4,26 @@ import matplotlib
 import pytest
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from matplotlib.text import Text
 
 from prime_bench.report.figures.style import (
     LONGEST_LABEL,
     add_legend,
+    add_note,
     bar_styles,
+    difference_scale,
     difference_text,
     empty_figure,
     epoch_axis,
+    label_outer,
+    limit_ticks,
     shorten,
+    signed_ticks,
     small_multiples,
     styled,
 )
+
+MINUS = "\N{MINUS SIGN}"
 
 
 @pytest.mark.parametrize(
@@ -32,7 +40,8 @@ def test_a_difference_has_a_sign_and_a_real_minus(value: float, text: str) -> No
 def test_labels_are_short_and_keep_their_beginning(label: str) -> None:
     text = shorten(label)
 
-    assert 0 < len(text) <= LONGEST_LABEL
+    assert LONGEST_LABEL // 2 < len(text) <= LONGEST_LABEL or text == label
+    assert text.endswith("…") == (len(label.strip()) > LONGEST_LABEL)
     assert label.startswith(text.rstrip("…")[:10].strip())
 
 
@@ -100,3 +109,95 @@ def test_a_single_epoch_is_a_whole_number() -> None:
 
     low, high = axes.get_xlim()
     assert [tick for tick in axes.get_xticks() if low <= tick <= high] == [1]
+
+
+@pytest.mark.parametrize("horizontal", [True, False])
+def test_a_scale_bends_where_one_value_dwarfs_the_others(horizontal: bool) -> None:
+    """The threshold is the decade of the smaller values; the ends are in sight with room."""
+    axes = Figure().subplots()
+    axis, other = (axes.xaxis, axes.yaxis) if horizontal else (axes.yaxis, axes.xaxis)
+
+    said = difference_scale(axes, (0.02, 0.03, 0.04, 0.4), ends=(-0.3, 0.6), horizontal=horizontal)
+
+    assert said == " (logarithmic beyond ±0.01)"
+    assert (axis.get_scale(), other.get_scale()) == ("symlog", "linear")
+    limits = axes.get_xlim() if horizontal else axes.get_ylim()
+    assert limits == pytest.approx((-0.45, 0.9))
+    assert list(axis.get_majorticklocs()) == pytest.approx([-0.1, -0.01, 0, 0.01, 0.1])
+    labels = [label.get_text() for label in axis.get_majorticklabels()]
+    assert labels == [f"{MINUS}0.10", f"{MINUS}0.01", "0", "+0.01", "+0.10"]
+
+
+@pytest.mark.parametrize(("largest", "bends"), [(0.017, False), (0.019, True)])
+def test_a_scale_bends_beyond_six_times_the_middle(largest: float, bends: bool) -> None:
+    axes = Figure().subplots()
+    axes.plot([0.002, largest], [0, 0])
+
+    said = difference_scale(axes, (0.002, 0.003, largest), horizontal=True)
+
+    assert bool(said) == bends
+    assert (axes.get_xscale() == "symlog") == bends
+
+
+def test_values_that_are_all_small_are_told_apart_on_a_linear_scale() -> None:
+    """No value is so small beside 0.001 that the scale would bend for it."""
+    axes = Figure().subplots()
+
+    assert difference_scale(axes, (0.0, 1e-6, 0.005), horizontal=True) == ""
+
+
+def test_ticks_of_differences_have_a_sign_and_equally_many_decimals() -> None:
+    axes = Figure().subplots()
+    axes.set_xlim(-0.0025, 0.005)
+    axes.set_xticks([-0.0025, 0, 0.005])
+
+    signed_ticks(axes)
+
+    labels = [label.get_text() for label in axes.get_xticklabels()]
+    assert labels == [f"{MINUS}0.0025", "0", "+0.0050"]
+
+
+def test_only_the_outer_small_plots_are_labelled() -> None:
+    _, plots = small_multiples(7)
+
+    label_outer(plots, x="Epoch", y="AUC")
+
+    assert [axes.get_ylabel() for axes in plots] == ["AUC", "", "", "", "", "AUC", ""]
+    assert [axes.get_xlabel() for axes in plots] == ["", "", *["Epoch"] * 5]
+
+
+@pytest.mark.parametrize(("n", "width", "height"), [(1, 3.35, 2.1), (3, 4.6, 2.1), (6, 7.4, 3.45)])
+def test_small_plots_grow_with_their_number(n: int, width: float, height: float) -> None:
+    figure, _ = small_multiples(n)
+
+    assert tuple(figure.get_size_inches()) == pytest.approx((width, height))
+
+
+def test_a_note_says_what_was_left_out_and_why() -> None:
+    figure = Figure(figsize=(3.35, 2))
+    axes = figure.subplots()
+
+    add_note(figure, "n = 5.", left_out=2, why="unpaired")
+    (first,) = [text.get_text() for text in figure.findobj(Text) if "n = 5" in text.get_text()]
+    add_note(figure, "n = 6 " * 20)
+    (second,) = [text.get_text() for text in figure.findobj(Text) if "n = 6" in text.get_text()]
+
+    assert first == "n = 5. Left out, unpaired: 2."
+    assert max(map(len, second.splitlines())) <= 3.35 * 20
+    assert second.split() == ("n = 6 " * 20).split()
+    assert axes.figure is figure
+
+
+def test_ticks_are_round_and_few() -> None:
+    axes = Figure().subplots()
+    axes.set_xlim(0, 0.97)
+    axes.set_ylim(0, 0.97)
+
+    limit_ticks(axes, horizontal=True, at_most=4)
+    limit_ticks(axes, horizontal=False, at_most=2)
+
+    inside = [
+        [tick for tick in found if tick <= 0.97] for found in (axes.get_xticks(), axes.get_yticks())
+    ]
+    assert inside[0] == pytest.approx([0, 0.25, 0.5, 0.75])
+    assert inside[1] == pytest.approx([0, 0.5])
