@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import matplotlib as mpl
@@ -184,9 +185,23 @@ def test_histories_have_a_row_a_validation(runs: Path, recipe: Path) -> None:
 def test_a_record_that_cannot_be_read_is_warned_about(runs: Path) -> None:
     broken = next(runs.glob("*/record.json"))
     broken.write_text("{", encoding="utf-8")
-    with pytest.warns(UserWarning, match=f"left out: .*{broken.parent.name}"):
-        frame = api.records(runs_dir=runs)
-    assert broken.parent.name not in frame["job_id"]
+    for call in (api.records, api.histories):
+        with pytest.warns(UserWarning, match=f"left out: .*{broken.parent.name}") as warned:
+            frame = call(runs_dir=runs)
+        assert broken.parent.name not in frame["job_id"]
+        # It points to the call, and not into the package.
+        assert warned[0].filename == __file__
+
+
+def test_what_is_left_out_of_a_bundle_is_warned_about(
+    runs: Path, recipe: Path, tmp_path: Path
+) -> None:
+    job_id = api.records(recipe, runs_dir=runs)["job_id"][0]
+    (Runs(runs).path(job_id) / "record.json").write_text("{", encoding="utf-8")
+    with pytest.warns(UserWarning, match=f"left out: .*{job_id}") as warned:
+        packed = api.pack(recipe, tmp_path / "ranks.zip", runs_dir=runs)
+    assert len(packed) == 11
+    assert warned[0].filename == __file__
 
 
 def test_a_bundle_reads_as_its_folder_does(runs: Path, recipe: Path, tmp_path: Path) -> None:
@@ -379,6 +394,57 @@ def test_a_plan_is_estimated(tmp_path: Path, recipe: Path) -> None:
     assert (found.total.jobs, found.total.known_jobs) == (12, 0)
     assert found.total.disk_bytes == sum(job.disk_bytes for job in found.jobs.values()) > 0
     assert set(found.added["synthetic"]) == {"low", "high"}
+
+
+STUDY = """
+schema = 1
+title = "Two recipes and a cost"
+[[recipes]]
+recipe = "ranks.toml"
+[[recipes]]
+recipe = "cost.toml"
+[[recipes]]
+recipe = "ranks.toml"
+name = "more"
+set = {seeds = [2, 3]}
+only = ["backbone=DNN"]
+"""
+
+
+def test_the_jobs_of_a_study_are_counted_and_estimated_once(tmp_path: Path, recipe: Path) -> None:
+    """Two seeds and three arms of two backbones; then a seed more of one, and what it costs."""
+    text = recipe.read_text(encoding="utf-8").replace("synthetic]", "synthetic]\nrows = 400")
+    recipe.write_text(text, encoding="utf-8")
+    cost = text.replace('"Ranks"', '"Cost"\nkind = "cost"').replace("[1, 2]", "[1]")
+    (tmp_path / "cost.toml").write_text(cost, encoding="utf-8")
+    (tmp_path / "all.toml").write_text(STUDY, encoding="utf-8")
+    folders = {"data_dir": tmp_path / "data", "runs_dir": tmp_path / "none"}
+    (table,) = api.prepare_study(tmp_path / "all.toml", data_dir=folders["data_dir"])
+    assert table.dataset == "synthetic"
+
+    made = api.plan_study(tmp_path / "all.toml", device="cpu", **folders)
+
+    assert [len(each.jobs) for each in made.plans] == [12, 2, 6]
+    assert [len(each.jobs) for each in made.parts] == [12, 2, 3]
+    assert (made.n_jobs, made.n_shared) == (17, 3)
+    assert made.queue is not None
+    assert (len(made.queue.jobs), made.queue.recipe.title) == (15, "Two recipes and a cost")
+    assert [each.recipe.kind for each in made.costs] == ["cost"]
+
+    found = api.estimate_study(made, device="cpu", runs_dir=tmp_path / "none")
+
+    assert found.queue is not None
+    assert (found.queue.total.jobs, [each.total.jobs for each in found.costs]) == (15, [2])
+    assert [total.jobs for total in found.by_recipe] == [12, 2, 3]
+    disk = [total.disk_bytes for total in found.by_recipe]
+    assert disk[0] + disk[2] == found.queue.total.disk_bytes > disk[0] > disk[2] > 0
+    assert disk[1] == found.costs[0].total.disk_bytes
+    assert found.not_measured == ()
+    faults = [
+        replace(each, not_measured=(name,))
+        for each, name in ((found.queue, "queue"), (found.costs[0], "cost"))
+    ]
+    assert replace(found, queue=faults[0], costs=(faults[1],)).not_measured == ("queue", "cost")
 
 
 def test_costs_of_a_plan_without_records_are_none(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import functools
 import importlib
 import inspect
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -37,6 +38,9 @@ OPEN = "prime_bench.api.execution.open_engine"
 REQUEST = "prime_bench.report.request.ReportRequest"
 PUBLISH = "prime_bench.report.publish.publish"
 TARGET = "prime_bench.report.publish.target_of"
+READ = "prime_bench.report.request.read_source"
+SEVERAL = {"recipe": "quick", "runs_dir": [Path("R"), Path("b.zip")]}
+TABLES = "prime_bench.data.manifest.find_tables"
 RAW = "prime_bench.data.synthetic.raw_files.write_raw"
 
 
@@ -54,6 +58,62 @@ def run_a_plan(**keys: Any) -> Any:
 
 def estimate(**keys: Any) -> Any:
     return api.estimate(plan(), **keys)
+
+
+@functools.cache
+def study(*, costs: bool) -> Any:
+    """Of the paper's study the recipes that measure costs, or the others, one seed of each."""
+    whole = api.load_study("paper")
+    recipes = [
+        replace(item, only=["seed=2021"])
+        for item in whole.recipes
+        if (item.recipe.kind == "cost") == costs
+    ]
+    return replace(whole, recipes=recipes)
+
+
+def plan_trained(**keys: Any) -> Any:
+    return api.plan_study(study(costs=False), **keys)
+
+
+def plan_costs(**keys: Any) -> Any:
+    return api.plan_study(study(costs=True), **keys)
+
+
+def short(made: Any) -> Any:
+    """A study's plan with the jobs of its first recipe alone: planning takes a second."""
+    return replace(made, recipes=made.recipes[:1])
+
+
+def estimate_trained(**keys: Any) -> Any:
+    made = api.plan_study(
+        short(study(costs=False)), engine=ENGINE, data_dir="none", runs_dir="none"
+    )
+    return api.estimate_study(made, **keys)
+
+
+def estimate_costs(**keys: Any) -> Any:
+    made = api.plan_study(
+        short(study(costs=True)), device="cuda:1", data_dir="none", runs_dir="none"
+    )
+    return api.estimate_study(made, **keys)
+
+
+def prepare_study(**keys: Any) -> Any:
+    return api.prepare_study(study(costs=False), **keys)
+
+
+def report_study(**keys: Any) -> Any:
+    return api.report_study(study(costs=False), **keys)
+
+
+def one_job(**keys: Any) -> Any:
+    (Path("R") / "0123456789abcdef").mkdir(parents=True)
+    return api.job("0123", **keys)
+
+
+def clean(**keys: Any) -> Any:
+    return api.clean([SimpleNamespace(job_id=None)], **keys)  # type: ignore[list-item]
 
 
 CASES: list[tuple[Callable[..., Any], dict[str, Any], str, dict[str, Any]]] = [
@@ -229,6 +289,132 @@ CASES: list[tuple[Callable[..., Any], dict[str, Any], str, dict[str, Any]]] = [
         "prime_bench.store.leftovers.leftovers",
         {"unfinished": True, "runs.folder": Path("R")},
     ),
+    (clean, {"runs_dir": "R"}, "prime_bench.store.leftovers.remove", {"runs.folder": Path("R")}),
+    (
+        plan_trained,
+        {"engine": ENGINE, "retrain_stale": True, **FOLDERS},
+        MAKE_PLAN,
+        {
+            "only": ["seed=2021"],
+            "data_dir": Path("D"),
+            "runs.folder": Path("R"),
+            "device_kind": "cuda",
+            "retrain_stale": True,
+        },
+    ),
+    (
+        plan_trained,
+        {"device": "cuda:1"},
+        MAKE_PLAN,
+        {"device_kind": "cuda", "retrain_stale": False},
+    ),
+    (
+        plan_costs,
+        {"device": "cuda:1", "engine": ENGINE, **FOLDERS},
+        MAKE_PLAN,
+        {
+            "recipe.probe.device": "title of cuda:1",
+            "only": ["seed=2021"],
+            "data_dir": Path("D"),
+            "runs.folder": Path("R"),
+        },
+    ),
+    (
+        estimate_trained,
+        {"engine": ENGINE, "runs_dir": "R"},
+        "prime_bench.api.execution.estimates_of",
+        {"device.title": "A card", "folder": Path("R")},
+    ),
+    (
+        estimate_trained,
+        {"engine": ENGINE, "measure": True},
+        "prime_bench.schedule.measure.measure",
+        {"devices": HERE},
+    ),
+    (estimate_trained, {"device": "cuda:1"}, OPEN, {"device": "cuda:1", "slots": "auto"}),
+    (
+        estimate_costs,
+        {"device": "cuda:2", "engine": ENGINE},
+        "prime_bench.api.execution.measuring_engine",
+        {"device": "cuda:2"},
+    ),
+    (
+        prepare_study,
+        {"sources": {"avazu": "a"}, "allow_unverified": True, "data_dir": "D"},
+        "prime_bench.data.prepare.prepare",
+        {
+            "spec.name": "avazu",
+            "source": [Path("a")],
+            "allow_unverified": True,
+            "keep_download": False,
+            "data_dir": Path("D"),
+        },
+    ),
+    (
+        prepare_study,
+        {"keep_download": True},
+        "prime_bench.data.prepare.prepare",
+        {"source": None, "allow_unverified": False, "keep_download": True},
+    ),
+    (report_study, {"runs_dir": "R"}, READ, {"runs_dir": Path("R")}),
+    (api.report, {"recipe": "quick", "runs_dir": ["R", "b.zip"]}, READ, SEVERAL),
+    (api.records, {"recipe": "quick", "runs_dir": ["R", "b.zip"]}, READ, SEVERAL),
+    (api.histories, {"recipe": "quick", "runs_dir": ["R", "b.zip"]}, READ, SEVERAL),
+    (
+        api.pack,
+        {"recipe": "quick", "output": "b.zip", "runs_dir": ["R", "b.zip"]},
+        "prime_bench.report.sources.read_sources",
+        {"places": [Path("R"), Path("b.zip")]},
+    ),
+    (
+        api.compare,
+        {"left": "quick", "right": "sweep", **FOLDERS},
+        MAKE_PLAN,
+        {"recipe.name": "quick", "data_dir": Path("D"), "runs.folder": Path("R")},
+    ),
+    (
+        api.compare,
+        {"left": "dense", "right": "prime", "runs_dir": "R"},
+        "prime_bench.report.sources.read_sources",
+        {"places": [Path("R")]},
+    ),
+    (
+        one_job,
+        FOLDERS,
+        "prime_bench.schedule.details.job_details",
+        {"job_id": "0123456789abcdef", "data_dir": Path("D"), "runs.folder": Path("R")},
+    ),
+    (
+        api.verify,
+        {"what": "quick", **NARROW, **FOLDERS},
+        MAKE_PLAN,
+        PLANNED,
+    ),
+    (api.predict, {"what": "quick", **NARROW, **FOLDERS}, MAKE_PLAN, PLANNED),
+    (
+        api.export_fuxictr,
+        {"table": "avazu", "to": "O", "data_dir": "D"},
+        TABLES,
+        {"table": "avazu", "data_dir": Path("D")},
+    ),
+    (
+        api.backbone_facts,
+        {"name": "DNN", "table": "avazu", "data_dir": "D"},
+        TABLES,
+        {"table": "avazu", "data_dir": Path("D")},
+    ),
+    (
+        api.table_facts,
+        {"table": "avazu", "data_dir": "D"},
+        TABLES,
+        {"table": "avazu", "data_dir": Path("D")},
+    ),
+    (
+        api.listing,
+        {"kind": "datasets", "data_dir": "D"},
+        "prime_bench.data.manifest.prepared_tables",
+        {"data_dir": Path("D")},
+    ),
     (
         api.doctor,
         FOLDERS,
@@ -348,3 +534,72 @@ def test_flags_of_a_recipe_are_for_the_data_sets_that_they_fit(
         "avazu": (Path("a"), True, False, "D"),
         "criteo": (None, True, True, "D"),
     }
+
+
+def test_weights_are_read_on_the_device_and_with_the_tables_that_were_named(
+    plain_record: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from prime_bench.store.runs import PREDICTIONS, Runs
+    from prime_bench.training import recompute
+
+    runs = Runs(Path("R"))
+    specs = list(api.load_recipe("quick").job_specs())[:2]
+    ids = []
+    for job_spec in specs:
+        record = plain_record(job_spec.bind("f" * 64), dataset=job_spec.dataset)
+        runs.put(record)
+        ids.append(record.job_id)
+    (runs.path(ids[0]) / PREDICTIONS).write_bytes(b"")
+    reached: list[tuple[str, Any, dict[str, Any]]] = []
+
+    def note(name: str) -> Callable[..., list[Any]]:
+        def called(records: Any, given: Runs, **named: Any) -> list[Any]:
+            jobs = sorted(record.job_id for record in records)
+            assert given.folder == Path("R")
+            reached.append((name, jobs, named))
+            return []
+
+        return called
+
+    for name in ("write_predictions", "check_metrics", "check_predictions"):
+        monkeypatch.setattr(recompute, name, note(name))
+
+    def watch(_: object) -> None: ...
+
+    api.predict(ids[1], device="cuda:1", on_progress=watch, **FOLDERS)
+    api.verify(device="cuda:1", recompute=True, **FOLDERS)
+    api.verify(**FOLDERS)
+
+    data = {"data_dir": Path("D")}
+    assert reached == [
+        ("write_predictions", [ids[1]], {**data, "device": "cuda:1", "on_progress": watch}),
+        ("check_predictions", [ids[0]], data),
+        ("check_metrics", sorted(ids), {**data, "device": "cuda:1"}),
+        ("check_predictions", [ids[0]], data),
+    ]
+
+
+def test_a_report_is_compared_as_it_was_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    from prime_bench.report import view
+    from prime_bench.report.request import ReportRequest
+
+    asked: list[dict[str, Any]] = []
+
+    def compared(made: Any, **named: Any) -> tuple[Any, None]:
+        asked.append(named)
+        return made, None
+
+    monkeypatch.setattr(view, "compared_with", compared)
+    monkeypatch.setattr(ReportRequest, "report", lambda *_: ("the report", "its records"))
+    monkeypatch.setattr(ReportRequest, "paper_report", lambda *_: "the paper's report")
+
+    found = api.report("quick", against="bars", check="n.toml", allow_missing=True, arms=["prime"])
+    papers = api.report(against="paper")
+    of_recipe = api.report("quick", against="paper")
+
+    assert asked[0] == {"against": "bars", "check": Path("n.toml"), "allow_missing": True}
+    assert asked[1] == {"against": "paper", "check": None, "allow_missing": False}
+    assert (found.report, found._records, found._arms) == ("the report", "its records", ("prime",))
+    # Without a recipe each of the paper's tables is made from its own.
+    assert (papers.report, papers._records) == ("the paper's report", None)
+    assert of_recipe.report == "the report"
