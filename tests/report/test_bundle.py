@@ -16,7 +16,8 @@ from typing import Any
 
 import pytest
 
-from prime_bench.base.errors import EnvironmentFault
+from prime_bench import __version__
+from prime_bench.base.errors import DataError, EnvironmentFault
 from prime_bench.cli.main import exit_code
 from prime_bench.data import card
 from prime_bench.data.manifest import resolve
@@ -555,3 +556,80 @@ def test_no_bundle_is_a_bug_of_ours(
 
 def test_the_recipe_of_a_bundle_can_be_read(packed: dict[str, bytes]) -> None:
     assert tomllib.loads(packed["recipe.toml"].decode())["arms"] == ["dense", "mine"]
+
+
+def test_members_are_sorted_and_of_no_time(tmp_path: Path, packed: dict[str, bytes]) -> None:
+    with zipfile.ZipFile(tmp_path / "two.zip") as archive:
+        entries = archive.infolist()
+
+    assert [entry.filename for entry in entries] == sorted(packed)
+    assert {entry.date_time for entry in entries} == {(1980, 1, 1, 0, 0, 0)}
+    assert {entry.external_attr >> 16 for entry in entries} == {0o644}
+    assert {entry.create_system for entry in entries} == {3}
+    assert {entry.compress_type for entry in entries} == {zipfile.ZIP_DEFLATED}
+    contents = json.loads(packed["bundle.json"])
+    assert contents["schema"] == 2
+    assert contents["package_version"] == __version__
+    records = {name: own for name, own in packed.items() if name.endswith("/record.json")}
+    assert contents["records"] == {
+        name.split("/")[1]: hashlib.sha256(own).hexdigest() for name, own in records.items()
+    }
+    assert len(records) == 11  # of 2 arms, 2 backbones and 3 seeds; one was not run
+
+
+def test_a_bundle_has_the_files_beside_its_records(
+    tmp_path: Path, packed: dict[str, bytes]
+) -> None:
+    """Those of its own that a run leaves, and of each job its own."""
+    names = sorted(name for name in packed if name.endswith("/record.json"))
+    first, second = (name.split("/")[1] for name in names[:2])
+    beside = {
+        f"runs/{first}/config.json": b"one",
+        f"runs/{first}/environment.json": b"two",
+        f"runs/{second}/config.json": b"three",
+    }
+
+    bundle = bundles.read_bundle(zipped(tmp_path / "a.zip", {**packed, **beside}))
+
+    assert bundle.unreadable == []
+    assert [record.job_id for record in bundle.records] == list(bundle.digests)
+    own = {job_id: dict(files) for job_id, files in bundle.files.items() if files}
+    assert own == {
+        first: {"config.json": b"one", "environment.json": b"two"},
+        second: {"config.json": b"three"},
+    }
+    assert bundle.contents[first] == packed[names[0]]
+    assert bundle.recipe == packed["recipe.toml"]
+    with bundles.unpacked(tmp_path / "a.zip") as runs:
+        folder = runs.path(first)
+        found = {path.name: path.read_bytes() for path in folder.iterdir()}
+        assert found == {**own[first], "record.json": packed[names[0]]}
+        assert runs.shown == tmp_path / "a.zip"
+    assert not folder.exists()
+
+
+@pytest.mark.parametrize("how", ["changed", "gone"])
+def test_a_record_that_is_not_the_packed_one_is_named(
+    how: str, tmp_path: Path, packed: dict[str, bytes]
+) -> None:
+    name = next(name for name in packed if name.endswith("/record.json"))
+    if how == "changed":
+        packed[name] += b" "
+    else:
+        del packed[name]
+    file = zipped(tmp_path / "a.zip", packed)
+
+    with pytest.raises(DataError, match="is not the one that was packed") as caught:
+        bundles.read_bundle(file)
+
+    assert name in caught.value.message
+    assert name.split("/")[1] in caught.value.message
+    assert caught.value.message.startswith(f"{file}: ")
+    assert "get it again from whoever made it" in caught.value.hint
+
+
+def test_a_bundle_deeper_than_one_folder_is_none(tmp_path: Path, packed: dict[str, bytes]) -> None:
+    members = {f"a/b/{name}": content for name, content in packed.items()}
+
+    with pytest.raises(DataError, match=r"not a bundle: it has no bundle\.json"):
+        bundles.read_bundle(zipped(tmp_path / "a.zip", members))
