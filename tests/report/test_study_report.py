@@ -1,5 +1,6 @@
 """What `study` does with its report: whole or marked as not whole, and what it says without one."""
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,7 +12,9 @@ from prime_bench.base.errors import EXIT_FAILED, DataError, EnvironmentFault
 from prime_bench.cli.main import exit_code
 from prime_bench.report import study as study_module
 from prime_bench.report.figures.save import NamedFigure
-from prime_bench.report.manifest import MANIFEST, earlier_files
+from prime_bench.report.manifest import MANIFEST, earlier_files, report_faults
+from prime_bench.report.study import StudyReport
+from prime_bench.report.tables.kinds import load_definition
 from prime_bench.schedule.plan import table_specs_of
 from prime_bench.store.record import RunRecord
 from prime_bench.store.runs import RECORD, Runs
@@ -209,3 +212,134 @@ def test_without_any_record_there_is_no_report_and_jobs_have_failed(
     assert "no report: no job of the study has a record" in said.err
     assert said.out == ""
     assert not (study.parent / "report").exists()
+
+
+THREE = """\
+schema = 1
+title = "A | study"
+label = "Not <real>"
+[[recipes]]
+recipe = "one.toml"
+figures = ["wins"]
+[[recipes]]
+recipe = "one.toml"
+name = "again"
+only = ["seed=1"]
+figures = []
+[[recipes]]
+recipe = "one.toml"
+name = "none"
+set = {training = {max_epochs = 3}}
+"""
+INDEX = """\
+# A \\| study
+
+**Not \\<real>.**
+
+Made by `prime-bench study small.toml`. All tables and figures with
+the jobs behind: [report.html](report.html); as LaTeX: [study.tex](study.tex).
+
+## Tables
+
+| table | files |
+|---|---|
+| Main results | [main.tex](main.tex), [main.csv](main.csv) |
+| Main results (again) | [again_main.tex](again_main.tex), [again_main.csv](again_main.csv) |
+
+## Figures
+
+| figure | files |
+|---|---|
+| Wins, Avazu | [wins-avazu.pdf](wins-avazu.pdf), [wins-avazu.svg](wins-avazu.svg), \
+[wins-avazu.png](wins-avazu.png) |
+
+Without a record: none.
+"""
+
+
+@pytest.fixture
+def three(study: Path, runs: Runs, monkeypatch: pytest.MonkeyPatch) -> StudyReport:
+    """A study whose recipe is there three times: whole, one seed of it, and without a record."""
+    study.write_text(THREE, encoding="utf-8")
+
+    def drawn(*_: object, **__: object) -> list[NamedFigure]:
+        return [
+            NamedFigure(
+                name=f"{name}-avazu",
+                title=name.title(),
+                data="Avazu",
+                figure=Figure(figsize=(3, 2)),
+            )
+            for name in ("pairs", "wins")
+        ]
+
+    monkeypatch.setattr(study_module, "figures_of", drawn)
+    return api.report_study(study, runs_dir=runs.folder)
+
+
+def test_the_index_says_what_is_where_and_what_is_missing(
+    three: StudyReport, tmp_path: Path
+) -> None:
+    paths = three.write(tmp_path / "report")
+
+    text = (tmp_path / "report" / "index.md").read_text(encoding="utf-8")
+    assert text == INDEX
+    assert three.missing == ["none"]
+    assert three.verdicts == []
+    assert {path.name for path in paths} == {path.name for path in (tmp_path / "report").iterdir()}
+    assert {path.name for path in paths} == {
+        *("index.md", "study.tex", "report.html", "manifest.json"),
+        *(f"{name}.{kind}" for name in ("main", "again_main") for kind in ("tex", "csv")),
+        *(f"wins-avazu.{kind}" for kind in ("pdf", "svg", "png")),
+    }
+    assert report_faults(tmp_path / "report", Runs(tmp_path / "runs")) == []
+
+
+def test_tables_of_a_study_carry_its_label_and_the_recipes_name(three: StudyReport) -> None:
+    report = three.view.report
+
+    first, second = report.tables
+    label = load_definition("main").latex_label
+    assert report.title == "A | study. Not <real>"
+    assert (first.name, second.name) == ("main", "again_main")
+    assert (first.label, second.label) == (label, f"{label}-again")
+    assert second.title == f"{first.title} (again)"
+    assert first.caption.startswith("Not <real>. ")
+    assert second.caption.startswith("Not <real>. ")
+    assert (len(first.jobs), len(second.jobs)) == (4, 2)
+    assert first.provenance.recipe == "small: one"
+    assert second.provenance.recipe == "small: again"
+    assert three.tables_of == {"one": ["main"], "again": ["again_main"], "none": []}
+    assert len(report.records) == 4
+    assert report.record_digests.keys() == {record.job_id for record in report.records}
+    # It is on every page of the LaTeX that is compiled alone, and above each figure.
+    (head,) = re.findall(r"\\def\\@oddhead\{(.*?)\}\\def", three._document())
+    assert head.startswith(r"\footnotesize\hfil Not ")
+    assert "real" in head
+    assert r"\@oddhead" not in three.view.render("latex")
+    (figure,) = three.figures
+    assert figure.above_in > 0
+    assert list(three.view.figures) == ["wins-avazu"]
+
+
+def test_a_study_against_the_paper_judges_its_claims(study: Path, runs: Runs) -> None:
+    study.write_text(STUDY.replace("[[", 'against = "paper"\n[[', 1), encoding="utf-8")
+
+    made = api.report_study(study, runs_dir=runs.folder)
+
+    assert [table.name for table in made.view.report.tables][:2] == ["claims", "paper"]
+    assert len(made.verdicts) == 15
+    assert {verdict for _, verdict, _ in made.verdicts} == {"not enough runs"}
+    claim, _, numbers = made.verdicts[1]
+    assert claim.startswith("PRIME improves mean AUC for 11 of 13 architectures (Avazu)")
+    assert numbers.endswith(" pairs")
+    index = "\n".join(made._index())
+    assert "## Claims" in index
+    assert "| not enough runs |" in index
+
+
+def test_no_record_of_a_study_names_the_command_that_makes_some(study: Path) -> None:
+    with pytest.raises(DataError, match="no record of the recipes of small here") as caught:
+        api.report_study(study, runs_dir="nowhere")
+
+    assert caught.value.hint == "make some: prime-bench study small.toml"
