@@ -97,7 +97,7 @@ class Hub:
         self.repositories: dict[str, dict[str, Any]] = {}
         self.blobs: dict[str, bytes] = {}
         self.answers: dict[str, list[int | str]] = {}
-        """Part of a path -> what happens to the next requests of it: a status, or `drop`."""
+        """Part of a path -> what comes of the next requests of it: a status, `drop` or `gated`."""
         self.seen: list[tuple[str, str]] = []
         self.organisations = {"lab"}
         handler = type("Handler", (_Handler,), {"hub": self})
@@ -151,7 +151,9 @@ class _Handler(http.server.BaseHTTPRequestHandler):
                 if answer == "drop":
                     self.close_connection = True
                     return
-                self.reply({}, status=int(answer))
+                gated = answer == "gated"
+                code = "GatedRepo" if gated else ""
+                self.reply({}, status=403 if gated else int(answer), code=code)
                 return
         known = self.headers.get("Authorization") == f"Bearer {TOKEN}"
         if self.headers.get("Authorization") and not known:

@@ -186,6 +186,19 @@ def test_a_file_of_somebody_else_stays_beside_a_publication(
     assert assert_whole(folder).by == "B"
 
 
+def test_in_how_many_records_another_publication_differs_is_said(
+    tmp_path: Path, recipe: Path, put_runs: PutRuns, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder, old = tmp_path / "out", put_runs(tmp_path / "old", only=("seed=1",)).folder
+    new = put_runs(tmp_path / "new", only=("arm=dense", "seed=1"), auc=0.6).folder
+    put_runs(new, only=("seed=2",))
+    assert call(recipe, "--runs-dir", old, "--to", folder) == 0
+
+    assert call(recipe, "--runs-dir", new, "--to", folder) == 2
+
+    assert "of its records 2 new, 1 changed, 1 gone" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("damage", ["report", "README", "bundle"])
 def test_a_damaged_file_is_written_again(
     damage: str, tmp_path: Path, recipe: Path, runs: Path, capsys: pytest.CaptureFixture[str]

@@ -183,6 +183,15 @@ def test_a_refusal_comes_with_what_can_be_done(status: int, said: str, hint: str
     assert caught.value.hint.startswith(hint)
 
 
+def test_a_repository_that_asks_for_leave_is_not_taken_for_none(hub: Any) -> None:
+    repository = HubRepository("lab/two")
+    assert repository.head() is None
+    hub.answers["/api/datasets/"] = ["gated"]
+
+    with pytest.raises(EnvironmentFault, match=r"hf:lab/two: no permission \(403: "):
+        repository.head()
+
+
 @pytest.mark.usefixtures("hub")
 def test_no_organisation_of_that_name(
     publish: Callable[..., int], capsys: pytest.CaptureFixture[str]
