@@ -22,6 +22,7 @@ from prime_bench.recipe.file import load_recipe
 from prime_bench.report.view import ReportView
 from prime_bench.schedule.doctor import HealthCheck
 from prime_bench.schedule.run import stopping_gently
+from prime_bench.settings.plugins import PrimeConfig
 from prime_bench.store.record import RunRecord
 from prime_bench.store.runs import STATE, Runs
 
@@ -285,13 +286,16 @@ def test_a_recipe_is_prepared_and_errors_of_one_data_set_do_not_stop_the_others(
         api.prepare_recipe(path, sources=sources, data_dir=tmp_path / "a")
     failed: list[str] = []
     stages: set[tuple[str, str]] = set()
+    tables: list[api.Preparation] = []
     (made,) = api.prepare_recipe(
         path,
         sources=sources,
         data_dir=tmp_path / "a",
         on_error=lambda name, _error: failed.append(name),
         on_progress=lambda name, progress: stages.add((name, progress.stage)),
+        on_table=tables.append,
     )
+    assert tables == [made]
     assert (made.dataset, made.made, failed) == ("synthetic", False, ["avazu"])
     assert made.folder.is_dir()
     with pytest.raises(UsageError, match="no data set `avasu`; did you mean `avazu`"):
@@ -358,11 +362,27 @@ def test_names_are_those_that_a_recipe_can_have() -> None:
 
 def test_facts_of_an_arm_a_backbone_and_a_table(tmp_path: Path) -> None:
     made = api.prepare("synthetic", settings={"rows": 400}, data_dir=tmp_path)
+    again = api.prepare("synthetic", settings={"rows": 400}, data_dir=tmp_path)
+    assert (made.made, again.made, again.folder) == (True, False, made.folder)
 
-    assert {"rank"} <= {key.name for key in api.arm_facts("prime").keys}
+    arm = api.arm_facts("prime")
+    assert (arm.name, arm.label) == ("prime", "PRIME")
+    keys = {key.name: key for key in arm.keys}
+    assert keys["rank"].default == PrimeConfig().rank
+    assert keys["anchor"].choices == ["logit", "probability"]
+    assert keys["rank"].choices is None
+    assert keys["rank"].doc != keys["anchor"].doc != ""
     with pytest.raises(UsageError, match="did you mean `prime`"):
         api.arm_facts("primee")
     backbone = api.backbone_facts("DNN", table="synthetic", data_dir=tmp_path)
+    assert (backbone.name, backbone.label) == ("DNN", "DNN")
+    (counts,) = backbone.tables
+    assert (counts.path, counts.dataset) == (str(made.folder), "synthetic")
+    assert (counts.fingerprint, counts.fields) == (made.manifest.fingerprint, 22)
+    assert counts.input_width == 22 * 10
+    # Each row of embeddings has ten weights; the net's weights are all that is multiplied.
+    assert counts.embedding_rows * 10 < counts.parameters
+    assert 220 * 400 + 2 * 400 * 400 <= counts.macs < counts.parameters - counts.embedding_rows
     (table,) = api.table_facts(made.folder)
     assert table.manifest == made.manifest
     assert sum(split.rows for split in table.statistics.splits.values()) == 400
@@ -447,6 +467,23 @@ def test_the_jobs_of_a_study_are_counted_and_estimated_once(tmp_path: Path, reci
     assert replace(found, queue=faults[0], costs=(faults[1],)).not_measured == ("queue", "cost")
 
 
+def test_a_table_is_named_by_its_folder_where_there_are_several(tmp_path: Path) -> None:
+    for rows in (400, 401):
+        made = api.prepare("synthetic", settings={"rows": rows}, data_dir=tmp_path)
+    said = "synthetic: has 2 prepared tables; name one by its folder in place of `synthetic`"
+    with pytest.raises(UsageError, match=said) as caught:
+        api.export_fuxictr("synthetic", tmp_path / "exported", data_dir=tmp_path)
+    assert made.folder.name in caught.value.hint
+    assert len(api.table_facts("synthetic", data_dir=tmp_path)) == 2
+
+
+def test_records_of_a_version_without_digests_are_counted(runs: Path) -> None:
+    said: list[str] = []
+    found = api.verify(runs_dir=runs, log=said.append)
+    assert (len(found.records), found.without_digests) == (14, 14)
+    assert said[-1].startswith("14 of 14 records of a version that wrote no digests into them")
+
+
 def test_costs_of_a_plan_without_records_are_none(tmp_path: Path) -> None:
     made = api.cost_plan("cost", device="cpu", data_dir=tmp_path, runs_dir=tmp_path)
     assert api.costs(made, runs_dir=tmp_path) == []
@@ -499,6 +536,29 @@ def test_doctor_reports_each_check(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         (lambda: api.report("quick", level="medium"), "level: one of"),
         (lambda: api.report("quick", against="rumour"), "against: one of"),
         (lambda: api.report("quick", tables="main"), "tables: a list of names"),
+        (lambda: api.report("quick", arms="prime"), "arms: a list of names"),
+        (lambda: api.report("quick", metrics="gauc"), "metrics: a list of names"),
+        (lambda: api.report("quick", allow_missing=True), "allow_missing goes with check"),
+        (
+            lambda: api.report("quick", against="bars", metrics=["gauc"]),
+            "--metric goes with records alone: bars has AUC and LogLoss",
+        ),
+        (lambda: api.records("quick", runs_dir=[]), "runs_dir: the list is empty"),
+        (lambda: api.plan("quick", changes="seeds=[1]"), "changes: a list of texts or a mapping"),
+        (lambda: api.run("quick", log_to="paper"), "log_to: `paper` is not known"),
+        (
+            lambda: api.status(accept_source=True),
+            "accept_source (--accept-source) goes with a recipe: name one",
+        ),
+        (lambda: api.verify(changes=["seeds=[1]"]), "(--only, --set) go with a recipe: name one"),
+        (lambda: api.draft_card("log.csv", "card.csv"), "card.csv: a card's name ends in .toml"),
+        (
+            lambda: api.compare("dense", "prime", runs_dir="R"),
+            "dense: no folder or bundle, no recipe, and no arm of a record in R",
+        ),
+        (lambda: api.job("abcd", runs_dir="R"), "abcd: no job in R has an id that begins so"),
+        (lambda: api.predict("abcd", runs_dir="R"), "abcd: no job in R has an id that begins so"),
+        (lambda: api.predictions("abcd", runs_dir="R"), "abcd: no job in R has an id that begins"),
     ],
 )
 def test_a_wrong_argument_is_refused(call, message, tmp_path, monkeypatch):

@@ -155,6 +155,12 @@ CASES: list[tuple[Callable[..., Any], dict[str, Any], str, dict[str, Any]]] = [
         },
     ),
     (
+        api.cost_plan,
+        {"recipe": "cost", "device": "cuda:1", "again": True},
+        "prime_bench.schedule.plan.measured_again",
+        {"plan.recipe.name": "cost"},
+    ),
+    (
         api.run,
         {"recipe": "quick", "engine": ENGINE, "retrain_stale": True, **NARROW, **FOLDERS},
         MAKE_PLAN,
