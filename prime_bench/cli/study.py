@@ -317,18 +317,24 @@ def _print_plan(made: "StudyPlan", found: "StudyEstimate", *, as_json: bool) -> 
         f"{made.n_shared:,}"
     )
     print_line("time, memory, disk: of the jobs that are left, as many at once as `slots` says")
-    to_prepare = made.queue.prepare_commands if made.queue is not None else []
-    if to_prepare:
+    if _prepare_commands(made):
         print_line("-: not known before the tables are there, which the study prepares first")
     if made.queue is not None and found.queue is not None:
         print_text(summary(made.queue))
         for line in outlook(found.queue.total):
             print_line(line)
+    told = made.queue.prepare_commands if made.queue is not None else []
     for plan, item in zip(made.costs, found.costs, strict=True):
-        states = summary(plan, told=to_prepare)
+        states = summary(plan, told=told)
         print_text(f"{plan.recipe.name}, measured last and one after another: {states}")
         for line in outlook(item.total):
             print_line(line)
+
+
+def _prepare_commands(made: "StudyPlan") -> list[str]:
+    """The commands that make the tables which jobs of the study lack, each once."""
+    plans = [*([made.queue] if made.queue is not None else []), *made.costs]
+    return list(dict.fromkeys(command for plan in plans for command in plan.prepare_commands))
 
 
 def _amounts(total: "Total") -> list[str]:
@@ -352,7 +358,7 @@ def _plan_plain(made: "StudyPlan", found: "StudyEstimate") -> dict[str, Any]:
         "label": made.study.label,
         "jobs": made.n_jobs,
         "shared": made.n_shared,
-        "prepare": made.queue.prepare_commands if made.queue else [],
+        "prepare": _prepare_commands(made),
         "total": found.queue.total.plain() if found.queue else None,
         "recipes": [
             {
