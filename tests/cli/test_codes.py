@@ -2,6 +2,8 @@
 answers are made up, so that each code is that of one of them.
 """
 
+import json
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -15,7 +17,11 @@ from prime_bench import api
 from prime_bench.cli import study as study_module
 from prime_bench.cli.main import exit_code
 from prime_bench.contract.result import RuleResult
+from prime_bench.report.quantities.formulas import Moments, Tally
+from prime_bench.report.quantities.matches import MatchRow
 from prime_bench.schedule.run import RunSummary
+from prime_bench.schedule.status import Status
+from prime_bench.store.verification import Discrepancy
 
 Answer = Callable[..., None]
 
@@ -178,6 +184,195 @@ def test_an_answer_has_its_code_and_its_words(
     said = capsys.readouterr()
     assert out in said.out
     assert err in said.err
+
+
+def discrepancy(topic: str) -> Discrepancy:
+    return Discrepancy(topic=topic, where=f"{topic}.json", what="is\ngone")  # type: ignore[arg-type]
+
+
+def moments(mean: float) -> Moments:
+    return Moments(n=2, mean=mean, sd=0.25)
+
+
+def match_row(name: str, **facts: Any) -> MatchRow:
+    """Two seeds, of which the right side has won both."""
+    plain = {
+        "left": moments(0.5),
+        "right": moments(0.75),
+        "auc": moments(0.25),
+        "auc_tally": Tally(wins=2, ties=0, losses=1),
+        "logloss": moments(-0.125),
+        "seeds": [3, 4],
+        "unpaired": {4: "its data differ"},
+        "settings": {"training.seed": (1, None), "arm.plugin": ("dense", "prime")},
+    }
+    return MatchRow(name=name, **{**plain, **facts})
+
+
+UNSCORED = match_row(
+    "avazu FM",
+    **dict.fromkeys(("left", "right", "auc", "logloss")),
+    **{"auc_tally": Tally(wins=0, ties=0, losses=0), "seeds": [], "unpaired": {}},
+)
+SAME = match_row(
+    "avazu DCN",
+    **{"auc_tally": Tally(wins=0, ties=2, losses=0), "settings": {}, "unpaired": {}},
+    **{"auc": moments(0.0), "logloss": moments(0.0)},
+)
+COMPARED = SimpleNamespace(rows=[match_row("avazu DNN"), SAME, UNSCORED], alone=["a: alone", "b"])
+CHECKED = SimpleNamespace(
+    records=["r"] * 3, findings=[discrepancy("files"), discrepancy("data")], without_digests=2
+)
+LISTED = SimpleNamespace(
+    rows=[SimpleNamespace(plain=lambda: {"arm": "prime"})],
+    sources=[
+        SimpleNamespace(name="n1", title="t1", by="b1", page="p1", records=["r"] * 5),
+        SimpleNamespace(name="n2", title="t2", by="b2", page="p2", records=[]),
+    ],
+    left_out=["x.zip: no bundle"],
+)
+
+
+def plain_row(row: MatchRow) -> dict[str, Any]:
+    return {
+        "name": row.name,
+        "seeds": row.seeds,
+        "auc": [side and vars(side) for side in (row.left, row.right)],
+        "auc_difference": row.auc and vars(row.auc),
+        "auc_wins": row.auc_tally.wins,
+        "auc_losses": row.auc_tally.losses,
+        "logloss_difference": row.logloss and vars(row.logloss),
+        "settings": {key: list(values) for key, values in row.settings.items()},
+        "unpaired": {str(seed): why for seed, why in row.unpaired.items()},
+    }
+
+
+@pytest.mark.parametrize(
+    ("line", "answers", "code", "content", "err"),
+    [
+        (
+            "verify --json",
+            {"verify": CHECKED},
+            1,
+            {
+                "records": 3,
+                "without_digests": 2,
+                "findings": [one.plain() for one in CHECKED.findings],
+            },
+            "",
+        ),
+        (
+            "clean --yes --json",
+            {"leftovers": [leftover("a"), leftover("b")], "clean": [leftover("b")]},
+            0,
+            {
+                "leftovers": [
+                    {"path": name, "bytes": 2000, "why": "replaced", "removed": name == "b"}
+                    for name in ("a", "b")
+                ]
+            },
+            "",
+        ),
+        (
+            "browse a b --json",
+            {"browse": LISTED},
+            0,
+            {
+                "sources": [
+                    {"number": n, "name": f"n{n}", "title": f"t{n}", "by": f"b{n}"}
+                    | {"page": f"p{n}", "records": records}
+                    for n, records in ((1, 5), (2, 0))
+                ],
+                "rows": [{"arm": "prime"}],
+                "left_out": ["x.zip: no bundle"],
+            },
+            "left out: x.zip: no bundle\n",
+        ),
+        (
+            "compare A B --json",
+            {"compare": COMPARED},
+            0,
+            {
+                "sides": ["A", "B"],
+                "rows": [plain_row(row) for row in COMPARED.rows],
+                "alone": COMPARED.alone,
+            },
+            "",
+        ),
+        (
+            "compare A B --json --changed",
+            {"compare": COMPARED},
+            0,
+            {
+                "sides": ["A", "B"],
+                "rows": [plain_row(COMPARED.rows[0]), plain_row(UNSCORED)],
+                "alone": COMPARED.alone,
+            },
+            "",
+        ),
+        (
+            "status --json",
+            {"status": Status(jobs=[], earlier=["another version"])},
+            0,
+            {"counts": {}, "earlier": ["another version"], "jobs": []},
+            "",
+        ),
+    ],
+    ids=lambda part: part if isinstance(part, str) else "",
+)
+def test_json_has_all_of_an_answer(
+    answer: Answer,
+    capsys: pytest.CaptureFixture[str],
+    line: str,
+    answers: dict[str, Any],
+    code: int,
+    content: dict[str, Any],
+    err: str,
+) -> None:
+    answer(**answers)
+
+    assert exit_code(line.split()) == code
+    said = capsys.readouterr()
+    assert json.loads(said.out) == {"schema": 1, **content}
+    assert said.err == err
+
+
+def test_verify_names_each_finding_and_counts_them(
+    answer: Answer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    answer(verify=CHECKED)
+
+    assert exit_code(["verify"]) == 1
+    assert capsys.readouterr().out.splitlines() == [
+        r"files: files.json: is\ngone",
+        r"data: data.json: is\ngone",
+        "3 records, 2 findings",
+    ]
+
+
+def test_compare_has_a_line_a_name_and_then_what_differs(
+    answer: Answer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Settings once for all names in which they differ alike."""
+    answer(compare=COMPARED)
+
+    assert exit_code(["compare", "A", "B"]) == 0
+    table, *blocks = capsys.readouterr().out.split("\n\n")
+    assert [re.split(r" {2,}", line.strip()) for line in table.splitlines()] == [
+        ["seeds", "AUC A", "AUC B", "Δ AUC", "won", "Δ LogLoss"],
+        ["avazu DNN", "2", "0.5000±0.2500", "0.7500±0.2500", "+0.2500", "2/2", "-0.1250"],
+        ["avazu DCN", "2", "0.5000±0.2500", "0.7500±0.2500", "0.0000", "0/2", "0.0000"],
+        ["avazu FM", "0", "--", "--", "--", "0/0", "--"],
+    ]
+    assert "\n\n".join(blocks).splitlines() == [
+        "avazu DNN, avazu FM: what differs",
+        "  training.seed: 1 -> -",
+        '  arm.plugin: "dense" -> "prime"',
+        "",
+        "avazu DNN, seed 4: not a pair: its data differ",
+        "a: alone",
+        "b",
+    ]
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """`ls`, `show recipe` and `show arm`: what they print is what there is."""
 
 import json
+import re
 import tomllib
 from collections.abc import Callable
 from importlib.metadata import EntryPoint
@@ -167,3 +168,62 @@ def test_a_summary_fits_a_terminal_of_80_columns(command: click.Command) -> None
     summary = command.get_short_help_str(limit=80 - 2 - longest - 2)
     assert summary.endswith(".")
     assert not summary.endswith("...")
+
+
+HEADS = {
+    "backbones": ["backbone", "Top-NN", "sites", "citation"],
+    "arms": ["arm", "label", "source"],
+    "recipes": ["recipe", "kind", "title"],
+    "studies": ["study", "recipes", "title"],
+    "datasets": ["data set", "prepared tables", "title"],
+    "tables": ["table", "title"],
+    "figures": ["figure", "what it shows"],
+}
+LISTINGS = [
+    (
+        "backbones",
+        {"name": "A", "top_nn": ["l1", "l2", "l3"], "sites": ["s", "t"], "cite": "Me"},
+        ["A", "l1 ... l3", "s, t", "Me"],
+    ),
+    (
+        "backbones",
+        {"name": "A", "top_nn": ["l1", "l2"], "sites": [], "cite": "Me"},
+        ["A", "l1, l2", "Me"],
+    ),
+    (
+        "backbones",
+        {"name": "A", "top_nn": [], "sites": None, "cite": "Me"},
+        ["A", "none", "-", "Me"],
+    ),
+    (
+        "backbones",
+        {"name": "A", "top_nn": None, "sites": None, "cite": "m:A"},
+        ["A", "-", "-", "m:A"],
+    ),
+    ("arms", {"name": "a", "label": "An arm", "cite": "Me"}, ["a", "An arm", "Me"]),
+    ("recipes", {"name": "r", "kind": "cost", "title": "What"}, ["r", "cost", "What"]),
+    ("studies", {"name": "s", "recipes": 4, "title": "What"}, ["s", "4", "What"]),
+    (
+        "datasets",
+        {"name": "d", "tables": ["D/a", "D/b"], "title": "What"},
+        ["d", "D/a, D/b", "What"],
+    ),
+    ("datasets", {"name": "d", "tables": [], "title": "What"}, ["d", "none", "What"]),
+    ("tables", {"name": "t", "title": "What"}, ["t", "What"]),
+    ("figures", {"name": "f", "title": "What"}, ["f", "What"]),
+]
+
+
+@pytest.mark.parametrize(("kind", "row", "cells"), LISTINGS)
+def test_each_column_has_what_its_head_says(
+    answer: Answer,
+    monkeypatch: pytest.MonkeyPatch,
+    kind: str,
+    row: dict[str, object],
+    cells: list[str],
+) -> None:
+    monkeypatch.setattr("prime_bench.api.listing", lambda given, **_: [row] * (given == kind))
+
+    lines = [re.split(r" {2,}", line) for line in answer("ls", kind).splitlines()]
+    assert lines == [HEADS[kind], cells]
+    assert json.loads(answer("ls", kind, "--json")) == {"schema": 1, kind: [row]}

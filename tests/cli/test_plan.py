@@ -1,16 +1,19 @@
 """`prime-bench plan`: what it prints, and how it fails."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
+from prime_bench import api
 from prime_bench.cli.main import exit_code
 from prime_bench.cli.output import duration, size
-from prime_bench.cli.plan import outlook
+from prime_bench.cli.plan import outlook, print_plan, summary
 from prime_bench.recipe.file import load_recipe
-from prime_bench.schedule.estimate import Total
+from prime_bench.schedule.estimate import MEMORY_NOTE, RANGE_NOTE, Estimate, PlanEstimate, Total
 from prime_bench.schedule.measure import measure
 from prime_bench.schedule.slots import Slots
+from prime_bench.settings.interface import Budget
 
 COMMAND = "prime-bench prepare synthetic"
 
@@ -178,7 +181,10 @@ def test_durations_have_the_unit_that_suits(seconds, text):
 
 @pytest.mark.parametrize(
     ("n_bytes", "text"),
-    [(0, "0 MB"), (4, "1 kB"), (37_400, "37 kB"), (4e8, "400 MB"), (2.34e9, "2.3 GB")],
+    [
+        *((0, "0 MB"), (4, "1 kB"), (37_400, "37 kB"), (999_400, "999 kB"), (1e6, "1 MB")),
+        *((4e8, "400 MB"), (999_400_000, "999 MB"), (1e9, "1.0 GB"), (2.34e9, "2.3 GB")),
+    ],
 )
 def test_sizes_have_the_unit_that_suits(n_bytes, text):
     assert size(n_bytes) == text
@@ -260,24 +266,141 @@ def test_mistakes_are_one_message_and_a_code(tmp_path, capsys, arguments, code, 
     assert list(tmp_path.iterdir()) == []
 
 
+NOTHING = Total(
+    jobs=0,
+    known_jobs=0,
+    slots=Slots(on_each=1, total=1, threads=1),
+    wall_s=0.0,
+    elapsed_s=0.0,
+    elapsed_low_s=0.0,
+    elapsed_high_s=0.0,
+    sources=(),
+    memory_bytes=0,
+    disk_bytes=0,
+    disk_at_work_bytes=0,
+    disk_free_bytes=0,
+)
+
+
 @pytest.mark.parametrize(("free", "says"), [(6_000_000, "free"), (5_999_999, "not suffice")])
 def test_a_disk_on_which_the_jobs_do_not_fit_is_told(free, says):
-    total = Total(
-        jobs=1,
-        known_jobs=0,
-        slots=Slots(on_each=1, total=1, threads=1),
-        wall_s=0.0,
-        elapsed_s=0.0,
-        elapsed_low_s=0.0,
-        elapsed_high_s=0.0,
-        sources=(),
-        memory_bytes=0,
-        disk_bytes=5_000_000,
-        disk_at_work_bytes=1_000_000,
-        disk_free_bytes=free,
+    disk = {"disk_bytes": 5_000_000, "disk_at_work_bytes": 1_000_000, "disk_free_bytes": free}
+
+    *_, line = outlook(replace(NOTHING, jobs=1, **disk))
+
+    assert line.startswith("disk: 5 MB of checkpoints, up to 1 MB more while ")
+    assert line.endswith(says)
+
+
+TIMES = {"elapsed_s": 600.0, "elapsed_low_s": 60.0, "elapsed_high_s": 7200.0, "wall_s": 1800.0}
+KNOWN = "time: about 10 min (60 s to 2.0 h) for {}, 30 min one after another (a; b)"
+UNKNOWN = (
+    "time: unknown for {}, since nothing like them has run; `plan --measure` trains ten seconds "
+    "for each backbone and arm"
+)
+
+
+@pytest.mark.parametrize(
+    ("amounts", "lines"),
+    [
+        ({"jobs": 0, "known_jobs": 0, "memory_bytes": 9_000_000}, []),
+        ({"jobs": 3, "known_jobs": 3}, [KNOWN.format("3 jobs"), RANGE_NOTE]),
+        (
+            {"jobs": 3, "known_jobs": 1},
+            [KNOWN.format("1 job"), RANGE_NOTE, UNKNOWN.format("2 jobs")],
+        ),
+        (
+            {"jobs": 1, "known_jobs": 0, "memory_bytes": 9_000_000},
+            [UNKNOWN.format("1 job"), f"{MEMORY_NOTE}: at most 9 MB a job"],
+        ),
+    ],
+)
+def test_what_is_known_of_time_and_memory_is_told(amounts, lines):
+    total = replace(NOTHING, **TIMES, sources=("a", "b"), **amounts)
+
+    slots = ["slots: 1 job at once, 1 CPU thread each (as asked for)"] if total.jobs else []
+    assert list(outlook(total)) == [*slots, *lines]
+
+
+def _with_states(*states):
+    """The plan of `quick` with jobs in these states, of which each tells why by its number."""
+    made = api.plan("quick")
+    jobs = [
+        replace(planned, state=state, why=f"why {n}", job=planned.job_spec.bind("f" * 64))
+        for n, (planned, state) in enumerate(zip(made.jobs, states, strict=False))
+    ]
+    return replace(made, jobs=jobs)
+
+
+def test_each_job_has_its_own_time_memory_and_reason(capsys):
+    made = _with_states("pending", "unfit", "done")
+    first, second, _ = made.jobs
+    estimates = {
+        first.job_id: Estimate(wall_s=100.0, memory_bytes=3_000_000, disk_bytes=7),
+        second.job_id: Estimate(wall_s=20.0),
+    }
+    found = PlanEstimate(jobs=estimates, total=NOTHING, added={})
+
+    print_plan(made, found)
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert [line[:1] + line[5:] for line in lines[1:4]] == [
+        [first.job_id, "pending", "2", "min", "3", "MB", "why", "0"],
+        [second.job_id, "unfit", "20", "s", "-", "too", "few", "rows,", "see", "below"],
+        [made.jobs[2].job_id, "done", "-", "-", "why", "2"],
+    ]
+
+    print_plan(replace(made, skipped=("a: left out",)), found, as_json=True)
+    content = json.loads(capsys.readouterr().out)
+    assert content["jobs"] == [
+        first.plain() | estimates[first.job_id].plain(),
+        second.plain() | estimates[second.job_id].plain(),
+        made.jobs[2].plain(),
+    ]
+    assert content["unfit"] == ["synthetic: why 1"]
+    assert content["skipped"] == ["a: left out"]
+    assert content["total"] == NOTHING.plain()
+
+
+def test_what_the_points_of_a_grid_add_is_told_together(capsys):
+    arms = {spec.arm.name: spec.arm for spec in load_recipe("sweep").job_specs()}
+    first, second = [name for name, arm in arms.items() if arm.family == "prime"][:2]
+    budget = {"backbone_parameters": 1, "backbone_macs": 1}
+    added = {
+        "synthetic": {
+            first: {"DNN": Budget(**budget, plugin_parameters=1000, plugin_macs=20)},
+            second: {"DNN": Budget(**budget, plugin_parameters=3000, plugin_macs=40)},
+        }
+    }
+
+    print_plan(api.plan("sweep"), PlanEstimate(jobs={}, total=NOTHING, added=added))
+
+    assert capsys.readouterr().out.splitlines()[-1] == (
+        "synthetic: parameters, and multiply-accumulates a row, added: "
+        "prime 1,000 to 3,000 and 20 to 40"
     )
 
-    *_, line = outlook(total)
 
-    assert line.startswith("disk: 5 MB of checkpoints")
-    assert line.endswith(says)
+def test_the_summary_says_what_is_not_as_it_should_be():
+    made = _with_states("stale", "broken", "stale", "unfit", "done", "unfit", "stale")
+    # A stale job whose record is of an older version runs in any case.
+    made.jobs[2:3] = [replace(made.jobs[2], record=None)]
+    made.jobs[0:1] = [replace(made.jobs[0], record="a record")]
+    made.jobs[6:7] = [replace(made.jobs[6], record="a record")]
+    made = replace(made, skipped=("synthetic: left out",))
+
+    assert summary(made).splitlines() == [
+        "7 jobs: 3 stale, 1 broken, 2 unfit, 1 done",
+        "stale: `--retrain stale` does 2 jobs again",
+        "broken: why 1",
+        "unfit: synthetic: why 3",
+        "unfit: synthetic: why 5",
+        "synthetic: left out",
+    ]
+    assert "--retrain" not in summary(replace(made, retrain_stale=True))
+
+
+def test_a_command_that_was_told_is_not_told_again():
+    made = api.plan("quick")
+
+    assert summary(made).splitlines()[-1] == f"to prepare: {COMMAND}"
+    assert summary(made, told=[COMMAND]).splitlines() == ["18 jobs: 18 needs data"]

@@ -3,10 +3,12 @@
 import io
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
+from prime_bench import api
 from prime_bench.cli.main import exit_code
 from prime_bench.cli.predict import _Table
 from prime_bench.training.metrics import auc
@@ -23,6 +25,73 @@ def test_rows_are_numbered_through_all_blocks():
         "row,probability",
         *("1,0.5", "2,0.25", "3,0.125", "4,0.75", "5,1.0", "6,0.0625"),
     ]
+
+
+@pytest.mark.parametrize("output", [None, "O.csv"])
+def test_values_without_an_id_and_other_conditions_are_told_behind_the_rows(
+    output, tmp_path, monkeypatch, capfdbinary
+):
+    """The fields with most of them first."""
+    monkeypatch.chdir(tmp_path)
+    made = SimpleNamespace(
+        rows=4000, unknown={"a": 0, "b": 10, "c": 1500, "d": 40}, conditions=["torch 1, not 2"]
+    )
+
+    def predict_rows(*_, on_block, log, **__):
+        log("a message")
+        on_block(np.array([0.5], dtype=np.float32))
+        return made
+
+    monkeypatch.setattr(api, "predict_rows", predict_rows)
+
+    flags = [] if output is None else ["--output", output]
+    assert exit_code(["predict", "abcd", "--from", "x", *flags]) == 0
+
+    out, err = (text.decode() for text in capfdbinary.readouterr())
+    rows = "row,probability\n1,0.5\n"
+    assert out == (rows if output is None else "O.csv: 4,000 rows\n")
+    if output is not None:
+        assert Path(output).read_text() == rows
+    assert err.splitlines() == [
+        "a message",
+        "`c`: 1,500 of 4,000 values are not in the vocabulary (37.5%)",
+        "`d`: 40 of 4,000 values are not in the vocabulary (1.0%)",
+        "`b`: 10 of 4,000 values are not in the vocabulary (0.2%)",
+        "not as in the run: torch 1, not 2",
+    ]
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_each_job_has_a_bar_in_a_terminal(terminal, monkeypatch, capsys):
+    monkeypatch.setattr("rich.console.Console.is_terminal", terminal)
+    monkeypatch.setenv("COLUMNS", "100")
+    monkeypatch.setenv("NO_COLOR", "1")
+
+    def record(seed):
+        job = SimpleNamespace(backbone="DNN", seed=seed)
+        return SimpleNamespace(dataset="[red]", arm="prime", job=job)
+
+    def predict(*_, on_progress, **__):
+        for number, rows in ((1, 0), (1, 20), (2, 0), (2, 30)):
+            on_progress(
+                SimpleNamespace(
+                    record=record(6 + number), number=number, n_jobs=2, rows=rows, n_rows=40
+                )
+            )
+        return []
+
+    monkeypatch.setattr(api, "predict", predict)
+    assert exit_code(["predict", "quick"]) == 0
+
+    out, err = capsys.readouterr()
+    assert "prime" not in out
+    if not terminal:
+        assert err == ""
+        return
+    first, second = [line for line in err.splitlines() if "prime" in line][-2:]
+    assert "1 of 2: [red] DNN prime seed 7 ━" in first
+    assert "2 of 2: [red] DNN prime seed 8 ━" in second
+    assert (" 50% " in first, " 75% " in second) == (True, True)
 
 
 def test_run_keeps_predictions_on_request(jobs):

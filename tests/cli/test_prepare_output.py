@@ -165,9 +165,7 @@ def test_the_tables_of_a_recipe_are_told_as_they_come_and_then_counted(printed, 
         assert json.loads(out) == {
             "schema": 1,
             "recipe": "quick",
-            "tables": [
-                {"state": state, **PLAIN} for state in ("made", "was there", "was there")
-            ],
+            "tables": [{"state": state, **PLAIN} for state in ("made", "was there", "was there")],
             "failed": {"one": "one: no rows", "two": "two: no such key"},
         }
     else:

@@ -1,11 +1,14 @@
 """`prime-bench profile`: its jobs know the device, done ones are not repeated, and its tables."""
 
 import json
+import re
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from prime_bench.base.machine import cores
+from prime_bench.cli.costs import tables
 from prime_bench.cli.main import exit_code
 from prime_bench.findings import ArmCost, CostFindings, InferenceCost
 from prime_bench.recipe.events import EpochProgress, ProgressEvent
@@ -32,7 +35,7 @@ batch_size = 64
 [probe]
 warm_up_steps = 1
 inference_steps = 2
-training_steps = 2
+training_steps = 4
 repetitions = 3
 other_batch_sizes = [1]
 [backbone.DNN]
@@ -79,8 +82,10 @@ def found(request):
             ArmCost(
                 **own,
                 inference=[
-                    InferenceCost(form="eager", batch_size=size, latencies_ms=times)
-                    for size in (64, 1)
+                    InferenceCost(
+                        form="eager", batch_size=size, latencies_ms=[ms / by for ms in times]
+                    )
+                    for size, by in ((64, 1), (1, 8))
                 ],
                 training_ms=[3 * ms for ms in times],
                 peak_memory_bytes=None if scale > 1 else int(peak),
@@ -164,11 +169,20 @@ def test_tables_have_medians_and_paired_ratios(recipe, engine, capsys):
     ]
     assert lines[2] == ["synthetic", "DNN", "narrow", *costs]
     assert lines[3][-6:] == ["20", "1.000", "60", "1.000", "-", "-"]
-    assert ["synthetic", "DNN", "eager", "narrow", "2.2", "x1.50", "2.2", "x1.50"] in lines
-    words = out.rpartition("\n\n")[2].splitlines()
-    assert words[0] == f"on A card, {cores()} CPU threads, torch 9.9"
-    assert words[1].startswith("times by wall clock: medians of 3 repetitions of 2 forward passes")
-    assert [line.partition(":")[0] for line in words[2:]] == ["memory", "memory"]
+    assert "inference, ms a batch and ratio to Dense, by rows of a batch:" in out.splitlines()
+    assert ["dataset", "backbone", "form", "arm", "1", "64"] in lines
+    assert ["synthetic", "DNN", "eager", "dense", "0.25", "2"] in lines
+    assert ["synthetic", "DNN", "eager", "narrow", "0.275", "x1.50", "2.2", "x1.50"] in lines
+    assert out.rpartition("\n\n")[2].splitlines() == [
+        f"on A card, {cores()} CPU threads, torch 9.9",
+        "times by wall clock: medians of 3 repetitions of 2 forward passes (evaluation mode) and 4 "
+        "training steps (forward, backward, update) after 1 to warm up, batches of 64 rows; the "
+        "arms take turns, and ratios are paired within a repetition",
+        "memory: by how much the resident memory of a process of its own grew at most, pages of "
+        "libraries included",
+        "memory: not measured on a CPU with a compiler at work, or on a system that does not "
+        "report it",
+    ]
     assert all(line.startswith("done: ") for line in err.splitlines())
 
 
@@ -190,6 +204,63 @@ def test_json_has_every_repetition(recipe, engine, capsys):
     }
     assert [cost["batch_size"] for cost in narrow["inference"]] == [64, 1]
     assert narrow["memory_ratio"] == 1.5
+
+
+def _on_a_gpu(own, factor):
+    """Costs of graphs and of eager steps, of which no two are alike."""
+    return ArmCost(
+        **own,
+        settings={},
+        inference=[
+            InferenceCost(form=form, batch_size=size, latencies_ms=[factor * ms] * 3)
+            for form, size, ms in (("eager", 64, 7), ("graph", 64, 2), ("graph", 512, 16))
+        ],
+        training_ms=[factor * 5] * 3,
+        eager_training_ms=[factor * 11] * 3,
+        peak_memory_bytes=None,
+    )
+
+
+def test_on_a_gpu_the_tables_are_of_graphs_and_words_tell_of_eager_steps():
+    dense = _on_a_gpu({"plugin": "dense", "parameters": 1000, "macs": 10}, 1)
+    prime = _on_a_gpu({"plugin": "prime", "parameters": 2000, "macs": 40}, 10)
+    prime.inference.pop()
+    where = SimpleNamespace(device="A card", threads=3, versions={})
+    steps = {"repetitions": 3, "inference_steps": 2, "training_steps": 4, "warm_up_steps": 1}
+    job = SimpleNamespace(backbone="DNN", probe=steps, training=SimpleNamespace(batch_size=64))
+    item = SimpleNamespace(
+        record=SimpleNamespace(dataset="avazu", job=job, environment=where),
+        findings=SimpleNamespace(
+            arms=[dense, prime], clock="CUDA events", memory="max_memory_allocated"
+        ),
+        arm_name=lambda arm: arm.plugin,
+    )
+
+    lines = [re.split(r" {2,}", line.strip()) for line in tables([item]).splitlines()]
+
+    assert lines[2] == [
+        *("avazu", "DNN", "prime", "2,000", "2.000", "40", "4.000"),
+        *("20", "10.000", "50", "10.000", "-", "-"),
+    ]
+    assert lines[6:11] == [
+        ["dataset", "backbone", "form", "arm", "64", "512"],
+        ["avazu", "DNN", "eager", "dense", "7", "-"],
+        ["avazu", "DNN", "eager", "prime", "70 x10.00", "-"],
+        ["avazu", "DNN", "graph", "dense", "2", "16"],
+        ["avazu", "DNN", "graph", "prime", "20 x10.00", "-"],
+    ]
+    eager = "on A card inference and training are CUDA graphs; a training step without is "
+    assert lines[12:15] == [
+        [f"{eager}11 ms for dense on DNN, inference 7 ms"],
+        [f"{eager}110 ms for prime on DNN, inference 70 ms"],
+        ["on A card, 3 CPU threads, torch ?"],
+    ]
+    assert lines[15][0].startswith("times by CUDA events: medians of 3 repetitions of 2 forward")
+    assert lines[16] == ["memory: the most that torch had allocated on the device"]
+    # A single way to measure inference needs no table of its own.
+    for arm in (dense, prime):
+        del arm.inference[1:]
+    assert "by rows of a batch" not in tables([item])
 
 
 def test_a_measurement_is_done_once_a_device(recipe, engine, card, capsys):

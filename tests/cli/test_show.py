@@ -1,12 +1,15 @@
 """`ls backbones` and `show backbone`: what they print is what the code has."""
 
 import json
+from dataclasses import asdict
 
 import pytest
 
+from prime_bench.api.catalogue import ArmFacts, BackboneCounts, BackboneFacts, KeyFacts
 from prime_bench.catalog import BACKBONES, PLUGINS, find_plugin
 from prime_bench.cli.main import exit_code
 from prime_bench.data.table import PreparedTable
+from prime_bench.recipe.file import find_recipe, load_recipe
 from prime_bench.settings.backbones import DCNv2Settings
 
 
@@ -95,3 +98,73 @@ def test_a_wrong_name_is_one_message(capsys, tmp_path, arguments, code, words):
 def test_a_folder_without_a_table(capsys, tmp_path):
     assert exit_code(["show", "backbone", "DNN", "--data", str(tmp_path)]) == 3
     assert "no prepared table here" in capsys.readouterr().err
+
+
+KEYS = [
+    KeyFacts(name="rank", default=16, choices=None, doc="Its rank."),
+    KeyFacts(name="site", default="a", choices=["a", "b"], doc="Its place."),
+]
+KEY_LINES = """\
+key   default  meaning
+rank  16       Its rank.
+site  "a"      Its place. One of a, b.
+"""
+
+
+@pytest.mark.parametrize(
+    ("top_nn", "tables", "last"),
+    [
+        ([], [], "Top-NN: none\nsites: embedding, top_input\n"),
+        (
+            ["mlp.0", "mlp.1"],
+            [
+                BackboneCounts(
+                    **{"path": "data/t", "dataset": "t", "fingerprint": "f", "fields": 1001},
+                    **{"input_width": 2002, "embedding_rows": 3003, "parameters": 4004},
+                    macs=5005,
+                )
+            ],
+            "Top-NN: mlp.0, mlp.1\nsites: embedding, top_input\n\n"
+            "table   fields  d      parameters  multiply-accumulates a row\n"
+            "data/t  1,001   2,002  4,004       5,005\n",
+        ),
+    ],
+)
+def test_a_backbone_is_shown_in_full(answer, monkeypatch, top_nn, tables, last):
+    facts = BackboneFacts(
+        **{"name": "Net", "label": "a label", "cite": "Me, 2026", "keys": KEYS},
+        **{"top_nn": top_nn, "sites": ["embedding", "top_input"], "tables": tables},
+    )
+    monkeypatch.setattr("prime_bench.api.backbone_facts", lambda *_, **__: facts)
+
+    assert answer("show", "backbone", "m:Net") == f"m:Net: Me, 2026\n\n{KEY_LINES}\n{last}"
+    assert json.loads(answer("show", "backbone", "m:Net", "--json")) == {
+        "schema": 1,
+        **asdict(facts),
+    }
+
+
+@pytest.mark.parametrize(("keys", "last"), [(KEYS, KEY_LINES), ([], "no settings\n")])
+def test_an_arm_is_shown_in_full(answer, monkeypatch, keys, last):
+    facts = ArmFacts(name="Gate", label="a label", cite="Me, 2026", keys=keys)
+    monkeypatch.setattr("prime_bench.api.arm_facts", lambda *_, **__: facts)
+
+    assert answer("show", "arm", "m:Gate") == f"m:Gate: a label (Me, 2026)\n\n{last}"
+    assert json.loads(answer("show", "arm", "m:Gate", "--json")) == {"schema": 1, **asdict(facts)}
+
+
+def test_a_recipe_is_shown_as_json(answer):
+    shown = json.loads(answer("show", "recipe", "gdcn_routing", "--json"))
+    recipe = load_recipe("gdcn_routing")
+    assert shown == {
+        "schema": 1,
+        "name": "gdcn_routing",
+        "title": recipe.title,
+        "kind": "routing",
+        "path": str(find_recipe("gdcn_routing")),
+        "datasets": list(recipe.datasets),
+        "backbones": ["GDCN"],
+        "arms": [arm.name for arm in recipe.arms],
+        "seeds": recipe.seeds,
+        "text": find_recipe("gdcn_routing").read_text(encoding="utf-8"),
+    }

@@ -71,6 +71,37 @@ def test_on_80_columns_the_name_gives_way_and_no_number_does() -> None:
         assert part in lines[1], part
 
 
+def test_what_is_not_known_of_a_job_is_a_dash() -> None:
+    new = JobStatus(job_id=None, name="it", state="running", why="")
+    begun = replace(running(7), share=None, at_most=False, left_s=20.0, rows_per_s=None)
+
+    header, first, second = drawn(Status(jobs=[new, begun]), n_lines=9, width=100)
+
+    assert header.split() == ["job", "state", "epoch", "rows/s", "AUC", "left"]
+    assert first.split() == ["-", "it", "running", "-", "-", "-", "-"]
+    assert second.split()[0] == "00000007"
+    assert second.split()[-6:] == ["running", "12", "-", "0.8123", "20", "s"]
+
+
+def test_a_job_is_one_line_however_narrow_the_screen_is() -> None:
+    found = Status(jobs=[replace(running(n), where=f"a host {n}") for n in range(3)])
+
+    assert len(drawn(found, n_lines=9, width=52)) == 1 + 3
+
+
+def test_jobs_that_need_attention_come_in_their_order_and_others_not() -> None:
+    states = ("done", "stale", "interrupted", "pending", "failed", "running", "broken")
+    jobs = [JobStatus(job_id="a" * 16, name="it", state=state, why="") for state in states]
+
+    lines = drawn(Status(jobs=jobs), n_lines=5, width=100)
+
+    assert [line.split()[2] for line in lines[1:]] == [
+        *("running", "broken", "failed", "interrupted", "stale")
+    ]
+    *_, last = drawn(Status(jobs=jobs), n_lines=4, width=100)
+    assert last.split() == ["...", "and", "1", "more"]
+
+
 def test_hundreds_of_jobs_fit_and_those_at_work_come_first() -> None:
     failed = JobStatus(job_id="f" * 16, name="it", state="failed", why="no luck")
     pending = JobStatus(job_id="e" * 16, name="it", state="pending", why="has no record")

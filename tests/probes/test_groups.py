@@ -3,18 +3,21 @@ what a seed draws.
 """
 
 import hashlib
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from prime_bench.data.schema import Field, Schema
 from prime_bench.probes.groups import (
     Grouping,
     block_groupings,
     choose,
     draw_blocks,
     draw_rows,
+    grouping_of,
     null_grouping,
     row_groupings,
 )
@@ -40,6 +43,30 @@ def test_groups_that_are_too_small_are_named(log):
     for code, size in zip([1, 2, 3, 4], [*choice.groups, *choice.too_small], strict=True):
         mine = grouping.codes == code
         assert (size.rows, size.positives) == (mine.sum(), labels[mine].sum())
+
+
+def test_without_minima_every_group_that_has_a_row_is_chosen(log):
+    choice = choose(*log)
+
+    assert choice.codes == [1, 2, 3, 4]
+    assert choice.too_small == []
+
+
+def test_rows_are_grouped_by_the_first_field_of_the_meaning():
+    meanings = (None, "hour", "hour", "site")
+    fields = [
+        Field(name=f"c{i}", kind="categorical", vocabulary_size=9, semantic=meaning)
+        for i, meaning in enumerate(meanings)
+    ]
+    schema = Schema(fields=[Field(name="n0", kind="numeric"), *fields])
+    table = SimpleNamespace(schema=schema, values=lambda field: [f"{field.name}=x"])
+    split = SimpleNamespace(ids=np.arange(12).reshape(3, 4))
+
+    for meaning, column in (("hour", 1), ("site", 3)):
+        grouping = grouping_of(table, split, meaning)
+        assert (grouping.field, grouping.names) == (meaning, [f"c{column}=x"])
+        assert grouping.codes.tolist() == [column, 4 + column, 8 + column]
+    assert grouping_of(table, split, "device") is None
 
 
 def test_each_of_the_three_minima_counts(log):
