@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from prime_bench import api
+from prime_bench.api.studies import StudyEstimate
 from prime_bench.cli.main import exit_code
 from prime_bench.cli.output import duration, size
 from prime_bench.cli.plan import outlook, print_plan, summary
@@ -404,3 +405,24 @@ def test_a_command_that_was_told_is_not_told_again():
 
     assert summary(made).splitlines()[-1] == f"to prepare: {COMMAND}"
     assert summary(made, told=[COMMAND]).splitlines() == ["18 jobs: 18 needs data"]
+
+
+@pytest.mark.parametrize(
+    ("line", "name"),
+    [("plan quick --measure", "estimate"), ("study miniature --plan --measure", "estimate_study")],
+)
+def test_what_is_measured_and_what_could_not_be_is_told(monkeypatch, capsys, line, name):
+    def estimate(made, *, log, **_):
+        log("measuring\nit")
+        found = PlanEstimate(jobs={}, total=NOTHING, added={}, not_measured=("no luck",))
+        if name == "estimate":
+            return found
+        costs = tuple(replace(found, not_measured=("none",)) for _ in made.costs)
+        return StudyEstimate(queue=found, costs=costs, by_recipe=(NOTHING,) * len(made.plans))
+
+    monkeypatch.setattr(api, name, estimate)
+
+    assert exit_code([*line.split(), "--device", "cpu"]) == 0
+    first, *faults = capsys.readouterr().err.splitlines()
+    assert first.startswith("measuring")
+    assert faults[-2:] == (["no luck"] if name == "estimate" else ["no luck", "none"])

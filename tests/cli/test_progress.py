@@ -8,15 +8,21 @@ import pytest
 
 from prime_bench.cli import progress
 from prime_bench.cli.progress import RunProgress
-from prime_bench.findings import Score
+from prime_bench.findings import Score, Validation
 from prime_bench.recipe.events import (
     DoneEvent,
+    EpochEvent,
     EpochProgress,
     MachineEvent,
     ProgressEvent,
     StartedEvent,
 )
 from prime_bench.schedule.engine import Outcome
+
+VALIDATION = Validation(
+    **{"epoch": 4, "step": 9, "learning_rate": 0.1, "train_loss": 0.5, "wall_s": 1.0},
+    **{"valid_auc": 0.71236, "valid_logloss": 0.25, "improved": True},
+)
 
 
 @pytest.fixture
@@ -138,3 +144,75 @@ def test_a_machine_that_takes_no_jobs_is_named_with_what_to_do(shown, capsys):
         "host-2: takes jobs again",
         "host-2: is lost, and its jobs go on elsewhere: it has left",
     ]
+
+
+@pytest.mark.parametrize(
+    ("state", "words"),
+    [
+        ("waited for", "the run waits for free room"),
+        ("set aside", "takes no jobs for now"),
+        ("back", "takes jobs again"),
+        ("lost", "is lost, and its jobs go on elsewhere"),
+        ("sent a table", "is sent a table that it lacks"),
+        ("without a node", "no node can take a job, the run waits for one"),
+    ],
+)
+def test_each_state_of_a_machine_has_its_words(shown, capsys, state, words):
+    with shown:
+        shown.event(MachineEvent(where="host-2", state=state))
+
+    assert capsys.readouterr().err == f"host-2: {words}\n"
+
+
+def test_a_job_that_runs_again_elsewhere_is_not_where_it_was(shown, capsys):
+    with shown:
+        shown.event(StartedEvent(job_id="a", where="host-1"))
+        shown.event(StartedEvent(job_id="b", where="host-2"))
+        _end(shown, "a", state="interrupted")
+        _end(shown, "a", state="skipped")
+        _end(shown, "b", state="skipped")
+
+    assert [line.partition(";")[0] for line in capsys.readouterr().err.splitlines()] == [
+        "interrupted: a on host-1",
+        "skipped: a",
+        "skipped: b on host-2",
+    ]
+
+
+def test_in_a_terminal_each_job_at_work_has_a_bar(clock, monkeypatch, capsys):
+    """Of rows within the epoch; it goes when the job ends, and no line a minute is needed."""
+    monkeypatch.setattr("rich.console.Console.is_terminal", True)
+    monkeypatch.setenv("COLUMNS", "100")
+    monkeypatch.setenv("NO_COLOR", "1")
+    planned = SimpleNamespace(job=SimpleNamespace(id="abcd"), job_spec="avazu DNN prime seed 7")
+    shown = RunProgress(SimpleNamespace(jobs=[planned], to_run=["job"] * 3))
+
+    def bars():
+        shown._bars.refresh()
+        text = capsys.readouterr().err.rpartition("jobs ")[2]
+        return [" ".join(line.split()) for line in text.splitlines()]
+
+    with shown:
+        shown.event(StartedEvent(job_id="abcd", where="host-1"))
+        _advance(shown, epoch=4)
+        clock.s += 200
+        _advance(shown, epoch=4)
+        of_all, job = bars()
+        assert "0/3" in of_all
+        assert job.startswith("epoch 4: avazu DNN prime seed 7 on host-1 ━")
+        assert " 5 rows/s" in job
+        assert shown._bars.tasks[1].percentage == 50
+        shown.event(EpochEvent(job_id="abcd", validation=VALIDATION))
+        assert " AUC 0.7124" in bars()[1]
+        _end(shown, "abcd", wall_s=60)
+        (of_all,) = bars()
+        assert "1/3" in of_all
+
+
+def test_what_is_no_rate_or_score_is_not_shown_as_one(shown):
+    at = EpochProgress(epoch=1, rows=1, rows_total=20, rows_per_s=None)
+    shown.event(ProgressEvent(job_id="abcd", progress=at))
+    assert shown._bars.tasks[1].fields["note"] == ""
+    nothing = VALIDATION.model_copy(update={"valid_auc": None})
+    shown.event(EpochEvent(job_id="abcd", validation=nothing))
+    assert shown._bars.tasks[1].fields["note"] == "AUC not a number"

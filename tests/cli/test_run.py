@@ -5,6 +5,7 @@ import inspect
 import json
 import os
 import signal
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -455,3 +456,48 @@ def test_options_of_an_engine_are_its_arguments() -> None:
     names = {option.name for option in command.__click_params__}  # type: ignore[attr-defined]
 
     assert names == set(inspect.signature(api.open_engine).parameters)
+
+
+def _outcome(state, name, seed):
+    job = SimpleNamespace(id=f"id-{name}", backbone="DNN", seed=seed)
+    request = SimpleNamespace(dataset="avazu", arm=name, job=job)
+    return SimpleNamespace(state=state, request=request, why=f"why\n{name}")
+
+
+@pytest.mark.parametrize(
+    ("facts", "more", "code"),
+    [
+        ({}, "", 1),
+        ({"interrupted": 1, "stopped": True}, "the same command continues this run\n", 130),
+        ({"not_started": 1}, "the same command continues this run\n", 1),
+        ({"log_fault": "no event files"}, "no event files\n", 1),
+    ],
+)
+def test_every_job_without_a_record_is_named_with_why_and_its_folder(
+    monkeypatch, capsys, facts, more, code
+):
+    plan = SimpleNamespace(
+        **{"earlier": ["another\nversion"], "prepare_commands": [], "broken": [], "unfit": []},
+        **{"counts": {}, "jobs": [], "to_run": []},
+    )
+    ended = RunSummary(
+        plan=plan,
+        failed=(_outcome("failed", "one", 1),),
+        not_run=(_outcome("not run", "two", 2), _outcome("not run", "three", 3)),
+        **{**dict.fromkeys(("done", "skipped", "interrupted", "not_started"), 0), "stopped": False},
+    )
+    answers = {"open_engine": "it", "plan": plan, "run": replace(ended, **facts)}
+    for name, answer in answers.items():
+        monkeypatch.setattr(api, name, lambda *_, _it=answer, **__: _it)
+
+    assert exit_code(["run", "quick", "--runs-dir", "R"]) == code
+
+    out, err = capsys.readouterr()
+    assert out == f"quick: {answers['run']}\n"
+    assert err == (
+        "source: another\\nversion\n"
+        "failed: avazu DNN one seed 1: why\\none (R/id-one)\n"
+        "not run: avazu DNN two seed 2: why\\ntwo (R/id-two)\n"
+        "not run: avazu DNN three seed 3: why\\nthree (R/id-three)\n"
+        f"{more}"
+    )

@@ -93,7 +93,8 @@ def test_a_publication_has_bundle_page_manifest_and_readme(
     assert readme.startswith('---\npretty_name: "Two | seeds"\n')
     assert "# Two \\| seeds" in readme
     assert "Published by A. Author." in readme
-    assert f"published {folder}: 4 records" in capsys.readouterr().err
+    n_kilobytes = sum(len(content_of(folder)[name]) for name in manifest.files) / 1e3
+    assert capsys.readouterr().err == f"published {folder}: 4 records, {n_kilobytes:.0f} kB\n"
 
 
 @pytest.mark.parametrize(
