@@ -23,6 +23,7 @@ from prime_bench.store.runs import is_job_id
 
 RECIPES = [path.stem for path in sorted(bundled_folder("recipes").glob("*.toml"))]
 JOBS = ("0123456789abcdef", "01ff456789abcdef", "fedcba9876543210")
+OWN = ("mine/first.toml", "mine/second.toml", "own.toml")
 Completed = Callable[[str], list[str]]
 
 
@@ -36,9 +37,11 @@ def completed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Completed:
         config = {"dataset": "avazu", "arm": "prime", "job": {"backbone": "DNN", "seed": 1}}
         (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
     (tmp_path / "runs" / ".claims").mkdir()
-    (tmp_path / "mine").mkdir()
-    for name in ("own.toml", "mine/first.toml", "mine/second.toml", "mine/packed.zip"):
+    more = ("mine/packed.zip", "cards/mylog.toml", ".hidden.toml", "odd\n.toml")
+    for name in (*OWN, *more, "prepared/avazu-1/manifest.json", "prepared/half/schema.json"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("", encoding="utf-8")
+    monkeypatch.setenv("PRIME_BENCH_CARDS", "cards")
 
     def complete(line: str) -> list[str]:
         *words, incomplete = line.split(" ")
@@ -54,9 +57,9 @@ def completed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Completed:
         ("", list(COMMANDS)),
         ("pr", ["prepare", "profile", "predict"]),
         ("ls ", ["arms", "backbones", "datasets", "figures", "recipes", "studies", "tables"]),
-        ("prepare ", card_names()),
+        ("prepare ", [*card_names(), "mylog"]),
         ("run main13_b", ["main13_by_validation"]),
-        ("run ", [*RECIPES, "mine/first.toml", "mine/second.toml", "own.toml"]),
+        ("run ", [*RECIPES, "cards/mylog.toml", *OWN]),
         ("plan mi", ["mine/first.toml", "mine/second.toml"]),
         ("status mine/f", ["mine/first.toml"]),
         ("diff quick o", ["own.toml"]),
@@ -76,6 +79,20 @@ def completed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Completed:
         ("verify q", ["quick"]),
         ("compare de", ["dense", "dense_layernorm", "dense_weight"]),
         ("compare ru", ["runs"]),
+        ("compare mine", ["mine/first.toml", "mine/second.toml", "mine/packed.zip", "mine"]),
+        ("study ", ["miniature", "paper"]),
+        ("study o", ["own.toml"]),
+        ("study mi", ["miniature", "mine/first.toml", "mine/second.toml"]),
+        ("browse ", ["cards", "mine", "prepared", "runs", "mine/packed.zip"]),
+        ("pack ", [*RECIPES, "cards/mylog.toml", *OWN, "mine/packed.zip"]),
+        ("pack r", ["routing", "runs"]),
+        ("prepare OW", []),
+        ("prepare ow", ["own.toml"]),
+        ("prepare MY", ["mylog"]),
+        ("run .hid", [".hidden.toml"]),
+        ("run odd", []),
+        ("show dataset --data-dir prepared pre", ["prepared/avazu-1"]),
+        ("export fuxictr --data-dir prepared S", ["synthetic"]),
     ],
 )
 def test_names(completed: Completed, line: str, expected: list[str]) -> None:
