@@ -1,7 +1,7 @@
 """The line of each key of a TOML file."""
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from prime_bench.base.toml import line_of
@@ -67,6 +67,11 @@ def test_the_line_of_a_key(path, line):
     assert line_of(NESTED, path) == line
 
 
+@example("a =", ["a"])
+@example("a = [", ["a", "0"])
+@example("a = [1,", ["a", "1"])
+@example("a = {b =", ["a", "b"])
+@example("a = 1]}", ["a"])
 @given(st.text(), st.lists(st.text(), max_size=3))
 def test_looking_for_a_line_never_fails(text, path):
     line = line_of(text, path)

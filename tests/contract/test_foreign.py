@@ -12,6 +12,7 @@ import pytest
 from prime_bench.base.errors import UsageError
 from prime_bench.catalog import find_backbone, find_plugin
 from prime_bench.cli.main import exit_code
+from prime_bench.contract import __main__ as contract
 from prime_bench.contract.__main__ import check
 from prime_bench.recipe.file import load_recipe
 
@@ -145,6 +146,32 @@ def test_the_guide_is_true_and_so_is_a_backbone(here, prime_bench, site, tmp_pat
 
 
 FAULTS = {
+    "class": (
+        "class Gate(Plugin)",
+        "class Gate(torch.nn.Module)",
+        "class",
+        "not derived from Plugin",
+    ),
+    "numbers": (
+        "return torch.sigmoid(self.logit(z, dense_logit))",
+        "return 2 * torch.sigmoid(self.logit(z, dense_logit))",
+        *("probabilities", "a probability is not in [0, 1]"),
+    ),
+    "chance": (
+        "self.settings = settings",
+        "self.settings = settings; self.own = torch.nn.Parameter(torch.tensor(float(id(self) % 10**6)))",
+        *("building", "two builds of one seed differ"),
+    ),
+    "counting": (
+        "        h = F.layer",
+        "        self.bias.data.add_(1)\n        h = F.layer",
+        *("evaluation", "an evaluation changes a weight or a buffer"),
+    ),
+    "stays": (
+        "+ self.bias)",
+        "+ 0 * self.bias)",
+        *("gradients", "`plugin.bias` has not moved after 4 steps"),
+    ),
     "torch_building": (
         "generator=generator",
         "",
@@ -202,10 +229,126 @@ def test_a_faulty_plug_in_fails_with_the_reason(tmp_path, monkeypatch, fault):
     (tmp_path / f"faulty_{fault}.py").write_text(CODE.replace(old, new), encoding="utf-8")
     monkeypatch.syspath_prepend(tmp_path)
 
-    faults = {finding.rule: finding.fault for finding in check(f"faulty_{fault}:Gate")}
+    monkeypatch.setattr(contract, "_OF_ARMS", {rule: contract._OF_ARMS[rule]})
 
-    assert faults[rule] is not None
-    assert reason in faults[rule]
+    (finding,) = check(f"faulty_{fault}:Gate")
+
+    assert finding.rule == rule
+    assert reason in (finding.fault or "nothing")
+
+
+TOP = "        self.top_layers, self.top_parameters = ['out'], ['out.weight']\n"
+FLAT_FAULTS = {
+    "class": (
+        "class Flat(Backbone)",
+        "class Flat(nn.Module)",
+        *("class", "it is not derived from Backbone"),
+    ),
+    "no_sites": ("self.sites = ", "self.places = ", "sites", "has no `sites`, an nn.ModuleDict"),
+    "no_embedding": (
+        "identity_sites(settings.sites)",
+        "identity_sites(['top_input'])",
+        *("sites", "there is no site `embedding`"),
+    ),
+    "more_sites": (
+        "identity_sites(settings.sites)",
+        "identity_sites(['embedding', 'more'])",
+        *("sites", "`sites` of settings and model differ"),
+    ),
+    "flat": (
+        "(self.embedding(ids, numerics)).flatten(1)",
+        "(self.embedding(ids, numerics).flatten(1))",
+        *("sites", "the site `embedding` sees (16, 16), not (B, F, k) = (16, 4, 4)"),
+    ),
+    "not_passed": (
+        "class FlatSettings(BackboneSettings):",
+        "class FlatSettings(BackboneSettings):\n    inner_sites = property(lambda _: ('cross_1',))",
+        *("sites", "the site `cross_1` is not passed"),
+    ),
+    "width": (
+        "class FlatSettings(BackboneSettings):",
+        "class FlatSettings(BackboneSettings):\n    site_width = lambda *_: 7",
+        *("sites", "the site `embedding` has width 16, the settings 7"),
+    ),
+    "top_layers": (
+        "        reset_linears(self)\n",
+        f"        reset_linears(self)\n{TOP}",
+        *("Top-NN", "top_layers are [(16, 1)], hidden_layers of the settings []"),
+    ),
+    "top_kind": (
+        "        reset_linears(self)\n",
+        "        reset_linears(self)\n        self.top_layers = ['embedding']\n",
+        *("Top-NN", "a top layer is not an nn.Linear"),
+    ),
+    "top_names": (
+        "        reset_linears(self)\n",
+        "        reset_linears(self)\n        self.top_parameters = ['out.wait']\n",
+        *("Top-NN", "top_parameters has `out.wait`, the model has no such parameter"),
+    ),
+    "no_tables": (
+        "list(self.embedding.parameters())",
+        "[]",
+        *("Top-NN", "embedding_parameters are not its own"),
+    ),
+    "others_tables": (
+        "list(self.embedding.parameters())",
+        "[nn.Parameter(self.out.weight)]",
+        *("Top-NN", "embedding_parameters are not its own"),
+    ),
+    "random": (
+        "        return self.out(z).squeeze(-1)",
+        "        z = z + 0 * self.out.weight.new_empty(()).normal_()\n"
+        "        return self.out(z).squeeze(-1)",
+        *("random streams", "a training step without dropout draws from torch's global generator"),
+    ),
+    "numeric": (
+        "        return self.out(z).squeeze(-1)",
+        "        return self.out(z).squeeze(-1).double()",
+        *("probabilities", "a batch of 1 row gives torch.float64 (1,), not torch.float32 (1,)"),
+    ),
+    "single": (
+        "        return self.out(z).squeeze(-1)",
+        "        return self.out(z).squeeze()",
+        *("probabilities", "a batch of 1 row gives torch.float32 (), not torch.float32 (1,)"),
+    ),
+    "macs": (
+        "return self.input_width(shape)\n",
+        "return 16\n",
+        *("budget", "with 6 fields the formula of macs is off by -8: 16 in all, the model has 24"),
+    ),
+    "parameters": (
+        "self.input_width(shape) + 1",
+        "self.input_width(shape)",
+        *("budget", "with 4 fields the formula of parameters is off by -1: "),
+    ),
+    "raises": (
+        "        return self.out(z).squeeze(-1)",
+        "        raise ValueError('no luck')",
+        *("gradients", "ValueError: no luck"),
+    ),
+    "prime": (
+        'z = self.sites["embedding"](self.embedding(ids, numerics)).flatten(1)',
+        'site = self.sites["embedding"]\n'
+        "        factor = 1 + len(site._forward_hooks)\n"
+        "        z = site(self.embedding(ids, numerics)).flatten(1) * factor",
+        *("PRIME around it", "with PRIME around it the first predictions differ"),
+    ),
+}
+
+
+@pytest.mark.parametrize("fault", FLAT_FAULTS)
+def test_a_faulty_backbone_fails_with_the_reason(tmp_path, monkeypatch, fault):
+    old, new, rule, reason = FLAT_FAULTS[fault]
+    assert old in FLAT
+    (tmp_path / f"flat_{fault}.py").write_text(FLAT.replace(old, new), encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+
+    monkeypatch.setattr(contract, "_OF_BACKBONES", {rule: contract._OF_BACKBONES[rule]})
+
+    (finding,) = check(f"flat_{fault}:Flat")
+
+    assert finding.rule == rule
+    assert reason in (finding.fault or "nothing")
 
 
 def test_state_that_is_not_saved_fails(tmp_path, monkeypatch):
@@ -230,7 +373,12 @@ def test_a_declared_absence_of_the_neutral_start_passes(tmp_path, monkeypatch):
     (tmp_path / "declared.py").write_text(code, encoding="utf-8")
     monkeypatch.syspath_prepend(tmp_path)
 
-    assert [finding.fault for finding in check("declared:Gate")] == [None] * 10
+    findings = check("declared:Gate")
+    assert [finding.fault for finding in findings] == [None] * 10
+    assert [finding.rule for finding in findings] == [
+        *("class", "building", "probabilities", "logarithms", "evaluation", "random streams"),
+        *("neutral start", "gradients", "budget", "state dict"),
+    ]
 
 
 @pytest.mark.parametrize(

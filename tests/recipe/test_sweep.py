@@ -5,6 +5,7 @@ import itertools
 import pytest
 
 from prime_bench.base.errors import UsageError
+from prime_bench.base.frozen import MOST_FAULTS
 from prime_bench.recipe.file import load_recipe, origins
 from prime_bench.recipe.sweep import CandidateBudget, GridPoint, Sweep, read_sweep
 
@@ -278,6 +279,15 @@ def test_a_fault_inside_a_list_of_values_has_both_places(write, swept):
     text = text.replace("[backbone.DNN]\nhidden_units = [8]\n", "[backbone.DNN]\n")
 
     assert "backbone.DNN.grid.hidden_units.1.1: input should be" in _message(write(text))
+
+
+@pytest.mark.parametrize("key", ["arm.p.grid.rank", "backbone.DNN.grid.embedding_dim"])
+def test_of_very_many_faults_of_a_grid_the_first_are_named(write, swept, key):
+    message = _message(write(swept), [f"{key}={[-number for number in range(150)]}"])
+
+    lines = [line for line in message.splitlines() if f"{key}." in line]
+    assert len(lines) == MOST_FAULTS
+    assert f"{key}.0: " in lines[0]
 
 
 def test_a_product_of_grids_has_a_limit(write, swept):
