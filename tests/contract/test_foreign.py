@@ -158,8 +158,8 @@ FAULTS = {
         *("probabilities", "a probability is not in [0, 1]"),
     ),
     "chance": (
-        "self.settings = settings",
-        "self.settings = settings; self.own = torch.nn.Parameter(torch.tensor(float(id(self) % 10**6)))",
+        "self.bias = nn.Parameter(torch.zeros(()))",
+        "self.bias = nn.Parameter(torch.tensor(float(id(self) % 10**6)))",
         *("building", "two builds of one seed differ"),
     ),
     "counting": (

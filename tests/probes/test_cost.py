@@ -1,5 +1,9 @@
 """The measurement of cost: what is timed, on which rows, and that its record comes back whole."""
 
+import json
+import os
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
@@ -239,6 +243,15 @@ def test_a_forward_pass_is_the_arms_own_and_leaves_no_trace_of_training(make_req
     assert all(torch.equal(value, after[name]) for name, value in before.items())
 
 
+def test_a_compiled_form_runs_what_was_compiled_and_on_a_cpu_no_graph(table, monkeypatch):
+    batch = Pool(table.split("train"), n_rows=4, seed=1, device=CPU).batches(batch_size=4, n=1)[0]
+    monkeypatch.setattr("prime_bench.probes.arms.compiled", lambda arm: lambda *given: (arm, given))
+
+    given = (batch.ids, batch.numerics)
+    assert forward_of("it", "compiled", like=batch)(batch) == ("it", given)
+    assert forward_of(lambda *each: each, "eager", like=batch)(batch) == given
+
+
 def test_forms_of_a_device():
     assert forms_on(CPU, with_compiled=False) == ("eager",)
     assert forms_on(CPU, with_compiled=True) == ("eager", "compiled")
@@ -283,6 +296,27 @@ class TestMemory:
 
         with pytest.raises(EnvironmentFault, match="no prepared table"):
             memory.peak_training_bytes(request, request.job.resolve(), table, device=CPU)
+
+    def test_the_process_finds_the_modules_that_this_one_finds(
+        self, make_request, table, monkeypatch
+    ):
+        given = {}
+
+        def run(_command, **keys):
+            given.update(keys)
+            return SimpleNamespace(returncode=0, stdout="12345\n")
+
+        monkeypatch.setattr(memory.subprocess, "run", run)
+        monkeypatch.syspath_prepend("/of/my/plugins")
+        monkeypatch.setenv("A_VARIABLE", "is kept")
+        request = make_request()
+
+        peak = memory.peak_training_bytes(request, request.job.resolve(), table, device=CPU)
+
+        assert peak == 12345
+        assert "/of/my/plugins" in given["env"]["PYTHONPATH"].split(os.pathsep)
+        assert given["env"]["A_VARIABLE"] == "is kept"
+        assert json.loads(given["input"]) == request.plain()
 
     def test_where_nothing_can_be_read_nothing_is_claimed(
         self, make_request, table, monkeypatch, tmp_path
