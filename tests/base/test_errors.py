@@ -28,6 +28,12 @@ def test_a_hint_stands_on_its_own_line():
         ("dcnV2", ["DCN", "DCNv2"], "; did you mean `DCNv2`?"),
         ("zzz", ["DCN", "DCNv2"], ""),
         ("DNN", [], ""),
+        ("ab", ["abxx", "abx"], "; did you mean `abx`?"),
+        # Of very many names none is looked for, nor one for a very long one.
+        ("name1", [f"name{i}" for i in range(2, 202)], "; did you mean `name91`?"),
+        ("name1", [f"name{i}" for i in range(2, 203)], ""),
+        ("x" * 200, ["x" * 199], f"; did you mean `{'x' * 199}`?"),
+        ("x" * 201, ["x" * 199], ""),
     ],
 )
 def test_the_nearest_name_is_offered(name, known, expected):

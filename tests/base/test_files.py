@@ -1,5 +1,6 @@
 import errno
 import hashlib
+import io
 import os
 import re
 import signal
@@ -17,7 +18,10 @@ from prime_bench.base import files
 from prime_bench.base.errors import EnvironmentFault
 from prime_bench.base.files import (
     NotReadable,
+    check_can_write,
     environment_fault,
+    fault_of_disk,
+    nearest_folder,
     read_file,
     read_json,
     remove,
@@ -109,23 +113,86 @@ def test_a_place_where_no_file_can_be_made_is_an_environment_fault():
 
 
 @pytest.mark.parametrize(
-    ("number", "reason"),
+    ("number", "reason", "advice"),
     [
-        (errno.ENOSPC, "the disk is full"),
-        (errno.EDQUOT, "quota"),
-        (errno.EACCES, "permission denied"),
-        (errno.EPERM, "permission denied"),
-        (errno.EROFS, "read-only"),
-        (errno.EFBIG, "ulimit -f"),
+        (errno.ENOSPC, "the disk is full", "free some space"),
+        (errno.EDQUOT, "the disk quota is used up", "free some space"),
+        (errno.EFBIG, "the file would be larger than a limit allows (ulimit -f)", "free some"),
+        (errno.EACCES, "permission denied", "or change the permissions"),
+        (errno.EPERM, "permission denied", "or change the permissions"),
+        (errno.EROFS, "the file system is read-only", "or change the permissions"),
+        (errno.ENOTDIR, "a part of the path is a file, not a folder", "name another path"),
+        (errno.EISDIR, "a folder, where a file belongs", "move it away"),
+        (errno.EEXIST, "a file is in the way", "move it away"),
+        (errno.ENOTEMPTY, "a folder with files is in the way", "move it away"),
+        (errno.ENAMETOOLONG, "the name is too long for the file system", "name another path"),
+        (errno.EMFILE, "the process has too many files open", "ulimit -n 4096"),
+        (errno.ENFILE, "the machine has too many files open", "ulimit -n 4096"),
+        (errno.EIO, "the disk reports an error", "whether the disk or the network folder is there"),
+        (errno.ETIMEDOUT, "no answer in time", "whether the disk or the network folder is there"),
+        (errno.EBUSY, "in use by another program", "until the other program has ended"),
+        (errno.ENOMEM, "the memory does not suffice", "ulimit -v"),
+        # One of another file system, whose text is the system's.
+        (errno.EREMOTEIO, "text of the system", "whether the disk or the network folder is there"),
     ],
 )
-def test_each_reason_names_the_file_and_what_to_do(number, reason):
+def test_each_reason_names_the_file_and_what_to_do(number, reason, advice):
     fault = environment_fault(OSError(number, "text of the system", "/some/file"))
 
     assert fault is not None
-    assert fault.message.startswith("/some/file: ")
-    assert reason in fault.message
-    assert "--runs-dir" in fault.hint
+    assert fault.message == f"/some/file: {reason}"
+    assert advice in fault.hint
+
+
+def test_a_fault_names_the_errors_own_file_before_that_of_the_block():
+    error = OSError(errno.EIO, "no", "/its/own")
+    assert environment_fault(error, Path("/block")).message.startswith("/its/own: ")
+    assert environment_fault(OSError(errno.EIO, "no"), Path("/block")).message.startswith("/block:")
+
+
+@pytest.mark.parametrize("number", sorted(files._OF_DISKS))
+def test_a_fault_of_the_disk_tells_nothing_of_a_file_and_others_may(number):
+    assert fault_of_disk(OSError(number, "no"), Path("/x")).message.startswith("/x: ")
+    for other in (errno.EACCES, errno.ENOENT, errno.ENOSPC):
+        assert fault_of_disk(OSError(other, "no"), Path("/x")) is None
+    assert fault_of_disk(ValueError(number), Path("/x")) is None
+
+
+def test_that_a_folder_can_be_written_is_seen_without_making_it(tmp_path, monkeypatch):
+    """In the nearest folder that is there, by a file of the size that is wanted."""
+    written = []
+
+    class File(io.BytesIO):
+        def write(self, content):
+            written.append((len(content), place))
+            return super().write(content)
+
+    def temporary(*, dir):
+        nonlocal place
+        place = dir
+        return File()
+
+    place = None
+    monkeypatch.setattr(files.tempfile, "TemporaryFile", temporary)
+    check_can_write(tmp_path / "new" / "deep", n_bytes=7)
+    check_can_write(tmp_path)
+
+    assert written == [(7, tmp_path), (0, tmp_path)]
+    assert list(tmp_path.iterdir()) == []
+    assert nearest_folder(tmp_path / "new" / "deep") == tmp_path
+    assert nearest_folder(tmp_path) == tmp_path
+    monkeypatch.chdir(tmp_path)
+    assert nearest_folder(Path("new")) == tmp_path
+
+
+def test_a_folder_that_cannot_be_written_is_named_and_no_file(tmp_path, monkeypatch):
+    def full(**_):
+        raise OSError(errno.ENOSPC, "no", "/tmp/of-nobody")
+
+    monkeypatch.setattr(files.tempfile, "TemporaryFile", full)
+    with pytest.raises(EnvironmentFault) as caught:
+        check_can_write(tmp_path / "new")
+    assert caught.value.message == f"{tmp_path / 'new'}: the disk is full"
 
 
 @pytest.mark.parametrize("number", sorted(set(errno.errorcode) - files._OURS))

@@ -129,3 +129,26 @@ def test_a_message_repeats_no_long_value_and_no_whole_file():
         _Outer.parse({"inner": {"name": "\ud800"}, "maybe": {"name": "x" * 5000}}, where="at")
     assert caught.value.message.startswith("at: invalid JSON")
     assert len(caught.value.message) < 300
+
+
+def test_of_very_many_faults_the_first_are_named_and_the_others_counted():
+    for n, more in (
+        (100, []),
+        (101, ["at: and 1 faults more"]),
+        (1300, ["at: and 1,200 faults more"]),
+    ):
+        with pytest.raises(UsageError) as caught:
+            _Outer.parse({f"key{i}": 1 for i in range(n)}, where="at")
+        lines = caught.value.message.splitlines()
+        assert [line.startswith(f"at.key{i}: unknown") for i, line in enumerate(lines[:100])] == (
+            [True] * 100
+        )
+        assert lines[100:] == more
+
+
+def test_a_long_value_is_cut_where_it_is_quoted():
+    for n, shown in ((198, f'"{"x" * 198}"'), (199, f'"{"x" * 199}...')):
+        _, (fault,) = _Outer.check({"ratio": "x" * n})
+        assert fault.message.endswith(f", got {shown}")
+    _, (fault,) = _Outer.check({"ratio": {"a": 1}})
+    assert "got" not in fault.message

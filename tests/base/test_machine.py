@@ -10,7 +10,7 @@ import pytest
 
 from prime_bench.base import machine
 from prime_bench.base.files import pins
-from prime_bench.base.machine import cores, memory_bytes, unused_gpu
+from prime_bench.base.machine import cores, cpu_name, memory_bytes, unused_gpu
 
 
 @pytest.fixture
@@ -64,6 +64,20 @@ def test_the_machine_has_its_memory_or_what_the_groups_allow(groups):
     assert memory_bytes() == whole
     groups("memory.max", b="max\n", a="4096\n")
     assert memory_bytes() == 4096
+
+
+def test_the_cpu_has_the_name_of_its_vendor(monkeypatch, tmp_path):
+    info = tmp_path / "cpuinfo"
+    monkeypatch.setattr(machine, "_CPU_INFO", info)
+    monkeypatch.setattr(machine.platform, "processor", lambda: "")
+    monkeypatch.setattr(machine.platform, "machine", lambda: "arm64")
+    assert cpu_name() == "arm64"
+    info.write_text("vendor_id\t: V\nmodel\t\t: 85\nmodel name\t: A CPU: 2 GHz \nmodel name\t: B\n")
+    assert cpu_name() == "A CPU: 2 GHz"
+    info.write_text("vendor_id\t: V\n")
+    assert cpu_name() == "arm64"
+    monkeypatch.setattr(machine.platform, "processor", lambda: "x86")
+    assert cpu_name() == "x86"
 
 
 @pytest.fixture
