@@ -25,6 +25,7 @@ from prime_bench.probes.arms import Pool, trainer_of
 from prime_bench.recipe.job import JobRequest, ResolvedJob
 from prime_bench.training.batches import Batch
 from prime_bench.training.device import fix_arithmetic, resolve_device
+from prime_bench.training.embedding_adam import fused_adam
 
 # Adam's state exists after the first step, and compiled code after the second.
 _STEPS = 5
@@ -98,11 +99,15 @@ def _touch_libraries() -> None:
     part of an arm.
     """
     model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.ReLU(), torch.nn.Linear(8, 1))
-    adam = torch.optim.Adam(model.parameters(), fused=True)
+    weights = list(model.parameters())
     probabilities = torch.sigmoid(model(torch.ones(64, 8)))
     loss = torch.nn.functional.binary_cross_entropy(probabilities, torch.ones(64, 1))
-    torch.autograd.backward(loss)
-    adam.step()
+    gradients = torch.autograd.grad(loss, weights)
+    # Not `torch.optim.Adam`, which imports torch's compiler: a second for each arm.
+    first, second = ([torch.zeros_like(weight) for weight in weights] for _ in range(2))
+    counts = [torch.zeros(()) for _ in weights]
+    with torch.no_grad():
+        fused_adam(weights, gradients, first, second, counts, learning_rate=0.001)
 
 
 def _resident_bytes(key: str) -> int:
