@@ -1,7 +1,9 @@
 """What is handed to an engine, and how its outcomes are counted."""
 
 import functools
+import signal
 import sys
+import threading
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -15,7 +17,13 @@ from prime_bench.recipe.file import origins
 from prime_bench.schedule.devices import Device
 from prime_bench.schedule.engine import Limits, Outcome
 from prime_bench.schedule.plan import make_plan
-from prime_bench.schedule.run import measuring_engine, open_engine, run_plan
+from prime_bench.schedule.run import (
+    RunSummary,
+    measuring_engine,
+    open_engine,
+    run_plan,
+    stopping_gently,
+)
 from prime_bench.schedule.slots import Slots
 from prime_bench.settings.probes import SubgroupsSettings
 from prime_bench.store.runs import Runs
@@ -269,3 +277,69 @@ def test_an_engine_that_cannot_be_is_a_usage_error(name, options, said):
     with pytest.raises(UsageError) as caught:
         open_engine(name, device="cpu", **options)
     assert caught.value.message == said
+
+
+class _Stoppable:
+    """Counts how often it was stopped."""
+
+    stops = 0
+
+    def stop(self):
+        self.stops += 1
+
+
+@pytest.mark.parametrize("first", [signal.SIGINT, signal.SIGTERM])
+def test_the_first_signal_stops_the_engine_and_the_second_interrupts(first):
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    engine, told = _Stoppable(), []
+    with stopping_gently(engine, lambda: told.append(engine.stops)) as received:
+        assert received == []
+        signal.raise_signal(first)
+        assert (received, engine.stops, told) == ([first], 1, [0])
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGTERM)
+    assert (received, engine.stops, told) == ([first], 1, [0])
+    assert {number: signal.getsignal(number) for number in before} == before
+
+
+def test_without_an_engine_or_in_another_thread_signals_are_left_alone():
+    before, seen = signal.getsignal(signal.SIGINT), []
+
+    def look(engine):
+        with stopping_gently(engine, None) as received:
+            seen.append((received, signal.getsignal(signal.SIGINT)))
+
+    look(None)
+    other = threading.Thread(target=look, args=(_Stoppable(),))
+    other.start()
+    other.join()
+    assert seen == [([], before)] * 2
+
+
+def test_a_summary_counts_what_there_was_and_names_nothing_else(recipe):
+    plan = SimpleNamespace(counts={}, broken=[], unfit=[], recipe=recipe)
+    none = dict.fromkeys(("done", "skipped", "interrupted", "not_started"), 0)
+    empty = RunSummary(plan=plan, **none, failed=(), not_run=(), stopped=False)
+    assert str(empty) == "0 jobs done, 0 had a record, 0 failed"
+    assert repr(empty) == f"RunSummary(small: {empty})"
+    assert empty.ok
+
+    plan.counts = {"done": 2, "unfit": 3}
+    plan.broken, plan.unfit = ["x"] * 4, ["y"]
+    one = Outcome(request=None)
+    counts = {"done": 1, "failed": (one,) * 5, "not_run": (one,) * 6, "skipped": 7}
+    full = replace(empty, **counts, interrupted=8, not_started=9)
+    assert str(full) == (
+        "1 job done, 2 had a record, 5 failed, 4 broken, 3 unfit, 6 not run, "
+        "7 left to another process, 8 interrupted, 9 not started"
+    )
+
+
+@pytest.mark.parametrize("left", ["broken", "unfit"])
+def test_a_plan_with_jobs_that_cannot_run_is_not_ok(recipe, left):
+    plan = SimpleNamespace(**{"counts": {}, "broken": [], "unfit": [], left: ["x"]}, recipe=recipe)
+    none = dict.fromkeys(("done", "skipped", "interrupted", "not_started"), 0)
+    assert not RunSummary(plan=plan, **none, failed=(), not_run=(), stopped=False).ok
+    # Jobs of other processes are theirs.
+    plan.broken = plan.unfit = []
+    assert RunSummary(plan=plan, **none | {"skipped": 1}, failed=(), not_run=(), stopped=True).ok

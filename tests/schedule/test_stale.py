@@ -74,3 +74,6 @@ def test_a_record_of_an_older_version_is_found(job, runs, record_of):
     runs.put(record_of(job("dense", numerics=2)))
     assert outdated(now, runs) == 2
     assert outdated(job("prime", numerics=3), runs) is None
+    runs.put(record_of(job("dense", numerics=3)))
+    assert outdated(now, runs) == 2, "its own record is none of an older version"
+    assert outdated(job("dense", numerics=1), runs) is None, "nor are those of newer ones"

@@ -74,6 +74,13 @@ def test_in_the_first_epoch_the_pace_is_that_of_its_rows(start: Any) -> None:
     assert (job.epoch, job.left_s) == (1, 9.5 * 2.0)
 
 
+def test_before_the_first_report_the_time_is_not_known(start: Any) -> None:
+    request = start()
+    with Runs(Path(request.runs)).claim(request.job.id):
+        job = only_job(request)
+    assert (job.state, job.epoch, job.share, job.left_s) == ("running", None, None, None)
+
+
 def test_between_two_epochs_the_progress_of_the_last_one_does_not_count(start: Any) -> None:
     request = start(rows=99)
     folder = Path(request.runs) / request.job.id
