@@ -10,6 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from prime_bench.base.errors import EnvironmentFault
 from prime_bench.recipe.events import RestartedEvent, StartedEvent, read_event
 from prime_bench.schedule import node
 from prime_bench.schedule.engine import Outcome
@@ -273,3 +274,90 @@ def test_a_job_that_goes_on_here_has_the_files_that_the_caller_sent(slot):
 
     begun.receive("a" * 16, [piece])
     assert (begun._folder / "runs" / ("a" * 16) / "log.txt").read_bytes() == b"log"
+
+
+def _begun(slot, child):
+    """A slot with that worker."""
+    begun = slot(ANSWERING)
+    begun._folder, begun._child = begun._own_folder(free_bytes=0), child
+    return begun
+
+
+def test_the_end_of_a_job_is_told_when_all_its_files_were_sent(slot, request_of, monkeypatch):
+    monkeypatch.setattr("prime_bench.schedule.mirror.PIECE_BYTES", 4)
+    child, request = _Child(), request_of(7)
+    begun = _begun(slot, child)
+    folder = begun._folder / "runs" / request.job.id
+
+    def do(request, **_):
+        folder.mkdir(parents=True)
+        (folder / "record.json").write_bytes(b"0123456789")
+        return Outcome(request=request)
+
+    monkeypatch.setattr(child, "do", do)
+    begun.begin(request.plain(), present=(), timeout_s=None)
+    news = [begun.look()]
+    while news[-1].outcome is None:
+        assert folder.exists(), "it is needed until all is sent"
+        news.append(begun.look())
+    content = b"".join(piece.content for one in news for piece in one.pieces)
+    assert (content, len(news) > 2) == (b"0123456789", True)
+
+
+def test_a_second_job_knows_nothing_of_the_first(slot, request_of, tmp_path):
+    child = _Child()
+    begun = _begun(slot, child)
+    for seed in (7, 8):
+        request = request_of(seed)
+        begun.begin(request.plain(), present=(), timeout_s=None)
+        events, outcome = _follow(begun, Copy(tmp_path / str(seed)))
+        assert [event.job_id for event in events] == [request.job.id]
+        assert outcome.request.job == request.job
+    assert begun._child is child, "the worker stays"
+
+
+@pytest.mark.parametrize(
+    ("error", "why"),
+    [
+        (OSError(28, "No space left on device", "/x"), "/x: the disk is full"),
+        (OSError("odd"), "OSError: odd"),
+        (EnvironmentFault("no device", hint="buy one"), "no device"),
+    ],
+)
+def test_an_error_of_the_system_is_a_fault_of_the_machine(
+    slot, request_of, tmp_path, monkeypatch, error, why
+):
+    def do(*_arguments, **_keys):
+        raise error
+
+    child = _Child()
+    monkeypatch.setattr(child, "do", do)
+    begun = _begun(slot, child)
+    begun.begin(request_of(7).plain(), present=(), timeout_s=None)
+    _, outcome = _follow(begun, Copy(tmp_path / "mine"))
+    assert (outcome.state, outcome.why, outcome.machine) == ("failed", why, True)
+
+
+def test_a_worker_that_has_ended_is_replaced_and_has_the_variables(slot, monkeypatch):
+    made = []
+
+    class Made(_Child):
+        """Notes how it was started."""
+
+        def __init__(self, command, *, variables):
+            super().__init__()
+            made.append((command, dict(variables)))
+
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *_error):
+            self.alive = False
+
+    monkeypatch.setattr(node, "Child", Made)
+    begun = slot(("a", "command"), COLOUR="blue")
+    first = begun._worker()
+    assert begun._worker() is first
+    first.alive = False
+    assert begun._worker() is not first
+    assert made == [(("a", "command"), {"COLOUR": "blue"})] * 2

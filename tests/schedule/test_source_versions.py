@@ -1,6 +1,7 @@
 """Plans after an edit of a user's own class: earlier records are named, and count on request."""
 
 import json
+from pathlib import Path
 from textwrap import dedent
 
 import pytest
@@ -9,6 +10,8 @@ from prime_bench.cli.main import exit_code
 from prime_bench.recipe.file import load_recipe
 from prime_bench.schedule.plan import make_plan
 from prime_bench.schedule.status import status_of_plan
+from prime_bench.store.record import ProbeRecord
+from prime_bench.store.runs import Runs
 
 RECIPE = """\
     schema = 1
@@ -153,6 +156,26 @@ def test_a_probe_that_is_to_run_needs_weights_of_its_own_source(look, finish, ow
     assert {p.state for p in trained if p.job.code} == {"pending"}
     assert {p.state for p in trained if not p.job.code} == {"done"}
     assert all(p.state == "pending" for p in plan.jobs if p.job_spec.kind == "subgroups")
+
+
+def test_what_a_done_probe_has_read_may_be_of_an_earlier_source(
+    look, finish, own_class, runs, record_of
+):
+    finish(look().jobs)
+    own_class(2)
+    records, _ = Runs(Path(__file__).parents[1] / "records").readable()
+    findings = next(one for one in records if one.job.kind == "subgroups").findings
+    for planned in look(probe=PROBE).jobs:
+        if planned.job_spec.kind == "subgroups" and planned.job_spec.seed == 7:
+            plain = record_of(planned.job.training_run).plain()
+            kept = {key: plain[key] for key in ProbeRecord.model_fields if key in plain}
+            own = {"job_id": planned.job.id, "job": planned.job.plain()}
+            record = {**kept, **own, "findings": findings.plain()}
+            runs.put(ProbeRecord.parse(record, where=""))
+    plan = look(probe=PROBE, accept_source=True)
+
+    trained = [p for p in plan.jobs if p.job_spec.kind == "train" and p.job.code]
+    assert {(p.job_spec.seed, p.state) for p in trained} == {(7, "done"), (3, "pending")}
 
 
 def test_accepted_records_of_another_device_are_stale_as_others_are(look, finish, own_class):
