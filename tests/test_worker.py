@@ -523,6 +523,59 @@ class TestOutOfMemory:
         assert (event.event, event.machine) == ("failed", at_fault)
 
 
+class TestLostDevice:
+    @pytest.fixture
+    def left(self, monkeypatch):
+        """Codes with which the process would have ended, where CUDA is at work in it."""
+        codes = []
+        monkeypatch.setattr(worker.os, "_exit", codes.append)
+        monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+        return codes
+
+    @pytest.mark.parametrize("lost", [False, True])
+    def test_a_worker_whose_gpu_no_longer_computes_ends_with_the_code_of_a_device(
+        self, left, monkeypatch, capsys, lost
+    ):
+        def synchronize():
+            if lost:
+                raise RuntimeError("CUDA error: an illegal memory access was encountered")
+
+        monkeypatch.setattr(torch.cuda, "synchronize", synchronize)
+        worker._end_if_device_is_lost(ValueError("what the job said"))
+        assert left == [4] * lost
+        assert capsys.readouterr().err == "ValueError: what the job said\n" * lost
+
+    def test_without_a_gpu_nobody_asks(self, left, monkeypatch):
+        monkeypatch.setattr(torch.cuda, "is_initialized", lambda: False)
+        monkeypatch.setattr(torch.cuda, "synchronize", lambda: 1 / 0)
+        worker._end_if_device_is_lost(ValueError())
+        assert left == []
+
+    def test_after_each_job_its_memory_is_free(self, left, monkeypatch):
+        freed = []
+        monkeypatch.setattr(torch.cuda, "empty_cache", lambda: freed.append("cuda"))
+        monkeypatch.setattr(worker, "return_freed_memory", lambda: freed.append("host"))
+        monkeypatch.setattr(worker.gc, "collect", lambda: freed.append("objects"))
+        worker._free_memory()
+        assert freed == ["objects", "host", "cuda"]
+        monkeypatch.setattr(torch.cuda, "is_initialized", lambda: False)
+        worker._free_memory()
+        assert (freed[3:], left) == (["objects", "host"], [])
+
+    def test_a_sigterm_ends_an_idle_worker_at_once_and_waits_for_a_job(self, left, monkeypatch):
+        handlers = {}
+        monkeypatch.setattr(worker.signal, "signal", handlers.__setitem__)
+        stop = worker._Stop()
+        (ask,) = handlers.values()
+        assert list(handlers) == [signal.SIGTERM]
+        stop.at_work = True
+        ask(signal.SIGTERM, None)
+        assert (stop.asked, left) == (True, [])
+        stop.at_work = False
+        ask(signal.SIGTERM, None)
+        assert left == [0]
+
+
 class TestMachineCheck:
     @pytest.fixture
     def check(self, table):
