@@ -95,6 +95,10 @@ def test_the_epochs_of_lost_predictions_are_not_those_of_lost_losses(record: Mak
     ]
 
 
+def test_one_metric_of_two_is_no_sign_of_lost_predictions(record: MakeRecord) -> None:
+    assert not_finite(record((None, 0.4, 0.5), (0.7, None, 0.5)).history) == []
+
+
 def test_an_epoch_takes_the_mean_of_all(record: MakeRecord) -> None:
     assert record((0.7, 0.4, 0.5), (0.7, 0.4, 0.5)).epoch_s == 3.0
     assert record().epoch_s is None

@@ -343,6 +343,34 @@ def test_a_validation_that_no_run_can_have_left_is_told(
 
 
 @pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"epochs": 4}, "result.epochs: 4 in the record, 3 by its history"),
+        ({"best_epoch": 2}, "result.best_epoch: 2 in the record, 1 by its history"),
+        (
+            {"stopped": "max_epochs"},
+            'result.stopped: "max_epochs" in the record, "patience" by its history',
+        ),
+    ],
+)
+def test_the_result_is_that_of_the_history(
+    plain_record: MakeRecord, change: dict[str, Any], said: str
+) -> None:
+    record = sound(plain_record)
+    changed = record.model_copy(update={"result": record.result.model_copy(update=change)})
+    assert said in faults(changed)
+
+
+def test_a_run_without_a_validation_has_nothing_that_follows_from_one(
+    plain_record: MakeRecord,
+) -> None:
+    record = with_history(sound(plain_record), [])
+    result = record.result.model_copy(update={"epochs": 0, "best_epoch": None})
+    result = result.model_copy(update={"stopped": "max_epochs"})
+    assert faults(record.model_copy(update={"result": result})) == []
+
+
+@pytest.mark.parametrize(
     ("n_lines", "max_epochs", "said"),
     [
         (3, 2, "history: 3 validations, of at most 2"),
