@@ -59,7 +59,13 @@ def test_a_sound_machine_has_no_fault(tmp_path: Path) -> None:
     findings = found(tmp_path)
     assert [f for f in findings.values() if f.state == "fault"] == []
     assert findings["cpu"].found == "A CPU: a DNN step of 4,096 rows takes 51.3 ms"
-    assert findings["CUDA"].state == "note"
+    assert findings["CUDA"] == HealthCheck(
+        topic="CUDA",
+        state="note",
+        found="torch 2.13.0 without CUDA",
+        advice="for a GPU, install a torch build for its driver",
+    )
+    assert findings["tables"].found == f"none in {tmp_path / 'data'}"
     assert findings["tables"].advice == "prime-bench prepare synthetic"
 
 
@@ -102,7 +108,15 @@ def test_a_package_that_does_not_do_is_a_fault_with_the_command_that_installs_it
 
 def test_no_compiler_is_a_note(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CXX", "no-such-compiler")
-    assert found(tmp_path)["C++ compiler"].state == "note"
+    assert found(tmp_path)["C++ compiler"] == HealthCheck(
+        topic="C++ compiler",
+        state="note",
+        found="no no-such-compiler: --compile does not work on the CPU",
+        advice="install g++, or name your compiler in the variable CXX",
+    )
+    monkeypatch.setenv("CXX", sys.executable)
+    compiler = doctor._compiler()
+    assert (compiler.state, compiler.found, compiler.advice) == ("ok", sys.executable, "")
 
 
 @pytest.mark.parametrize(("short", "state"), [(0, "ok"), (1, "note")])
@@ -114,6 +128,8 @@ def test_little_memory_or_disk_is_a_note(
     monkeypatch.setattr(doctor.shutil, "disk_usage", lambda _folder: usage)
     memory, folder = doctor._memory(), doctor._folder("records", tmp_path)
     assert (memory.state, memory.found) == (state, "4.0 GB in all")
+    advice = "`plan` says what a job needs; use one slot"
+    assert memory.advice == (advice if short else "")
     assert (folder.state, folder.found) == (state, f"{tmp_path}: 20.0 GB free")
     assert (folder.advice == "Criteo at full size wants 20 GB") == (state == "note")
 
@@ -165,7 +181,12 @@ def test_a_device_that_fails_is_a_fault(tmp_path: Path) -> None:
         ],
     }
     findings = found(tmp_path, saying(answer))
-    assert findings["cuda:0"].state == "fault"
+    assert findings["cuda:0"] == HealthCheck(
+        topic="cuda:0",
+        state="fault",
+        found="CUDA error: no kernel image",
+        advice="check the driver with nvidia-smi",
+    )
     assert findings["CUDA"].found == "torch 2.13.0 for CUDA 13.0"
 
 
@@ -195,9 +216,14 @@ def test_mps_is_looked_for_where_there_is_a_gpu(
     monkeypatch.setenv("CUDA_MPS_PIPE_DIRECTORY", str(tmp_path))
     finding = found(tmp_path, command)["MPS"]
     assert finding.state == "note"
-    assert "nvidia-cuda-mps-control -d" in finding.advice
+    assert finding.found == "does not run: jobs on one GPU compute in turns"
+    assert finding.advice == (
+        "start it with `nvidia-cuda-mps-control -d`, end it with `echo quit | "
+        "nvidia-cuda-mps-control`"
+    )
     os.mkfifo(tmp_path / "control")
-    assert found(tmp_path, command)["MPS"].state == "ok"
+    finding = found(tmp_path, command)["MPS"]
+    assert (finding.state, finding.found) == ("ok", f"runs ({tmp_path}); workers use it")
 
 
 def test_each_prepared_table_has_a_line_and_other_folders_have_none(

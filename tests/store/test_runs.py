@@ -510,3 +510,24 @@ def test_files_that_are_not_there_or_not_whole_say_nothing(tmp_path):
         progress = {"epoch": 1, "rows": 2, "rows_total": 3, "rows_per_s": speed}
         file.write_text(json.dumps(progress))
         assert (read_progress(file) is not None) == known
+
+
+@pytest.mark.parametrize(
+    ("name", "may_be_long"),
+    [
+        *((f"{name}.json", False) for name in ("record", "config", "failure", "progress")),
+        *(("environment.json", False), ("history.jsonl", False), ("log.txt", True)),
+    ],
+)
+def test_each_file_that_is_read_has_to_be_one_of_a_size_that_can_be(
+    runs, monkeypatch, name, may_be_long
+):
+    monkeypatch.setattr("prime_bench.store.runs.MOST_BYTES", 4)
+    file = runs.path(JOB.id) / name
+    file.parent.mkdir(parents=True)
+    file.write_bytes(b"12345")
+    long = None if may_be_long else f"{file}: has 5 bytes, too many to read"
+    assert runs.misfit(JOB.id) == long
+    file.unlink()
+    file.mkdir()
+    assert runs.misfit(JOB.id) == f"{file}: a folder, not a file"
