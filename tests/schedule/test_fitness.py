@@ -181,6 +181,16 @@ def test_with_fewer_rows_a_block_the_arms_are_trained(runs, small_log, gradients
     assert made.unfit == []
 
 
+def test_what_a_probe_leaves_out_is_said_in_the_plan(runs, small_log, gradients):
+    probe = "blocks = 1\npositives_per_block = 4\nnegatives_per_block = 4\n"
+    recipe = gradients(f'{probe}fields = ["hour", "colour"]')
+    made = make_plan(recipe, data_dir=small_log, runs=runs)
+
+    assert made.counts == {"pending": 4}
+    why = "colour: no field of the table has this meaning"
+    assert made.skipped == (f"synthetic: gradients leaves out {why}",)
+
+
 def test_of_two_columns_of_one_meaning_the_groups_are_those_that_the_probe_reads(
     tmp_path, write_table, write_manifest
 ):

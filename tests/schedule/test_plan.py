@@ -281,6 +281,9 @@ def test_faults_of_data_sets_come_in_one_message(recipe_file, data_dir, runs, ta
     first, second = caught.value.message.splitlines()
     assert first == f"{places[0]}dataset.synthetic.row: unknown key; did you mean `rows`?"
     assert second.startswith(places[1] + said)
+    hints = caught.value.hint.splitlines()
+    assert len(hints) == len(set(hints))
+    assert bool(hints) == ("no data set" in said), "which there are"
 
 
 def test_a_fault_of_a_change_is_not_blamed_on_the_file(recipe_file, data_dir, runs):

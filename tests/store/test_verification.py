@@ -270,6 +270,13 @@ def test_data_that_differ_from_their_card_are_named_once_a_table(plain_record: M
         *(sound(plain_record, data_verified=verified) for verified in (True, "own")),
         sound(plain_record, **other),
     ]
+    assert [item.plain() for item in check_data(records[:1])] == [
+        {
+            "topic": "data",
+            "where": "avazu ffffffff",
+            "what": "data that differ from those of the card, in 1 record",
+        }
+    ]
     assert [(item.where, item.what) for item in check_data(records)] == [
         ("avazu ffffffff", "data that differ from those of the card, in 2 records"),
         ("criteo ffffffff", "data that differ from those of the card, in 1 record"),
