@@ -149,6 +149,27 @@ def test_a_torch_that_cannot_be_loaded_is_one_message(machine):
         find_devices("cuda")
 
 
+def test_a_torch_that_dies_without_a_word_is_one_message(monkeypatch):
+    died = subprocess.CompletedProcess((), 1, stdout="", stderr=" ")
+    monkeypatch.setattr(devices.subprocess, "run", lambda *_, **__: died)
+    with pytest.raises(EnvironmentFault, match=r"cannot list the devices: no reason given\Z"):
+        find_devices("cuda")
+
+
+@pytest.mark.parametrize("driver", ["none", "nvidia", "amd"])
+def test_auto_asks_torch_where_there_is_a_driver_of_either_vendor(monkeypatch, tmp_path, driver):
+    asked, file = [], tmp_path / "kfd"
+    if driver == "amd":
+        file.touch()
+    seen = devices._SeenByTorch(torch="2", cuda=None, warning="", devices=[])
+    monkeypatch.setattr(devices, "_AMD_DRIVER", file)
+    monkeypatch.setattr(devices.machine, "has_nvidia_driver", lambda: driver == "nvidia")
+    monkeypatch.setattr(devices, "unused_gpu", lambda **_keys: None)
+    monkeypatch.setattr(devices, "_seen_by_torch", lambda: asked.append(1) or seen)
+    assert find_devices("auto") == [CPU]
+    assert bool(asked) == (driver != "none")
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [

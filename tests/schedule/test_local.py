@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from pathlib import Path
+from queue import SimpleQueue
 
 import pytest
 
@@ -525,6 +526,31 @@ def test_a_worker_that_ran_out_of_memory_gives_it_back_and_others_go_on(
     assert not any(one.alive for one in _Worker.made)
     assert [event.job_id for event in events] == [request.job.id for request in requests]
     assert {runs.failure(request.job.id) for request in requests} == {"out of luck"}
+
+
+def test_a_stop_while_a_worker_starts_hands_it_no_job(monkeypatch, request_of, queue_of):
+    messages, slots = SimpleQueue(), []
+
+    class Starting(_Worker):
+        """A worker that is stopped before it can take a job."""
+
+        def __init__(self, command, *, variables):
+            super().__init__(command, variables=variables)
+            slots[0].stop()
+
+        def terminate(self):
+            raise AssertionError("it has no job")
+
+    monkeypatch.setattr(local, "Child", Starting)
+    monkeypatch.setattr(_Worker, "made", [])
+    given = {"device": Device(name="cpu"), "variables": {}, "job_timeout_s": None}
+    slot = local.Slot((), jobs=queue_of(request_of(1)), messages=messages, **given)
+    slots.append(slot)
+    slot.run()
+
+    outcome, end = messages.get(), messages.get()
+    assert (outcome.state, outcome.why, end) == ("interrupted", "not started", None)
+    assert _Worker.made[0].given == []
 
 
 def test_a_job_that_was_done_meanwhile_is_not_handed_to_a_worker(request_of, queue_of, runs):
