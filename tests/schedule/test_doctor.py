@@ -77,6 +77,8 @@ def test_another_version_is_a_note_and_a_build_of_the_same_is_not(
     findings = found(tmp_path)
     assert findings["torch"].state == "ok"
     assert findings["polars"].state == "note"
+    said = f"99.0.0; this release was checked with {pins()['polars']}"
+    assert findings["polars"].found == said
     assert findings["polars"].advice == f"pip install polars=={pins()['polars']}"
 
 

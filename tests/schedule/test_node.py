@@ -266,8 +266,11 @@ def test_the_end_of_a_job_is_news_at_once(slot, request_of, monkeypatch):
 def test_a_job_that_goes_on_here_has_the_files_that_the_caller_sent(slot):
     begun = slot(ANSWERING)
     piece = Piece(name="log.txt", offset=0, content=b"log", last=True)
-    for early in (lambda: begun.receive("a" * 16, [piece]), begun.look):
-        with pytest.raises(RuntimeError):
+    for early, said in (
+        (lambda: begun.receive("a" * 16, [piece]), "`check` comes first"),
+        (begun.look, "no job was begun"),
+    ):
+        with pytest.raises(RuntimeError, match=said):
             early()
     begun.stop()  # no worker, no job
     assert _check(begun)["faults"] == []

@@ -3,7 +3,7 @@
 import pytest
 
 from prime_bench.recipe.job import Job
-from prime_bench.schedule.plan import outdated, stale_halves
+from prime_bench.schedule.plan import group_of, outdated, stale_halves
 from prime_bench.settings.backbones import DNNSettings
 from prime_bench.settings.training import TrainSpec
 
@@ -77,3 +77,13 @@ def test_a_record_of_an_older_version_is_found(job, runs, record_of):
     runs.put(record_of(job("dense", numerics=3)))
     assert outdated(now, runs) == 2, "its own record is none of an older version"
     assert outdated(job("dense", numerics=1), runs) is None, "nor are those of newer ones"
+
+
+def test_arms_of_one_backbone_data_set_and_seed_are_a_group_whatever_their_code(job):
+    own = {"backbone": "a:Net", "code": {"a:Net": "1" * 64}}
+    dense = job("dense").model_copy(update=own)
+    code = {**own["code"], "a:Gate": "2" * 64}
+    gate = job("a:Gate").model_copy(update={**own, "code": code, "plugin_settings": {"rank": 3}})
+    assert group_of(dense) == group_of(gate)
+    for change in ({"code": {"a:Net": "3" * 64}}, {"seed": 2}, {"fingerprint": "e" * 64}):
+        assert group_of(dense.model_copy(update=change)) != group_of(gate)
