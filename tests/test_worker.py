@@ -33,7 +33,7 @@ from prime_bench.training.job import JobInterrupted
 from prime_bench.training.loop import train
 from prime_bench.training.metrics import auc
 from prime_bench.training.optimizer import Optimizer, Penalty
-from prime_bench.worker import JobTaken, run_job
+from prime_bench.worker import JobTaken, TableFault, run_job
 
 FILES = {
     *("config.json", "environment.json", "history.jsonl", "checkpoint.safetensors"),
@@ -263,7 +263,7 @@ class TestFailures:
 
     def test_another_fingerprint(self, make_request):
         request = make_request(fingerprint="0" * 64)
-        failure, log = self.assert_fails(request, DataError, "fingerprint")
+        failure, log = self.assert_fails(request, TableFault, "fingerprint")
         assert failure["error"].startswith(f"{request.table}: the table has the fingerprint ")
         assert failure["error"].endswith(": run the recipe again")
         assert "\n" not in failure["error"]
@@ -307,7 +307,22 @@ class TestFailures:
         assert result_of(run_job(elsewhere, lambda _: None)) == result_of(record)
 
     def test_no_table(self, make_request, tmp_path):
-        self.assert_fails(make_request(table=tmp_path / "nothing"), DataError, "no prepared table")
+        self.assert_fails(make_request(table=tmp_path / "nothing"), TableFault, "no prepared table")
+
+    @pytest.mark.parametrize("other", [False, True])
+    def test_a_table_that_is_not_the_one_of_the_job_says_what_to_do(
+        self, make_request, tmp_path, other
+    ):
+        """It is a fault of this machine's copy: the job may succeed on another machine."""
+        if other:
+            request = make_request(fingerprint="0" * 64)
+        else:
+            request = make_request(table=tmp_path / "nothing")
+        with pytest.raises(TableFault) as caught:
+            run_job(request, lambda _: None)
+        assert caught.value.hint.startswith(
+            "the data were prepared again after the plan" if other else "prepare it with"
+        )
 
     def test_a_test_split_of_one_class_is_found_before_training(
         self, make_request, tmp_path, write_table
@@ -627,6 +642,22 @@ class TestMachineCheck:
         assert len(found.faults) == 3
         assert found.faults[-1] == ("device cuda:1 is not there", "use `cpu`")
         assert (found.device, found.gpu_bytes) == ("", None)
+
+    @pytest.mark.parametrize(
+        ("name", "error", "fault"),
+        [
+            ("Manifest.read", EnvironmentFault("no entry", hint="chmod"), ("no entry", "chmod")),
+            ("resolve_device", RuntimeError("CUDA\nno"), ("RuntimeError: CUDA", "")),
+        ],
+    )
+    def test_an_error_of_the_machine_is_a_fault_with_its_own_hint(
+        self, check, monkeypatch, name, error, fault
+    ):
+        def broken(*_arguments):
+            raise error
+
+        monkeypatch.setattr(f"prime_bench.worker.{name}", broken)
+        assert check().faults == [fault]
 
     def test_a_gpu_has_its_name_and_memory(self, check, monkeypatch):
         monkeypatch.setattr(worker, "resolve_device", torch.device)

@@ -721,7 +721,9 @@ def test_a_run_that_loses_the_head_says_what_is_safe_and_what_is_left(begin, req
     (runs.path(request_of(1).job.id)).mkdir(parents=True)
     (runs.path(request_of(1).job.id) / "record.json").touch()
     begun.answer(slot, _news(Outcome(request=request_of(1))))
+    begun.watch.nodes += [_another(begun.watch.nodes[0])]
     begun.look()
+    assert sorted(slot.state for slot in begun.slots()) == ["placing", "sending"]
     begun.watch.lost = True
     with pytest.raises(EnvironmentFault) as caught:
         next(begun.run.outcomes())
