@@ -454,6 +454,15 @@ def test_an_error_in_a_slot_with_a_job_is_one_of_its_machine(begin, request_of, 
     assert [work.request for work in begun.queue.left] == [request_of(1), request_of(2)]
 
 
+def test_a_job_that_finds_the_last_of_several_machines_at_fault_has_failed(begin, request_of):
+    begun = begin(1)
+    (slot,) = begun.at_work()
+    begun.run._faults[request_of(1).job.id] = 2
+    (outcome,) = begun.answer(slot, RayTaskError("look", "Traceback", OSError("disk full")))
+    assert (outcome.request, outcome.state) == (request_of(1), "failed")
+    assert (outcome.why, outcome.machine) == ("OSError: disk full", True)
+
+
 @pytest.mark.parametrize(
     ("error", "listed", "told"),
     [
@@ -501,6 +510,20 @@ def test_a_job_that_failed_may_be_tried_again(begin, request_of):
     begun.answer(slot, None)
     (outcome,) = begun.answer(slot, _news(failed))
     assert (outcome.state, outcome.why) == ("failed", "out of luck")
+
+
+def test_jobs_that_lack_memory_together_are_fewer_on_their_node(begin):
+    begun = begin(1, 2, nodes=[_listed("a", CPU=2)])
+    first, _ = begun.at_work()
+    lacking = Outcome(
+        request=first.task.request, state="failed", why="no memory", out_of_memory=True
+    )
+    assert begun.answer(first, _news(lacking)) == []
+    job_id, where = lacking.request.job.id, first.node.where
+    own = {"device": where, "at_once": 1}
+    assert begun.events[-1] == RetryEvent(job_id=job_id, error="no memory", **own)
+    begun.look()
+    assert [work.request for work in begun.queue.left] == [lacking.request]
 
 
 def test_an_outcome_without_a_record_is_a_failure(begin, request_of):
@@ -659,6 +682,27 @@ def test_a_run_that_waits_for_room_says_so_once(begin, clock):
     assert begun.told()[0][2] == "others use all that this run asks for"
 
 
+def test_a_run_whose_slots_all_wait_looks_for_the_reason(begin, clock):
+    begun = begin(1)
+    begun.look()
+    begun.slots()[0].since_s = clock[0] - 5.1
+
+    class Watch:
+        """Of a head that is lost after one look."""
+
+        nodes, looks = begun.watch.nodes, 0
+
+        @property
+        def lost(self):
+            self.looks += 1
+            return self.looks > 1
+
+    begun.run._watch = Watch()
+    with pytest.raises(EnvironmentFault, match="no longer answers"):
+        list(begun.run.outcomes())
+    assert [state for state, _, _ in begun.told()] == ["waited for"]
+
+
 def test_nodes_that_a_job_found_at_fault_are_looked_at_at_once_where_no_other_is_left(begin, clock):
     begun = begin(1, nodes="ab")
     begun.run._see_nodes()
@@ -731,7 +775,10 @@ def test_a_run_that_loses_the_head_says_what_is_safe_and_what_is_left(begin, req
     assert caught.value.message == (
         "the head of the Ray cluster here no longer answers; of this run 1 record safe, 2 jobs left"
     )
-    assert "ray start --head" in caught.value.hint
+    assert caught.value.hint == (
+        "start it again, `ray start --head`, and the other nodes with it; the same command then "
+        "continues each job from its last validation"
+    )
 
 
 def test_a_connection_that_breaks_is_one_that_is_cut_off(begin, monkeypatch):
@@ -783,6 +830,7 @@ def test_a_run_leaves_no_slot_no_demand_and_no_claim(begin, request_of, runs, mo
 
         monkeypatch.setattr(begun.ray, "wait", wait)
     assert begun.run._demand.asked[-1] == 0
+    assert (begun.run._slots, begun.run._answers) == (set(), {})
     assert not runs.claimed(request_of(1).job.id)
     assert waited == [(1, {"num_returns": 1, "timeout": 10.0})]
     assert first.actor.asked[-1] == ("close",)
@@ -809,17 +857,38 @@ def test_the_device_is_that_of_the_nodes_that_take_jobs(engine, device, nodes, k
 
 
 @pytest.mark.parametrize(
-    ("keys", "error", "said"),
+    ("keys", "error", "said", "hint"),
     [
-        ({"device": "cuda:0"}, UsageError, "the cluster chooses which one"),
-        ({"device": "tpu"}, UsageError, "no device `tpu`"),
-        ({"device": "cuda", "address": "h"}, EnvironmentFault, "no node of the Ray cluster h has"),
-        ({"nodes": "zone=b"}, EnvironmentFault, "no node of the Ray cluster has `zone=b`"),
+        (
+            {"device": "cuda:0"},
+            UsageError,
+            "--device cuda:0: with --engine ray the cluster chooses which one",
+            "use `cpu`, `cuda` or `auto`",
+        ),
+        (
+            {"device": "tpu"},
+            UsageError,
+            "no device `tpu`",
+            "devices: auto, cpu, cuda, cuda:<index>",
+        ),
+        (
+            {"device": "cuda", "address": "h"},
+            EnvironmentFault,
+            "device cuda is not there: no node of the Ray cluster h has a GPU",
+            "use `auto` or `cpu`, or start a node with `ray start --num-gpus`",
+        ),
+        (
+            {"nodes": "zone=b"},
+            EnvironmentFault,
+            "no node of the Ray cluster has `zone=b`, a label as KEY=VALUE or a resource",
+            "give it to a node with `ray start --labels KEY=VALUE`",
+        ),
     ],
 )
-def test_an_engine_that_can_run_nothing_is_not_made(engine, keys, error, said):
-    with pytest.raises(error, match=said):
+def test_an_engine_that_can_run_nothing_is_not_made(engine, keys, error, said, hint):
+    with pytest.raises(error) as caught:
         engine("a", **keys)
+    assert (caught.value.message, caught.value.hint) == (said, hint)
 
 
 def test_the_jobs_at_once_are_those_of_all_nodes(engine):
@@ -882,7 +951,10 @@ def test_an_address_at_which_nothing_answers_is_an_environment_fault(engine, mon
     monkeypatch.setattr(cluster.socket, "create_connection", refuse)
     with pytest.raises(EnvironmentFault, match=f"no Ray cluster at {address}: ") as caught:
         engine("a", address=address)
-    assert "ray start --head" in caught.value.hint
+    assert caught.value.hint == (
+        "start one, `ray start --head`, and join other machines to it, `ray start --address "
+        "HOST:PORT`; where the cluster asks for a token, set RAY_AUTH_MODE=token"
+    )
 
 
 @pytest.mark.parametrize(

@@ -163,8 +163,12 @@ def test_no_arm_is_trained_for_a_probe_that_would_fail(runs, small_log, gradient
     assert made.counts == {"unfit": 2}  # and no training run
     assert made.to_run == []
     assert made.unfit == [f"synthetic: {made.jobs[0].why}"]
-    with pytest.raises(DataError, match="synthetic: gradients needs, in one field"):
+    with pytest.raises(DataError, match="synthetic: gradients needs, in one field") as caught:
         check_runnable(made)
+    assert caught.value.message == made.unfit[0]
+    assert caught.value.hint == (
+        "a change of the recipe's [probe] makes other jobs: give the same to `report`"
+    )
     _print_table(made, {})
     lines = capsys.readouterr().out.splitlines()
     # Long reasons stand below the table.

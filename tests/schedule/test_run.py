@@ -277,6 +277,7 @@ def test_an_engine_that_cannot_be_is_a_usage_error(name, options, said):
     with pytest.raises(UsageError) as caught:
         open_engine(name, device="cpu", **options)
     assert caught.value.message == said
+    assert caught.value.hint == ("engines: local, ray" if name == "slurm" else "")
 
 
 class _Stoppable:

@@ -99,8 +99,16 @@ def test_two_callers_may_send_the_same_table(table, there, info):
 def test_a_file_with_another_digest_is_not_taken_and_can_be_sent_again(table, there, info, name):
     sound = (table / name).read_bytes()
     (table / name).write_bytes(sound[:-1] + bytes([sound[-1] ^ 1]))
-    with pytest.raises(DataError, match=f"{name}: what was sent has the SHA-256"):
+    with pytest.raises(DataError, match=f"{name}: what was sent has the SHA-256") as caught:
         _send(table, there, info)
+    sent, wanted = (table / name).read_bytes(), info.digests[name][:12]
+    assert caught.value.message == (
+        f"{there / name}: what was sent has the SHA-256 {hashlib.sha256(sent).hexdigest()[:12]}, "
+        f"the manifest says {wanted}"
+    )
+    assert caught.value.hint == (
+        "prepare the table again on the machine that runs `prime-bench run`"
+    )
     assert not there.exists()
     (table / name).write_bytes(sound)
     _send(table, there, info)
@@ -137,6 +145,12 @@ def test_too_little_space_is_told_before_anything_is_sent(there, info, monkeypat
         TableCopy(there, info).next_piece()
     monkeypatch.setattr(table_copy.shutil, "disk_usage", lambda _path: usage(free=1194))
     assert TableCopy(there, info).next_piece() == ("train.ids.npy", 0)
+    large = replace(info, sizes={"x": 2_600_000_000})
+    monkeypatch.setattr(table_copy.shutil, "disk_usage", lambda _path: usage(free=1_400_000))
+    with pytest.raises(EnvironmentFault) as caught:
+        TableCopy(there, large).next_piece()
+    assert caught.value.message == f"{there}: the table needs 2,600 MB more, 1 MB are free"
+    assert "name another folder with PRIME_BENCH_DATA" in caught.value.hint
 
 
 @pytest.mark.parametrize("name", ["/etc/passwd", "../outside", "a/../../b"])
@@ -192,8 +206,11 @@ def test_a_table_is_described_by_its_manifest_and_its_files(tmp_path, write_tabl
     assert found.manifest == (folder / MANIFEST_NAME).read_bytes()
     assert found.total_bytes == sum(found.sizes.values()) > 1000
     (folder / "test.ids.npy").unlink()
-    with pytest.raises(DataError, match=r"test\.ids\.npy: a file of the table is missing"):
+    with pytest.raises(
+        DataError, match=r"test\.ids\.npy: a file of the table is missing"
+    ) as caught:
         TableInfo.read(folder)
+    assert caught.value.hint == "prepare the table again, which replaces it"
 
 
 def test_a_copy_of_another_process_is_waited_for_and_then_told(there, info, monkeypatch):

@@ -15,6 +15,7 @@ from prime_bench.recipe.job import Job
 from prime_bench.settings.training import TrainSpec
 from prime_bench.store.record import RunRecord
 from prime_bench.store.runs import (
+    LISTING_HINT,
     RECORD,
     STATE,
     Runs,
@@ -173,8 +174,17 @@ def test_a_broken_record_is_a_data_error_that_names_it(runs, text, message):
 
     assert caught.value.message.startswith(f"{file}: ")
     assert message in caught.value.message
-    assert caught.value.hint
+    assert caught.value.hint == "move the job's folder away and run the recipe again"
     assert runs.readable() == ([], [caught.value.message])
+
+
+def test_a_probes_record_has_findings_and_no_result(runs):
+    probe = JOB.model_copy(update={"kind": "routing", "probe": {"split": "valid"}})
+    file = runs.path(probe.id) / RECORD
+    file.parent.mkdir(parents=True)
+    file.write_text(_edited(job=probe.plain(), job_id=probe.id))
+    with pytest.raises(DataError, match="findings: field required"):
+        runs.find(probe.id)
 
 
 def test_a_record_in_another_jobs_folder_is_refused(runs):
@@ -351,11 +361,16 @@ def test_a_job_is_found_by_the_beginning_of_its_id(runs):
     assert runs.find_job(second) == second
     assert runs.find_job("ffff") is None
     assert runs.find_job("quick") is None
-    for name, message in (("abcd", "begins 2 jobs"), ("abc", "at least four digits")):
-        with pytest.raises(UsageError, match=message):
+    for name, message, hint in (
+        ("abcd", f"`abcd` begins 2 jobs in {runs.folder}", f"jobs: {first}, {second}"),
+        ("abc", "abc: at least four digits of a job's id are needed", LISTING_HINT),
+    ):
+        with pytest.raises(UsageError) as wrong:
             runs.find_job(name)
-    with pytest.raises(DataError, match=f"no job {whole}"):
+        assert (wrong.value.message, wrong.value.hint) == (message, hint)
+    with pytest.raises(DataError, match=f"no job {whole}") as missing:
         runs.find_job(whole)
+    assert missing.value.hint == "name its folder with --runs-dir"
 
 
 def test_each_record_that_cannot_be_read_is_named_and_the_others_are_read(runs):
