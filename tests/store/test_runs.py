@@ -183,7 +183,7 @@ def test_a_probes_record_has_findings_and_no_result(runs):
     file = runs.path(probe.id) / RECORD
     file.parent.mkdir(parents=True)
     file.write_text(_edited(job=probe.plain(), job_id=probe.id))
-    with pytest.raises(DataError, match="findings: field required"):
+    with pytest.raises(DataError, match="not a record: findings: missing"):
         runs.find(probe.id)
 
 
