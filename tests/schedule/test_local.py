@@ -9,6 +9,7 @@ import threading
 import time
 from pathlib import Path
 from queue import SimpleQueue
+from types import SimpleNamespace
 
 import pytest
 
@@ -526,6 +527,15 @@ def test_a_worker_that_ran_out_of_memory_gives_it_back_and_others_go_on(
     assert not any(one.alive for one in _Worker.made)
     assert [event.job_id for event in events] == [request.job.id for request in requests]
     assert {runs.failure(request.job.id) for request in requests} == {"out of luck"}
+
+
+def test_a_slot_takes_jobs_for_its_own_device():
+    messages, asked = SimpleQueue(), []
+    device = Device(name="cuda:0", label="cuda:3")
+    queue = SimpleNamespace(take=lambda *, device: asked.append(device))
+    given = {"variables": {}, "messages": messages, "job_timeout_s": None}
+    local.Slot((), device=device, jobs=queue, **given).run()
+    assert (asked, messages.get()) == (["cuda:3"], None)
 
 
 def test_a_stop_while_a_worker_starts_hands_it_no_job(monkeypatch, request_of, queue_of):

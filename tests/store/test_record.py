@@ -66,6 +66,7 @@ def record(plain_record: MakeRecord) -> MakeRecord:
         ([(0.7, 0.4, 0.5)], {"test": CONSTANT}, "test: the AUC is 0.5"),
         ([(0.7, 0.4, 0.5)], {"test": CONSTANT, "degenerate": "own words"}, "own words"),
         ([(0.7, 0.4, 0.5)], {"valid": LOST}, "valid: predictions are not finite"),
+        *(([(0.7, 0.4, 0.5)], {"valid": {**SOUND, key: None}}, None) for key in SOUND),
         ([(0.7, 0.4, None)], {}, "the training loss was not finite in epochs 1"),
         # Worse than chance, and yet a measurement.
         ([(0.4, 0.4, 0.5)], {"valid": {"auc": 0.4, "logloss": 0.4}}, None),
