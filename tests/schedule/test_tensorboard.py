@@ -280,9 +280,12 @@ def test_a_fault_of_the_disk_ends_the_writing_and_not_the_run(tmp_path, monkeypa
     monkeypatch.setattr(board_module, "_new_file", lambda _folder: taken)
     with TensorBoard(_plan(), Runs(tmp_path)) as board:
         _train(board, [1, 2])
+        taken.unlink()
+        _train(board, [3])
 
-    assert "no more is written for TensorBoard: " in board.fault
+    assert board.fault.startswith("no more is written for TensorBoard: ")
     assert "a file is in the way" in board.fault
+    assert not taken.exists(), "nothing is written after the first fault"
 
 
 @pytest.mark.usefixtures("installed")

@@ -1,6 +1,7 @@
 """What a record says of its run: whether it is sound, what an epoch took, what was changed."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from prime_bench.recipe.job import Job
 from prime_bench.settings.training import TrainSpec
 from prime_bench.store.record import (
+    ProbeRecord,
     RunRecord,
     has_lost_digests,
     is_as_written,
@@ -16,8 +18,10 @@ from prime_bench.store.record import (
     notes_on_batches,
     sealed,
 )
+from prime_bench.store.runs import Runs
 
 MakeRecord = Callable[..., RunRecord]
+RECORDS = Path(__file__).parents[1] / "records"
 SOUND = {"auc": 0.7, "logloss": 0.4}
 CONSTANT = {"auc": 0.5, "logloss": 0.4}
 LOST = {"auc": None, "logloss": None}
@@ -162,6 +166,16 @@ def test_a_record_of_a_version_with_digests_has_lost_them_where_there_are_none(
     assert has_lost_digests(record(**newer))
     assert not has_lost_digests(sealed(record(**newer), {}))
     assert not has_lost_digests(record())
+
+
+def test_a_record_of_a_probe_may_lack_digests_too() -> None:
+    records, _ = Runs(RECORDS).readable()
+    for probe in (one for one in records if isinstance(one, ProbeRecord)):
+        for host in (None, "h"):
+            environment = probe.environment.model_copy(update={"host": host, "node": None})
+            bare = probe.model_copy(update={"digests": None, "environment": environment})
+            assert has_lost_digests(bare) == (host is not None)
+            assert not has_lost_digests(sealed(bare, {}))
 
 
 def test_a_record_without_digests_is_written_without_the_key(record: MakeRecord) -> None:

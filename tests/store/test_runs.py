@@ -127,6 +127,13 @@ def test_a_record_comes_back_to_the_last_bit(runs):
     assert runs.readable() == ([record], [])
 
 
+def test_a_record_with_a_number_that_json_does_not_have_is_not_written(runs):
+    record = _record().model_copy(update={"wall_s": float("nan")})
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        runs.put(record)
+    assert not runs.done(JOB.id)
+
+
 def test_a_folder_that_is_not_there_has_no_records(runs):
     assert runs.readable() == ([], [])
     assert runs.find(JOB.id) is None

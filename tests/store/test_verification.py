@@ -6,6 +6,7 @@ import hashlib
 import json
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +20,8 @@ from prime_bench.recipe.job import Job
 from prime_bench.settings.interface import TableShape
 from prime_bench.settings.training import TrainSpec
 from prime_bench.store import verification
-from prime_bench.store.record import Pairing, RunRecord, sealed
-from prime_bench.store.runs import CHECKPOINT, CONFIG, ENVIRONMENT, HISTORY, PREDICTIONS, TEST
+from prime_bench.store.record import Pairing, ProbeRecord, RunRecord, sealed
+from prime_bench.store.runs import CHECKPOINT, CONFIG, ENVIRONMENT, HISTORY, PREDICTIONS, TEST, Runs
 from prime_bench.store.verification import (
     FolderFiles,
     ManifestFacts,
@@ -609,3 +610,15 @@ def test_experts_that_are_not_those_of_the_entropy_are_told(plain_record: MakeRe
         found = faults(with_history(record, lines_of(record, {2: {"routing": routing}})))
         said = "history: validation 2 has effective experts that are not exp of the entropy"
         assert found == [said] * n_faults
+
+
+def test_of_a_probe_only_its_files_and_its_table_are_compared() -> None:
+    records, _ = Runs(Path(__file__).parents[1] / "records").readable()
+    probe = next(one for one in records if isinstance(one, ProbeRecord))
+    bare = probe.model_copy(update={"digests": None})
+    nothing = PackedFiles(Path("job"), {})
+    own = {"variant": probe.data_variant, "verified": probe.data_verified}
+    table = facts(**own, notes=probe.data_notes, card=probe.data_card)
+    assert list(check_record(sealed(bare, {}), nothing, [table])) == []
+    (found,) = check_record(sealed(bare, {}), nothing, [replace(table, notes=["another"])])
+    assert (found.topic, found.where) == ("data", "job/record.json")
