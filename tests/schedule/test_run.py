@@ -182,6 +182,49 @@ def test_finished_jobs_are_not_handed_out_again(run, recipe, prepare, finish):
     assert [request.job for request in engine.requests] == others
 
 
+def test_what_killed_workers_left_of_done_jobs_goes_and_a_broken_one_keeps_its_state(
+    run, recipe, prepare, finish, runs
+):
+    fingerprint = prepare("synthetic", KEYS)
+    done, broken, *_ = [job_spec.bind(fingerprint) for job_spec in recipe.job_specs()]
+    finish(done)
+    runs.path(broken.id).mkdir()
+    (runs.path(broken.id) / "record.json").write_text("{")
+    for job in (done, broken):
+        (runs.path(job.id) / "resume.state").touch()
+    tally = run(_Engine(None, None))
+
+    assert [runs.saved(job.id) for job in (done, broken)] == [False, True]
+    assert (tally.done, tally.had_record, tally.ok) == (2, 1, False)
+    assert str(tally) == "2 jobs done, 1 had a record, 0 failed, 1 broken"
+
+
+def test_a_stopped_run_counts_what_was_not_started(recipe, data_dir, runs, prepare):
+    prepare("synthetic", KEYS)
+
+    class Stopping(_Engine):
+        def run(self, queue, *, slots, on_event):  # noqa: ARG002
+            request = queue.take()
+            queue.stop()
+            yield from queue.settle(Outcome(request=request, state="interrupted", why="stopped"))
+
+    plan = make_plan(recipe, data_dir=data_dir, runs=runs)
+    tally = run_plan(plan, Stopping(), runs=runs, on_event=print, on_outcome=print)
+    assert (tally.interrupted, tally.not_started, tally.failed) == (1, 3, ())
+    assert not tally.stopped, "the caller knows who stopped it"
+
+
+def test_a_stale_record_is_replaced_when_its_job_starts(recipe, data_dir, runs, prepare, finish):
+    fingerprint = prepare("synthetic", KEYS)
+    first = recipe.job_specs()[0].bind(fingerprint)
+    finish(first, device_kind="cuda")
+    plan = make_plan(recipe, data_dir=data_dir, runs=runs, retrain_stale=True)
+    engine = _Engine(*["out of luck"] * 4)
+    run_plan(plan, engine, runs=runs, on_event=print, on_outcome=print)
+    assert engine.requests[0].job == first
+    assert runs.replaced() == [runs.folder / ".replaced" / f"{first.id}-1"]
+
+
 def test_without_data_no_engine_is_asked_and_no_folder_is_made(run, runs):
     with pytest.raises(DataError, match="no data set of this recipe is prepared"):
         run(_Engine())
