@@ -72,6 +72,64 @@ def test_without_keys_of_its_own_a_study_has_the_recipes_as_they_are(study, tmp_
     assert [item.figures for item in made.recipes] == [None, None]
 
 
+def test_every_key_of_a_study_is_where_it_belongs(study, tmp_path):
+    made = study(
+        """\
+        schema = 1
+        title = "Both"
+        label = " Of mine "
+        against = "paper"
+        max_hours = 2.5
+        [[recipes]]
+        recipe = "one.toml"
+        only = ["seed=2", "arm=prime"]
+        tables = ["main", "cells"]
+        figures = ["pairs"]
+        [[recipes]]
+        recipe = "two.toml"
+        tables = ["routing"]
+        figures = []
+        """
+    )
+
+    assert (made.title, made.label, made.against, made.max_hours) == (
+        "Both",
+        "Of mine",
+        "paper",
+        2.5,
+    )
+    one, two = made.recipes
+    assert (one.only, one.tables, one.figures) == (
+        ["seed=2", "arm=prime"],
+        ["main", "cells"],
+        ["pairs"],
+    )
+    assert (two.only, two.tables, two.figures) == ([], ["routing"], [])
+    assert made.path == tmp_path / "mine.toml"
+    assert made.argument == "mine.toml"
+    assert load_study("paper").argument == "paper"
+
+
+def test_what_holds_on_one_data_set_is_for_the_recipes_that_have_it(study, tmp_path):
+    other = ONE.replace("avazu", "criteo").replace("embedding_l2 = 0.5", "embedding_l2 = 0.125")
+    (tmp_path / "two.toml").write_text(other)
+
+    made = study(BOTH + "[set]\nbackbone.DNN.on.avazu.embedding_l2 = 0.25\n")
+
+    one, two = (item.recipe.backbones["DNN"] for item in made.recipes)
+    assert one["avazu"].embedding_l2 == 0.25
+    assert two["criteo"].embedding_l2 == 0.125
+
+
+def test_a_fault_that_the_recipe_has_itself_names_recipe_and_study(study, tmp_path):
+    (tmp_path / "two.toml").write_text(TWO.replace("seeds = [3]", "seeds = [3]\ndepth = 3"))
+
+    lines = _faults(study, BOTH).splitlines()
+
+    assert len(lines) == 1
+    assert lines[0].startswith(f"{tmp_path / 'two.toml'}:5: depth: unknown key")
+
+
 def test_a_key_of_the_study_holds_in_the_recipes_that_have_its_name(study):
     made = study(
         BOTH
