@@ -117,6 +117,7 @@ REFUSED = [
     (["crieto"], 2, "no data set `crieto`; did you mean `criteo`?"),
     (["avazu", "--split", "hash"], 2, "--split: avazu has no such setting"),
     (["avazu", "--seed", "1", "--rows", "5"], 2, "--seed, --rows: avazu has no such setting"),
+    (["avazu", "--seed", "1"], 2, "\n\nhint: its flags: --vocabulary, --numeric, --bins, --min-co"),
     (["avazu", "--numeric", "raw"], 2, "numeric: avazu has no numeric fields"),
     (["criteo", "--numeric", "log"], 2, "numeric: input should be 'raw', 'log_bucket'"),
     (["criteo", "--min-count", "0"], 2, "min_count: input should be greater than or equal to 1"),

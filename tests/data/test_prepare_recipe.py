@@ -92,6 +92,10 @@ REFUSED = [
     (["avazu"], "--recipe names the data sets, so `avazu` is one too many"),
     (["--vocabulary", "all"], "--vocabulary: with --recipe the settings are the recipe's"),
     (["--raw", "x"], "--raw: with --recipe the settings are the recipe's"),
+    (
+        ["--raw-format", "x", "--bins", "3", "--raw", "y"],
+        "--bins, --raw, --raw-format: with --recipe the settings are the recipe's",
+    ),
     (["--from", "x"], "--from x: expected NAME=PATH"),
     (["--from", "avazu="], "--from avazu=: expected NAME=PATH"),
     (["--from", "avasu=x"], "the recipe has no data set `avasu`; did you mean `avazu`?"),
