@@ -70,8 +70,16 @@ def source(name: str) -> SimpleNamespace:
     return SimpleNamespace(name=name, title="", by="", page="", records=[])
 
 
+SUM = "the sum of it"
+
+
+class Checked(SimpleNamespace):
+    def __str__(self) -> str:
+        return SUM
+
+
 def view(*, agrees: bool) -> SimpleNamespace:
-    check = SimpleNamespace(faults=[f"cell {n}: outside" for n in range(22)] if not agrees else [])
+    check = Checked(faults=[f"cell {n}: outside" for n in range(22)] if not agrees else [])
     return SimpleNamespace(
         agrees=agrees, check=check, write=lambda *_, **__: [], render=lambda _format: "text\n"
     )
@@ -92,7 +100,8 @@ FAILED = SimpleNamespace(
         dataset="avazu", arm="prime", job=SimpleNamespace(backbone="DNN", seed=7, id="abcd")
     ),
 )
-COSTS = {"cost_plan": MagicMock(to_run=[], jobs=[], prepare_commands=[], broken=[]), "costs": []}
+NOTHING_TO_MEASURE = SimpleNamespace(to_run=[], jobs=[], prepare_commands=[], broken=[])
+COSTS = {"cost_plan": NOTHING_TO_MEASURE, "costs": []}
 
 
 @pytest.mark.parametrize(
@@ -124,7 +133,13 @@ COSTS = {"cost_plan": MagicMock(to_run=[], jobs=[], prepare_commands=[], broken=
             "1 removed, 1 in use meanwhile\n",
             "",
         ),
-        ("report --check C --format csv", {"report": view(agrees=True)}, 0, "text\n", ""),
+        (
+            "report --check C --format csv",
+            {"report": view(agrees=True)},
+            0,
+            "text\n",
+            "the sum of it\n",
+        ),
         (
             "report --check C --output O",
             {"report": view(agrees=False)},
@@ -132,8 +147,14 @@ COSTS = {"cost_plan": MagicMock(to_run=[], jobs=[], prepare_commands=[], broken=
             "",
             "cell 19: outside\n... and 2 more: see the table `check`\n",
         ),
-        ("report --check C --format csv", {"report": view(agrees=False)}, 1, "text\n", ""),
-        ("report --check C --json", {"report": view(agrees=False)}, 1, "text\n", ""),
+        (
+            "report --check C --format csv",
+            {"report": view(agrees=False)},
+            1,
+            "text\n",
+            "the sum of it\n",
+        ),
+        ("report --check C --json", {"report": view(agrees=False)}, 1, "text\n", SUM),
         ("predict quick", {"predict": [SimpleNamespace(written=True)] * 2}, 0, "", ""),
         (
             "predict quick",
@@ -166,7 +187,13 @@ COSTS = {"cost_plan": MagicMock(to_run=[], jobs=[], prepare_commands=[], broken=
         ),
         ("profile cost", {**COSTS, "run": summary(stopped=True)}, 130, "", ""),
         # Stopped by the user: not the failure that some jobs also had.
-        ("profile cost", {**COSTS, "run": summary(failed=(FAILED,), stopped=True)}, 130, "", ""),
+        (
+            "profile cost",
+            {**COSTS, "run": summary(failed=(FAILED,), stopped=True)},
+            130,
+            "",
+            "failed: avazu DNN: out of luck (runs/abcd)\n",
+        ),
     ],
 )
 def test_an_answer_has_its_code_and_its_words(
@@ -184,6 +211,8 @@ def test_an_answer_has_its_code_and_its_words(
     said = capsys.readouterr()
     assert out in said.out
     assert err in said.err
+    assert out or not said.out
+    assert err or not said.err
 
 
 def discrepancy(topic: str) -> Discrepancy:
@@ -335,6 +364,53 @@ def test_json_has_all_of_an_answer(
     said = capsys.readouterr()
     assert json.loads(said.out) == {"schema": 1, **content}
     assert said.err == err
+
+
+@pytest.mark.parametrize(
+    ("flags", "written_as"),
+    [
+        ("", {"format": "markdown", "figures": False}),
+        ("--format latex --figures", {"format": "latex", "figures": True}),
+        ("--json", {"format": "json", "figures": False}),
+    ],
+)
+def test_a_report_that_is_written_tells_its_files_and_prints_no_table(
+    answer: Answer, capsys: pytest.CaptureFixture[str], flags: str, written_as: dict[str, Any]
+) -> None:
+    given = []
+
+    def write(folder: Path, *, log: Callable[[str], None], **how: Any) -> list[Path]:
+        given.append((folder, how))
+        log("drawing\nfigures")
+        return [folder / "main.csv", folder / "report.md"]
+
+    answer(report=SimpleNamespace(write=write, check=None, agrees=True))
+
+    assert exit_code(["report", "--output", "O", *flags.split()]) == 0
+    assert given == [(Path("O"), written_as)]
+    assert capsys.readouterr() == (
+        "",
+        "drawing\\nfigures\nwrote O/main.csv\nwrote O/report.md\n",
+    )
+
+
+@pytest.mark.parametrize(
+    ("n_faults", "more"), [(20, []), (21, ["... and 1 more: see the table `check`"])]
+)
+def test_the_first_faults_of_a_check_are_named(
+    answer: Answer, capsys: pytest.CaptureFixture[str], n_faults: int, more: list[str]
+) -> None:
+    check = Checked(faults=[f"cell {n}" for n in range(n_faults)])
+    made = SimpleNamespace(check=check, agrees=False, render=lambda name: f"as {name}")
+    answer(report=made)
+
+    assert exit_code(["report", "--check", "C", "--format", "csv"]) == 1
+    out, err = capsys.readouterr()
+    assert out == "as csv"
+    lines = err.splitlines()
+    assert lines[:20] == [f"cell {n}" for n in range(20)]
+    assert lines[20:-1] == more
+    assert lines[-1] == SUM
 
 
 def test_verify_names_each_finding_and_counts_them(

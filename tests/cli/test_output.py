@@ -1,5 +1,6 @@
 """How every command prints: style, columns and amounts."""
 
+import io
 import json
 import sys
 
@@ -8,6 +9,7 @@ import pytest
 from prime_bench.cli.output import (
     console,
     has_style,
+    print_document,
     print_json,
     print_line,
     print_text,
@@ -66,6 +68,22 @@ def test_json_is_one_object_with_its_schema_first_and_letters_as_they_are(capsys
     assert out.startswith('{\n  "schema": 3,\n  "name": "é",\n')
     assert out.endswith("}\n")
     assert json.loads(out) == {"schema": 3, "name": "é", "list": [1]}
+
+
+def test_a_document_is_as_it_is_in_a_file_and_visible_on_a_terminal(monkeypatch, capfdbinary):
+    text = "é \x1b[31m \ud800\n"
+    print_document(text)
+    sys.stdout.flush()
+    assert capfdbinary.readouterr().out == b"\xc3\xa9 \x1b[31m \\ud800\n"
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
+    print_document(text)
+    assert capfdbinary.readouterr().out.decode() == "é \\x1b[31m \\ud800\n"
+
+
+def test_a_document_goes_to_a_stream_that_takes_no_bytes(monkeypatch):
+    monkeypatch.setattr(sys, "stdout", io.StringIO())
+    print_document("a \x1b\n")
+    assert sys.stdout.getvalue() == "a \\x1b\n"
 
 
 def test_words_stand_on_the_left_and_numbers_on_the_right():

@@ -1,5 +1,6 @@
 """What `prepare` prints of a table, of raw files and of a recipe, and how far it is."""
 
+import contextlib
 import json
 import re
 from pathlib import Path
@@ -226,3 +227,44 @@ def test_in_a_terminal_each_stage_of_each_data_set_has_a_bar(monkeypatch, capsys
     assert last["a: reading"][:3] == ["25%", "2,500", "rows/s"]
     assert last["a: counting"][0] == "0%"
     assert last["b: reading"][:3] == ["5%", "500", "rows/s"]
+
+
+@pytest.mark.parametrize(
+    ("line", "function", "answer", "name"),
+    [
+        ("prepare avazu", "prepare", table(), "avazu"),
+        (
+            "prepare synthetic --raw R",
+            "write_raw",
+            SimpleNamespace(rows=1, raw_format="avazu", best={}),
+            "synthetic",
+        ),
+        (
+            "card a/mylog.csv --json",
+            "draft_card",
+            (SimpleNamespace(name="m", rows={}, columns=[], has_label=True), Path("m.toml")),
+            "mylog.csv",
+        ),
+        (
+            "predict abcd --from a --output R/it.csv",
+            "predict_rows",
+            SimpleNamespace(rows=0, unknown={}, conditions=[]),
+            "predicting",
+        ),
+    ],
+)
+def test_what_is_done_has_its_name_at_its_bar(
+    monkeypatch, tmp_path, capsys, line, function, answer, name
+):
+    moved = []
+    bars = contextlib.nullcontext(lambda *given: moved.append(given))
+    for module in ("prepare", "prepare_output"):
+        monkeypatch.setattr(f"prime_bench.cli.{module}.progress_bars", lambda: bars)
+    monkeypatch.setattr(
+        f"prime_bench.api.{function}", lambda *_, on_progress, **__: (on_progress(7), answer)[1]
+    )
+    monkeypatch.chdir(tmp_path)
+
+    assert exit_code(line.split()) == 0
+    assert moved == [(name, 7)]
+    assert capsys.readouterr().err == ""
