@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from prime_bench.cli import status as module
 from prime_bench.cli.main import exit_code
 from prime_bench.cli.status import _watch, summary, table_of
 from prime_bench.schedule.status import JobStatus, Status
@@ -122,6 +123,8 @@ def test_the_longest_wait_and_where_jobs_are_where_they_differ() -> None:
     header, *lines = drawn(found, n_lines=9, width=120)
     assert summary(found).endswith("; those running end in 83 min or sooner")
     assert "where" not in header
+    # Numbers stand on the right.
+    assert [len(line) for line in (header, *lines)] == [120] * 3
     assert lines[0].endswith(" < 83 min")
     assert lines[1].endswith("  10 min")
     assert "<" not in lines[1]
@@ -159,3 +162,41 @@ def test_a_table_that_is_watched_is_drawn_anew_until_ctrl_c(
     assert all(drawn[:3])
     assert drawn[3] == 0
     assert capsys.readouterr().out == f"{summary(looks[3])}\n"
+
+
+@pytest.mark.parametrize(
+    ("flags", "state", "n_lines", "watched"),
+    [
+        ([], "running", 3, False),
+        ([], "stale", 3, False),
+        # Nothing runs or needs attention.
+        ([], "pending", 1, False),
+        (["--watch"], "pending", 0, True),
+        (["--watch", "--json"], "running", None, False),
+    ],
+)
+def test_a_terminal_has_the_table_where_it_says_something(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    flags: list[str],
+    state: str,
+    n_lines: int | None,
+    watched: bool,
+) -> None:
+    found = Status(jobs=[replace(running(7), state=state)])  # type: ignore[arg-type]
+    seen = []
+    monkeypatch.setattr("prime_bench.api.status", lambda *_, **__: found)
+    monkeypatch.setattr(module, "_watch", lambda look, *, screen: seen.append((look(), screen)))
+    monkeypatch.setattr("rich.console.Console.is_terminal", True)
+    monkeypatch.setenv("COLUMNS", "100")
+
+    assert exit_code(["status", *flags]) == 0
+
+    out = capsys.readouterr().out
+    assert [each for each, _ in seen] == [found] * watched
+    if n_lines is None:
+        assert json.loads(out)["jobs"] == [job.plain() for job in found.jobs]
+        return
+    lines = out.splitlines()
+    assert len(lines) == n_lines
+    assert lines[-1:] == ([summary(found)] if n_lines else [])
