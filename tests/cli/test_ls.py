@@ -227,3 +227,10 @@ def test_each_column_has_what_its_head_says(
     lines = [re.split(r" {2,}", line) for line in answer("ls", kind).splitlines()]
     assert lines == [HEADS[kind], cells]
     assert json.loads(answer("ls", kind, "--json")) == {"schema": 1, kind: [row]}
+
+
+def test_of_nothing_no_table_is_printed(answer: Answer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("prime_bench.api.listing", lambda *_, **__: [])
+
+    assert answer("ls", "recipes") == ""
+    assert json.loads(answer("ls", "recipes", "--json")) == {"schema": 1, "recipes": []}
