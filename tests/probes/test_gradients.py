@@ -1,5 +1,6 @@
 """Jobs of the kind `gradients`: findings, the same rows for all arms, what cannot be measured."""
 
+import hashlib
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,14 @@ from prime_bench.findings import GradientFindings
 from prime_bench.probes import sharing
 from prime_bench.probes.arms import batch_of
 from prime_bench.probes.gradients import Diagnosis, NoDirection, large_groups
-from prime_bench.probes.groups import Grouping, choose, draw_rows
+from prime_bench.probes.groups import (
+    Grouping,
+    choose,
+    draw_blocks,
+    draw_rows,
+    grouping_of,
+    null_grouping,
+)
 from prime_bench.probes.sharing import sharing_of
 from prime_bench.settings.probes import GradientsSettings
 from prime_bench.settings.training import TrainSpec
@@ -25,7 +33,7 @@ FEW = {**SMALL, "permutations": 30, "example_permutations": 5}
 QUICK = {"max_epochs": 2, "batch_size": 100}
 
 
-def test_a_record_of_its_own_kind_is_written_and_read(make_job, measure, request_for):
+def test_a_record_of_its_own_kind_is_written_and_read(make_job, measure, request_for, prepared):
     job = make_job("DNN", "prime", training=QUICK)
 
     record = measure(job, "gradients", **FEW, null_labels=2, null_groups=3)
@@ -48,6 +56,18 @@ def test_a_record_of_its_own_kind_is_written_and_read(make_job, measure, request
     assert sum(group.rows for group in hour.groups) == 1200
     assert [group.name for group in null.groups] == ["0", "1", "2"]
     assert null.groups != other.groups
+    # The rows behind the numbers, of all fields in their order: a digest of their indices.
+    valid, digest = prepared.split("valid"), hashlib.sha256()
+    for grouping in (
+        grouping_of(prepared, valid, "hour"),
+        null_grouping(1200, name="null_1", n_groups=3, seed=2021),
+        null_grouping(1200, name="null_2", n_groups=3, seed=2021),
+    ):
+        codes = choose(grouping, valid.labels, positives=40, negatives=40).codes
+        size = {"blocks": 2, "positives": 20, "negatives": 20}
+        blocks = draw_blocks(grouping, valid.labels, codes, seed=2021, **size)
+        digest.update(blocks.astype("<i8").tobytes())
+    assert findings.rows == digest.hexdigest()
     assert hour.sharing is None
     assert hour.measures[0].block.permutations == 30
     assert hour.measures[0].example.permutations == 5

@@ -1,5 +1,6 @@
 """The training loop: what it sees, when it stops, what it leaves behind."""
 
+import copy
 import dataclasses
 import inspect
 
@@ -82,8 +83,45 @@ def test_rates_misses_and_steps_are_recorded(monkeypatch, run):
     assert [v.step for v in result.history] == [10, 20, 30, 40, 50]
     assert (result.best_epoch, result.stopped) == (3, "patience")
     assert [e for e in events if isinstance(e, Validation)] == result.history
-    walls = [v.wall_s for v in result.history]
-    assert walls == sorted(walls)
+
+
+def test_seconds_go_on_where_an_earlier_process_has_stopped(monkeypatch, schema, make_job, splits):
+    """Each validation takes 100 s here, and the process is away for 10,000 s."""
+    now_s, states = [5000.0], []
+
+    def scored(*given):
+        now_s[0] += 100
+        return score(*given)
+
+    def counter():
+        now_s[0] += 1e-6
+        return now_s[0]
+
+    def trained(state=None):
+        job = make_job(training={"batch_size": 100, "max_epochs": 2})
+        return train(
+            build_arm(job.resolve(), schema).arm,
+            splits,
+            job.training,
+            penalty=NO_PENALTY,
+            seed=job.seed,
+            device=CPU,
+            on_progress=lambda _: None,
+            on_validation=lambda _: None,
+            state=state,
+            checkpoint=lambda newest: states.append(copy.deepcopy(newest)),
+        )
+
+    monkeypatch.setattr(loop, "score", scored)
+    monkeypatch.setattr(loop.time, "perf_counter", counter)
+    whole = trained()
+    now_s[0] += 10_000
+    again = trained(states[0])
+
+    for result, earlier_s in ((whole, 0), (again, 100)):
+        assert [v.wall_s for v in result.history] == pytest.approx([100, 200], abs=0.1)
+        assert result.earlier_s == pytest.approx(earlier_s, abs=0.1)
+    assert states[0]["wall_s"] == pytest.approx(100, abs=0.1)
 
 
 def test_the_last_epoch_is_the_upper_bound(monkeypatch, run):
