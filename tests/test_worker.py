@@ -69,6 +69,13 @@ class TestRunJob:
         assert lines == [validation.plain() for validation in record.history]
         environment = json.loads((folder / "environment.json").read_text())
         assert Environment.parse(environment, where="") == record.environment
+        log = (folder / "log.txt").read_text().splitlines()
+        assert [line.split(" ", 2)[2] for line in log] == [
+            f"tiny, DNN, prime, seed 2021: {record.budget}",
+            f"on {record.environment.where}",
+            *(f"epoch {n}: {validation}" for n, validation in enumerate(record.history, start=1)),
+            f"done: {record.result}",
+        ]
         test = json.loads((folder / "test.json").read_text())
         assert test == {"rows": 140, **record.result.test.plain()}
         assert [e for e in events if isinstance(e, EpochEvent)] == [
