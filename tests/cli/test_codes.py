@@ -14,6 +14,7 @@ from unittest.mock import MagicMock
 import pytest
 
 from prime_bench import api
+from prime_bench.base.errors import UsageError
 from prime_bench.cli import study as study_module
 from prime_bench.cli.main import exit_code
 from prime_bench.contract.result import RuleResult
@@ -364,6 +365,31 @@ def test_json_has_all_of_an_answer(
     said = capsys.readouterr()
     assert json.loads(said.out) == {"schema": 1, **content}
     assert said.err == err
+
+
+@pytest.mark.parametrize(
+    ("line", "function"),
+    [
+        ("verify", "verify"),
+        ("compare A B", "compare"),
+        ("export fuxictr T --to O", "export_fuxictr"),
+        ("prepare avazu --json", "prepare"),
+        ("prepare --recipe quick --json", "prepare_recipe"),
+        ("predict abcd --from a", "predict_rows"),
+        ("study miniature --device cpu", "prepare_study"),
+    ],
+)
+def test_what_the_library_says_meanwhile_is_on_stderr(
+    answer: Answer, capsys: pytest.CaptureFixture[str], line: str, function: str
+) -> None:
+    def said(*_given: object, log: Callable[[str], None], **_named: object) -> None:
+        log("a message")
+        raise UsageError("enough of it")
+
+    answer(**{function: said})
+
+    assert exit_code(line.split()) == 2
+    assert capsys.readouterr() == ("", "a message\nerror: enough of it\n")
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,10 @@
-from prime_bench.recipe.differences import KeyDifference, differing_keys, resolved
+from dataclasses import replace
+
+import pytest
+
+from prime_bench.recipe.differences import KeyDifference, differing_keys, resolved, value_text
 from prime_bench.recipe.file import load_recipe
+from prime_bench.recipe.sweep import CandidateBudget
 
 
 def table(*changes: str) -> dict[str, object]:
@@ -30,3 +35,52 @@ def test_a_key_that_one_has_alone_comes_after_those_of_both() -> None:
 
 def test_defaults_are_written_out() -> None:
     assert table()["training.max_gradient_norm"] == 10.0
+
+
+def test_every_part_of_a_recipe_has_its_keys() -> None:
+    budget = CandidateBudget(candidates=3, seed=4)
+    recipe = replace(load_recipe("subgroups"), budget=budget)
+    arms, settings = {arm.name: arm for arm in recipe.arms}, recipe.probe
+    assert settings is not None
+
+    found = resolved(recipe, {"avazu": {"rows": 5, "deep": {"er": 1, "none": {}}}})
+
+    own = [dataset for dataset in recipe.datasets if dataset in recipe.backbones["DNN"]]
+    expected: dict[str, object] = {
+        "title": recipe.title,
+        "kind": "subgroups",
+        "seeds": recipe.seeds,
+        "arms": list(arms),
+        "arm.prime.label": arms["prime"].label,
+        "arm.prime.plugin": "prime",
+        "arm.prime.rank": 16,
+        "dataset.avazu.rows": 5,
+        "dataset.avazu.deep.er": 1,
+        "training.patience": recipe.training.patience,
+        **{
+            f"backbone.DNN.on.{name}.hidden_units": list(
+                recipe.backbones["DNN"][name].plain()["hidden_units"]  # type: ignore[arg-type]
+            )
+            for name in own
+        },
+        **{f"probe.{key}": value for key, value in settings.plain().items()},
+        "budget.candidates": 3,
+        "budget.seed": 4,
+        "report.choose": None,
+    }
+    assert found.items() >= expected.items()
+    parts = [key.partition(".")[0] for key in found]
+    assert list(dict.fromkeys(parts)) == [
+        *("title", "kind", "seeds", "arms", "arm", "dataset", "training", "backbone", "probe"),
+        *("budget", "report"),
+    ]
+    plain = resolved(load_recipe("quick"), {})
+    assert not [key for key in plain if key.startswith(("probe", "budget", "dataset"))]
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(None, "-"), ("é", '"é"'), ([1, 2.5], "[1, 2.5]"), (False, "false"), (0, "0")],
+)
+def test_a_value_is_shown_as_a_recipe_has_it(value: object, text: str) -> None:
+    assert value_text(value) == text
