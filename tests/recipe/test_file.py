@@ -345,6 +345,29 @@ def test_faults_of_changes_and_file_come_together(write, sound):
     ]
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "key"),
+    [
+        ("[dataset.synthetic]\nrows = 1000", "[dataset]", "dataset"),
+        ("[dataset.synthetic]\nrows = 1000", "[[dataset]]", "dataset"),
+        ("[training]", "[[training]]", "training"),
+        ("[training]", "[arm]\n[training]", None),
+    ],
+)
+def test_a_table_that_is_wrong_as_a_whole_is_one_fault(write, sound, old, new, key):
+    assert old in sound
+    path = write(sound.replace(old, new))
+    if key is None:
+        assert load_recipe(path).arms
+        return
+
+    with pytest.raises(UsageError) as caught:
+        load_recipe(path)
+
+    (only,) = caught.value.message.splitlines()
+    assert only.partition(f": {key}: ")[1]
+
+
 # ---- limits
 
 
