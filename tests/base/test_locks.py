@@ -112,6 +112,19 @@ def test_a_file_system_without_locks_is_told_at_once(tmp_path, monkeypatch, numb
     assert path.exists(), "a file that another process has signed is not deleted"
 
 
+def test_another_error_of_a_lock_is_not_taken_for_a_system_without(tmp_path, monkeypatch):
+    def broken(_descriptor, _operation):
+        raise OSError(errno.EIO, "no")
+
+    path = tmp_path / "x.lock"
+    path.touch()
+    monkeypatch.setattr(fcntl, "flock", broken)
+    with pytest.raises(OSError, match=r"\[Errno 5\] no"):
+        holder(path)
+    with pytest.raises(EnvironmentFault, match=r"x\.lock: the disk reports an error"), locked(path):
+        pass
+
+
 def folder(path):
     path.mkdir()
 

@@ -8,7 +8,13 @@ import pytest
 
 import prime_bench
 from prime_bench.base.errors import UsageError
-from prime_bench.base.sources import load_class, package_digest, search_path, sources_digest
+from prime_bench.base.sources import (
+    load_class,
+    own_sources,
+    package_digest,
+    search_path,
+    sources_digest,
+)
 
 
 @pytest.fixture
@@ -290,3 +296,18 @@ def test_what_a_module_prints_is_no_data(package, monkeypatch, capsys):
     (package / "loud_mod.py").write_text("print('hello')\nclass G: pass\n")
     load_class("loud_mod:G")
     assert capsys.readouterr() == ("", "hello\n")
+
+
+def test_the_files_that_another_machine_needs_are_those_of_the_package(package, monkeypatch):
+    """By paths below a folder of sys.path; what pip has installed is not sent."""
+    files = {"outer_pkg/__init__.py": b"", "outer_pkg/inner/gate.py": b"A = 1\n"}
+    assert own_sources("outer_pkg.inner.gate") == files
+    assert own_sources("single_mod") == {"single_mod.py": b""}
+    for folder in ("site-packages", "dist-packages"):
+        installed = package / folder / "installed_pkg"
+        installed.mkdir(parents=True)
+        (installed / "__init__.py").touch()
+        with monkeypatch.context() as patched:
+            patched.syspath_prepend(installed.parent)
+            assert own_sources("installed_pkg") == {}
+    assert own_sources("no_such_pkg") == {}

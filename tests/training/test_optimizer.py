@@ -492,3 +492,19 @@ def test_a_gradient_that_a_failed_step_has_left_does_not_count(schema, make_spli
         Optimizer(arm, TrainSpec(), penalty=PENALTY).step(batch_of(make_split(20), slice(0, 20)))
         tables.append(table.detach())
     assert torch.equal(*tables)
+
+
+def test_what_a_plug_in_does_not_want_compiled_is_left_out_before(make_job, schema, monkeypatch):
+    """What would compile stands still here; tests/training/test_compile.py compiles."""
+    calls = []
+    module = "prime_bench.training.optimizer"
+    monkeypatch.setattr(f"{module}.require_compiler", lambda device: calls.append(device.type))
+    monkeypatch.setattr(f"{module}.leave_out", calls.append)
+    monkeypatch.setattr(f"{module}.compiled", lambda losses: calls.append("losses") or losses)
+    monkeypatch.setattr(f"{module}.compiled_pass", lambda _: calls.append("pass"))
+    arm = build_arm(make_job("DNN", "prime").resolve(), schema).arm
+
+    for compiles in (True, False):
+        Optimizer(arm, TrainSpec(compile=compiles), penalty=PENALTY)
+
+    assert calls == ["cpu", arm.plugin, "losses", "pass"]
