@@ -47,9 +47,14 @@ def job_of(job: ResolvedJob, arm: CostArm) -> ResolvedJob:
     return job.job.model_copy(update=changes).resolve()
 
 
-def trainer_of(job: ResolvedJob, schema: Schema, *, device: torch.device) -> Trainer:
-    """Build the job's arm with its initial weights, in train mode, on `device`."""
-    arm = build_arm(job, schema).arm.to(device).train()
+def trainer_of(
+    job: ResolvedJob, schema: Schema, *, device: torch.device, dtype: torch.dtype = torch.float32
+) -> Trainer:
+    """Build the job's arm with its initial weights, in train mode, on `device`.
+
+    A run is in float32; `scripts/gpu_bits.py` compares devices in float64 too.
+    """
+    arm = build_arm(job, schema).arm.to(device, dtype).train()
     torch.manual_seed(derive(job.seed, "dropout"))
     optimizer = Optimizer(arm, job.training, penalty=Penalty.of(job.backbone))
     step = GraphedStep(optimizer, capture=capture_on(device))

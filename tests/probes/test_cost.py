@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+from prime_bench.assemble import build_arm
 from prime_bench.base.errors import EnvironmentFault, UsageError
 from prime_bench.catalog import BACKBONES, PLUGINS
 from prime_bench.contract.counter import count
@@ -224,6 +225,21 @@ def test_rows_are_the_tables_own_in_the_order_of_the_first_epoch(table):
         start = 64 * (number % 5)
         np.testing.assert_array_equal(batch.ids.numpy(), wanted[start : start + 64])
         assert len(batch.labels) == len(batch.numerics) == 64
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_trainer_has_the_initial_weights_in_the_type_that_is_asked_for(
+    make_request, table, dtype
+):
+    job = make_request().job.resolve()
+
+    trainer = trainer_of(job, table.schema, device=CPU, dtype=dtype)
+
+    weights = build_arm(job, table.schema).arm.state_dict()
+    assert trainer.arm.training
+    assert {p.dtype for p in trainer.arm.parameters()} == {dtype}
+    for name, value in trainer.arm.state_dict().items():
+        assert torch.equal(value, weights[name].to(value.dtype)), name
 
 
 def test_a_forward_pass_is_the_arms_own_and_leaves_no_trace_of_training(make_request, table):
