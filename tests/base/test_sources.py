@@ -298,16 +298,18 @@ def test_what_a_module_prints_is_no_data(package, monkeypatch, capsys):
     assert capsys.readouterr() == ("", "hello\n")
 
 
-def test_the_files_that_another_machine_needs_are_those_of_the_package(package, monkeypatch):
+def test_the_files_that_another_machine_needs_are_those_of_the_package(tmp_path, monkeypatch):
     """By paths below a folder of sys.path; what pip has installed is not sent."""
-    files = {"outer_pkg/__init__.py": b"", "outer_pkg/inner/gate.py": b"A = 1\n"}
-    assert own_sources("outer_pkg.inner.gate") == files
-    assert own_sources("single_mod") == {"single_mod.py": b""}
-    for folder in ("site-packages", "dist-packages"):
-        installed = package / folder / "installed_pkg"
-        installed.mkdir(parents=True)
-        (installed / "__init__.py").touch()
-        with monkeypatch.context() as patched:
-            patched.syspath_prepend(installed.parent)
-            assert own_sources("installed_pkg") == {}
-    assert own_sources("no_such_pkg") == {}
+    files = {"sent_pkg/__init__.py": b"", "sent_pkg/inner/gate.py": b"A = 1\n"}
+    alone = {"sent_mod.py": b"B = 1\n"}
+    installed = [f"{kind}-packages/{kind}_pkg/__init__.py" for kind in ("site", "dist")]
+    for name, content in (files | alone | dict.fromkeys(installed, b"")).items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_bytes(content)
+    for folder in ("", "site-packages", "dist-packages"):
+        monkeypatch.syspath_prepend(tmp_path / folder)
+
+    assert own_sources("sent_pkg.inner.gate") == files
+    assert own_sources("sent_mod") == alone
+    for name in ("site_pkg", "dist_pkg", "no_such_pkg"):
+        assert own_sources(name) == {}
