@@ -1,20 +1,23 @@
 """Names of strangers on the terminal: every command that reads shows them, and obeys none."""
 
+import contextlib
+import io
 import json
 import os
 import pty
 import re
-import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import cast
 
 import pytest
 
 from prime_bench.base.characters import display_width, has_unseen
 from prime_bench.base.files import bundled_folder
 from prime_bench.catalog import PLUGINS
-from prime_bench.cli.main import exit_code
+from prime_bench.cli.main import exit_code, main
 from prime_bench.cli.output import table_text
 from prime_bench.recipe.job import Job
 from prime_bench.settings.backbones import DNNSettings
@@ -25,16 +28,6 @@ from prime_bench.store.runs import Runs
 VECTORS = Path(__file__).parents[1] / "vectors" / "hostile_names.json"
 HOSTILE: dict[str, str] = json.loads(VECTORS.read_text(encoding="utf-8"))
 ANSI, BIDI, OSC = (HOSTILE[key] for key in ("ANSI", "bidirectional", "OSC"))
-# In one process, since each start takes a second.
-DRIVER = """
-import json, sys
-from prime_bench.cli.main import main
-for command in json.loads(sys.argv[1]):
-    try:
-        main(command)
-    except SystemExit as end:
-        print("codes:", end.code, flush=True)
-"""
 
 
 @pytest.fixture
@@ -116,37 +109,67 @@ def reading_commands(folder: Path) -> list[list[str]]:
     ]
 
 
-def on_a_terminal(commands: list[list[str]], folder: Path, **environment: str) -> str:
-    """All that a terminal gets when these are called from it."""
-    reader, writer = pty.openpty()
-    process = subprocess.Popen(
-        [sys.executable, "-c", DRIVER, json.dumps(commands)],
-        cwd=folder,
-        stdin=subprocess.DEVNULL,
-        stdout=writer,
-        stderr=writer,
-        env={**os.environ, "COLUMNS": "100", "TERM": "xterm", **environment},
-    )
-    os.close(writer)
-    parts = []
-    while True:
-        try:
-            part = os.read(reader, 1 << 16)
-        except OSError:  # Linux says so where the other end was closed.
-            break
-        if not part:
-            break
-        parts.append(part)
-    os.close(reader)
-    assert process.wait() == 0
-    return b"".join(parts).decode("utf-8").replace("\r\n", "\n")
+Call = Callable[..., list[int | str | None]]
 
 
-def test_a_terminal_gets_no_control_character_of_a_name(folder: Path) -> None:
+@pytest.fixture
+def call(monkeypatch: pytest.MonkeyPatch) -> Call:
+    """Call commands as the program does, with these streams: their exit codes."""
+
+    def call(
+        commands: list[list[str]], *, stdout: io.TextIOWrapper, stderr: io.TextIOWrapper
+    ) -> list[int | str | None]:
+        codes = []
+        for command in commands:
+            with monkeypatch.context() as patch:
+                patch.setattr(sys, "stdout", stdout)
+                patch.setattr(sys, "stderr", stderr)
+                with pytest.raises(SystemExit) as ended:
+                    main(command)
+            codes.append(ended.value.code)
+        return codes
+
+    return call
+
+
+OnATerminal = Callable[..., tuple[str, list[int | str | None]]]
+
+
+@pytest.fixture
+def on_a_terminal(call: Call, monkeypatch: pytest.MonkeyPatch) -> OnATerminal:
+    """Call commands from a terminal: all that it gets, and their exit codes."""
+
+    def on_a_terminal(
+        commands: list[list[str]], **environment: str
+    ) -> tuple[str, list[int | str | None]]:
+        monkeypatch.setenv("COLUMNS", "100")
+        monkeypatch.setenv("TERM", "xterm")
+        for name, value in environment.items():
+            monkeypatch.setenv(name, value)
+        reader, writer = pty.openpty()
+        parts: list[bytes] = []
+
+        def read() -> None:
+            with contextlib.suppress(OSError):  # Linux says so where the other end was closed.
+                while part := os.read(reader, 1 << 16):
+                    parts.append(part)
+
+        terminal = threading.Thread(target=read)
+        terminal.start()
+        with os.fdopen(writer, "w", encoding="utf-8") as stream:
+            codes = call(commands, stdout=stream, stderr=stream)
+        terminal.join()
+        os.close(reader)
+        return b"".join(parts).decode("utf-8").replace("\r\n", "\n"), codes
+
+    return on_a_terminal
+
+
+def test_a_terminal_gets_no_control_character_of_a_name(
+    folder: Path, on_a_terminal: OnATerminal
+) -> None:
     commands = reading_commands(folder)
-    printed = on_a_terminal(commands, folder)
-    codes = [int(code) for code in re.findall(r"^codes: (\d+)$", printed, re.MULTILINE)]
-    assert len(codes) == len(commands)
+    printed, codes = on_a_terminal(commands)
     assert set(codes) <= {0, 1, 2, 3}, list(zip(commands, codes, strict=True))
     ours = re.compile(r"\x1b\[[0-9;]*m")
     assert ours.search(printed)
@@ -155,12 +178,13 @@ def test_a_terminal_gets_no_control_character_of_a_name(folder: Path) -> None:
         assert shown in printed
 
 
+@pytest.mark.usefixtures("folder")
 @pytest.mark.parametrize("environment", [{"NO_COLOR": "1"}, {"TERM": "dumb"}], ids=repr)
 def test_there_is_no_bold_where_the_user_wants_none(
-    folder: Path, environment: dict[str, str]
+    on_a_terminal: OnATerminal, environment: dict[str, str]
 ) -> None:
-    printed = on_a_terminal([["report"], ["status"]], folder, **environment)
-    assert re.search(r"^codes: 0$", printed, re.MULTILINE)
+    printed, codes = on_a_terminal([["report"], ["status"]], **environment)
+    assert 0 in codes
     assert "\x1b" not in printed
 
 
@@ -190,35 +214,24 @@ ENCODINGS = ["cp1252", "ascii"]
 
 
 @pytest.mark.parametrize("encoding", ENCODINGS)
-def test_no_encoding_of_the_terminal_is_our_bug(folder: Path, encoding: str) -> None:
+def test_no_encoding_of_the_terminal_is_our_bug(folder: Path, call: Call, encoding: str) -> None:
     """Letters that it lacks are escapes in texts; documents are UTF-8 whatever it is."""
     commands = reading_commands(folder)
-    done = subprocess.run(
-        [sys.executable, "-c", DRIVER, json.dumps(commands)],
-        cwd=folder,
-        capture_output=True,
-        check=True,
-        env={**os.environ, "PYTHONIOENCODING": encoding},
-    )
-    out = done.stdout.decode(encoding, "replace")
-    codes = [int(code) for code in re.findall(r"^codes: (\d+)\r?$", out, re.MULTILINE)]
-    assert len(codes) == len(commands)
+    out, err = (io.TextIOWrapper(io.BytesIO(), encoding) for _ in range(2))
+    codes = call(commands, stdout=out, stderr=err)
     assert 70 not in codes, list(zip(commands, codes, strict=True))
-    assert b"Traceback" not in done.stdout
+    printed = cast("io.BytesIO", out.buffer).getvalue()
+    assert printed
+    assert b"Traceback" not in printed
 
 
-def test_documents_are_utf_8_and_json_in_every_encoding(folder: Path) -> None:
-    program = [sys.executable, "-c", "from prime_bench.cli.main import main; main()"]
-    outputs = {
-        encoding: subprocess.run(
-            [*program, "report", "--json"],
-            cwd=folder,
-            capture_output=True,
-            check=True,
-            env={**os.environ, "PYTHONIOENCODING": encoding},
-        ).stdout
-        for encoding in ("ascii", "utf-8")
-    }
+@pytest.mark.usefixtures("folder")
+def test_documents_are_utf_8_and_json_in_every_encoding(call: Call) -> None:
+    outputs = {}
+    for encoding in ("ascii", "utf-8"):
+        out, err = (io.TextIOWrapper(io.BytesIO(), encoding) for _ in range(2))
+        assert call([["report", "--json"]], stdout=out, stderr=err) == [0]
+        outputs[encoding] = cast("io.BytesIO", out.buffer).getvalue()
     assert outputs["ascii"] == outputs["utf-8"]
     assert HOSTILE["CJK"] in {pair["dataset"] for pair in json.loads(outputs["ascii"])["pairs"]}
 

@@ -117,17 +117,18 @@ def prime_bench(site):
 
 
 def test_the_guide_is_true_and_so_is_a_backbone(here, prime_bench, site, tmp_path):
-    for name in ("my_gate:Gate", "flat"):
-        code, printed = here("check", name)
-        assert code == 0, printed
-        assert "pass  budget" in printed
+    code, printed = here("check", "flat")
+    assert code == 0, printed
+    assert "pass  budget" in printed
+    assert {finding.fault for finding in check("my_gate:Gate")} == {None}
     (tmp_path / "gate.toml").write_text(RECIPE + "\n[backbone.flat]\n")
     assert here("prepare", "--recipe", "gate.toml")[0] == 0
 
-    ran = prime_bench("run", "gate.toml")
+    # A job's code has a worker of its own, whose threads would wait for each other.
+    code, printed = here("run", "gate.toml", "--slots", "1", "--threads-per-job", "1")
 
-    assert ran.returncode == 0, ran.stdout + ran.stderr
-    assert "6 jobs done" in ran.stdout
+    assert code == 0, printed
+    assert "6 jobs done" in printed
     records = [json.loads(path.read_text()) for path in tmp_path.glob("runs/*/record.json")]
     coded = {tuple(sorted(record["job"].get("code", ()))) for record in records}
     assert coded == {(), ("my_gate:Gate",), ("flat",), ("flat", "my_gate:Gate")}

@@ -14,6 +14,7 @@ from types import SimpleNamespace
 import pytest
 
 from prime_bench.base.errors import EnvironmentFault
+from prime_bench.base.files import write_whole
 from prime_bench.recipe.events import RestartedEvent, RetryEvent
 from prime_bench.recipe.job import Job, MachineCheck
 from prime_bench.schedule import local
@@ -355,7 +356,7 @@ def test_a_worker_that_cannot_be_started_at_all_is_an_error(request_of, queue_of
 
 def test_a_job_that_hangs_is_ended_and_its_worker_replaced(worker, request_of, queue_of, runs):
     engine = LocalEngine(
-        job_timeout_s=4, command=worker(**{"1": "done", "2": "endless", "3": "done"})
+        job_timeout_s=2, command=worker(**{"1": "done", "2": "endless", "3": "done"})
     )
     pids = []
 
@@ -367,8 +368,8 @@ def test_a_job_that_hangs_is_ended_and_its_worker_replaced(worker, request_of, q
     )
 
     assert [outcome.state for outcome in outcomes] == ["done", "failed", "done"]
-    assert outcomes[1].why == "not done after 4 s, and killed"
-    assert runs.failure(request_of(2).job.id) == "not done after 4 s, and killed"
+    assert outcomes[1].why == "not done after 2 s, and killed"
+    assert runs.failure(request_of(2).job.id) == "not done after 2 s, and killed"
     assert all(_gone(pid) for pid in pids)
 
 
@@ -610,7 +611,7 @@ import json, os, sys, time
 from pathlib import Path
 from prime_bench.base.identity import digest
 
-folder, room = Path(sys.argv[1]), int(sys.argv[2])
+folder, room, at_once = Path(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[4])
 for line in sys.stdin:
     request = json.loads(line)
     job = {k: v for k, v in request["job"].items() if v or k not in ("code", "probe")}
@@ -626,7 +627,9 @@ for line in sys.stdin:
     mine.touch()
     # Until the others have started, or will not: so that jobs which could overlap do.
     end = time.monotonic() + 1.0
-    while time.monotonic() < end and len(list(folder.iterdir())) <= room:
+    while (n_here := len(list(folder.iterdir()))) <= room and n_here < int(at_once.read_text()):
+        if time.monotonic() > end:
+            break
         time.sleep(0.01)
     full = len(list(folder.iterdir())) > room
     if full and sys.argv[3] == "failed":
@@ -654,12 +657,20 @@ def crowded(tmp_path, request_of, queue_of):
     folder = tmp_path / "at work"
     folder.mkdir()
 
+    at_once = tmp_path / "at once"
+
     def crowded(end, *, room, slots, n_jobs, **limits):
-        command = (sys.executable, "-c", SHARED, str(folder), str(room), end)
-        engine, events = LocalEngine(slots=slots, command=command), []
+        command = (sys.executable, "-c", SHARED, str(folder), str(room), end, str(at_once))
+        engine, retries = LocalEngine(slots=slots, command=command), []
+
+        def note(event):
+            if isinstance(event, RetryEvent):
+                write_whole(at_once, str(event.at_once))
+                retries.append(event)
+
+        write_whole(at_once, str(slots))
         queue = queue_of(*(request_of(number) for number in range(n_jobs)), **limits)
-        outcomes = list(engine.run(queue, on_event=events.append))
-        return outcomes, [event for event in events if isinstance(event, RetryEvent)]
+        return list(engine.run(queue, on_event=note)), retries
 
     return crowded
 
