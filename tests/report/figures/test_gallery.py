@@ -260,6 +260,22 @@ def test_chosen_arms_are_shown_each_under_its_name(
             assert "Residual (params)" in text, item.name
 
 
+def test_a_chosen_arm_that_a_probe_did_not_measure_has_no_figure_of_it(
+    make_record: MakeRecord,
+) -> None:
+    arms = ("dense", "prime", "residual_parameters")
+    probes = [subgroups_of(make_record(arm=arm), auc=0.75) for arm in arms[:2]]
+    probes += [gradients_of(make_record(arm=arm), gap=0.4) for arm in arms[1:]]
+
+    def names(*chosen: str) -> list[str]:
+        records = gather([], probes=probes)
+        return [item.name for item in figures_of(records, baseline="dense", arms=chosen)]
+
+    assert names("residual_parameters") == ["competition-avazu"]
+    assert names("prime") == ["competition-avazu", "subgroups-avazu-dnn-prime"]
+    assert names() == ["competition-avazu", "gap-avazu", "subgroups-avazu-dnn"]
+
+
 def test_an_arm_without_a_record_is_refused(trained: list[RunRecord]) -> None:
     with pytest.raises(UsageError, match=r"--arms prim: no such arm beside dense.*`prime`"):
         figures_of(gather(trained), baseline="dense", arms=["prim"])

@@ -327,6 +327,7 @@ def test_gain_stands_over_parameters_and_over_time(svg: Svg) -> None:
     assert right.get_xlabel() == "Time of a training step, Dense = 1"
     assert left.get_ylabel() == "Test AUC: median paired difference"
     assert "2 %" in ticks(left)
+    assert "+0.0010" in ticks(left, of="y")
     note = "3 points; each is the median over n = 3 to 5 pairs."
     assert note in svg(figure)
     assert "Without a time, since devices differ: 1." in svg(figure)
@@ -472,6 +473,8 @@ def test_competition_has_the_random_bar_left_of_the_semantic_one(
     assert [text.get_text() for text in numbers] == ["0.40", "0.40", "0.25"]
     middle = right[2].get_x() + right[2].get_width() / 2
     assert numbers[2].xy == pytest.approx((middle, 0.5))
+    box = numbers[2].get_window_extent()
+    assert (box.x0 + box.x1) / 2 == pytest.approx(axes.transData.transform((middle, 0.5))[0], abs=2)
     ((start, end),) = axes.collections[2].get_segments()
     assert [*start, *end] == pytest.approx([2, 0.5, 2 + right[2].get_width(), 0.5])
     arrows = [text for text in axes.texts if not text.get_text()]
