@@ -593,7 +593,7 @@ def test_data_are_verified_where_those_of_all_records_are(
     tmp_path: Path, recipe: Path, put_runs: PutRuns
 ) -> None:
     runs = put_runs(tmp_path / "runs", only=("seed=1",), verified=True)
-    put_runs(runs.folder, only=("seed=2",), verified=False)
+    put_runs(runs.folder, only=("seed=2",), verified="own")
 
     assert call(recipe, "--runs-dir", runs.folder, "--to", tmp_path / "out") == 0
 
