@@ -17,6 +17,7 @@ from prime_bench.base.errors import DataError
 from prime_bench.base.files import writing
 from prime_bench.base.locks import Busy, locked
 from prime_bench.cli.main import exit_code
+from prime_bench.data.card import load_card
 from prime_bench.report import publish as publishing
 from prime_bench.report.bundle import read_bundle
 from prime_bench.report.publication import (
@@ -599,6 +600,32 @@ def test_data_are_verified_where_those_of_all_records_are(
 
     (data,) = manifest_in(tmp_path / "out").datasets
     assert data.verified is False
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        ({"title": "Mine", "licence": "CC0"}, ("Mine", "CC0", "https://mine.org")),
+        # A card of another version of this package, whatever the bundled one says today.
+        ({"kind": "nothing that we know"}, ("synthetic", "", "")),
+    ],
+)
+def test_data_are_called_as_the_card_in_their_records_says(
+    tmp_path: Path,
+    recipe: Path,
+    put_runs: PutRuns,
+    change: dict[str, str],
+    expected: tuple[str, str, str],
+) -> None:
+    runs = put_runs(tmp_path / "runs")
+    card = load_card("synthetic").plain() | {"homepage": "https://mine.org"} | change
+    for record in runs.readable()[0]:
+        runs.put(runs.sealed(record.model_copy(update={"data_card": card, "digests": None})))
+
+    assert call(recipe, "--runs-dir", runs.folder, "--to", tmp_path / "out") == 0
+
+    (data,) = manifest_in(tmp_path / "out").datasets
+    assert (data.name, data.title, data.licence, data.homepage) == ("synthetic", *expected)
 
 
 README = """---
