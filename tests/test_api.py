@@ -484,6 +484,17 @@ def test_records_of_a_version_without_digests_are_counted(runs: Path) -> None:
     assert said[-1].startswith("14 of 14 records of a version that wrote no digests into them")
 
 
+def test_a_verification_tells_which_runs_have_no_partner(runs: Path) -> None:
+    """Those with other settings of the protocol are of Dense alone."""
+    found = api.verify(runs_dir=runs)
+
+    alone = [each for each in found.findings if each.topic == "pairing"]
+    assert sorted((each.where, each.what) for each in alone) == [
+        (f"synthetic {backbone} dense seed 1", "no other arm has run")
+        for backbone in ("DCNv2", "DNN")
+    ]
+
+
 def test_costs_of_a_plan_without_records_are_none(tmp_path: Path) -> None:
     made = api.cost_plan("cost", device="cpu", data_dir=tmp_path, runs_dir=tmp_path)
     assert api.costs(made, runs_dir=tmp_path) == []

@@ -205,6 +205,18 @@ CASES: list[tuple[Callable[..., Any], dict[str, Any], str, dict[str, Any]]] = [
             "runs.folder": Path("R"),
         },
     ),
+    (
+        lambda **keys: api.run(plan(), **keys),
+        {"device": "cuda:1", "slots": 3},
+        OPEN,
+        {"name": "local", "device": "cuda:1", "slots": 3},
+    ),
+    (
+        lambda **keys: api.run(api.cost_plan("cost", data_dir="none", runs_dir="none"), **keys),
+        {"device": "cuda:2"},
+        "prime_bench.api.execution.measuring_engine",
+        {"device": "cuda:2"},
+    ),
     (run_a_plan, {"max_hours": 0}, RUN_PLAN, {"limits.max_s": 0, "runs.folder": Path("none")}),
     (run_a_plan, {"fail_fast": True}, RUN_PLAN, {"limits.fail_fast": True, "limits.max_s": None}),
     (run_a_plan, {"keep_predictions": True}, RUN_PLAN, {"keep_predictions": True}),

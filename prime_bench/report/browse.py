@@ -337,13 +337,12 @@ def _changes(
     pairs, _ = pair_up(dense, runs)
     found: dict[str, BrowseChange] = {}
     for metric in METRICS if pairs else ():
-        sides = [
+        # Both runs of a pair have both scores.
+        baseline, arm = (
             [getattr(run.result.test, metric) for run in runs]
             for runs in ([pair.baseline for pair in pairs], [pair.arm for pair in pairs])
-        ]
-        if None in sides[0] or None in sides[1]:
-            continue
-        values = improvements(metric, baseline=sides[0], arm=sides[1])
+        )
+        values = improvements(metric, baseline=baseline, arm=arm)
         found[metric] = BrowseChange(mean=moments(values), tally=tally(values))
     return found
 

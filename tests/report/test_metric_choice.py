@@ -141,6 +141,11 @@ def test_figures_show_the_metric(runs: Path) -> None:
     assert [axes.get_title() for axes in wins.axes[:2]] == ["PCOC: 2 of 3 won", "NE: 0 of 3 won"]
     pairs = next(figure for name, figure in figures.items() if name.startswith("pairs"))
     assert "Test PCOC" in {axes.get_ylabel() for axes in pairs.axes}
+    # What is called equivalent is a difference of AUC.
+    for metrics, n_bands in (["pcoc"], 0), (["auc"], 1):
+        figures = api.report(metrics=metrics, runs_dir=runs).figures
+        forest = next(figure for name, figure in figures.items() if name.startswith("forest"))
+        assert len(forest.axes[0].patches) == n_bands
 
 
 def test_records_without_a_metric_have_a_dash_and_a_note(

@@ -27,6 +27,7 @@ from prime_bench.report.figures.gradients import arm_order, gap_findings
 from prime_bench.report.figures.pairs import paired_scores
 from prime_bench.report.figures.save import figure_bytes, write_figures
 from prime_bench.report.quantities.records import gather
+from prime_bench.settings.plugins import PrimeConfig
 from prime_bench.store.record import ProbeRecord, RunRecord
 
 MakeRecord = Callable[..., RunRecord]
@@ -165,6 +166,8 @@ def test_every_figure_that_the_records_suffice_for(
     assert heights == pytest.approx([0.9, 0.5])
     # PRIME's runs alone have routers: five seeds, and a line of an even load.
     assert len(axes["load-avazu"][0].lines) == 5 + 1
+    even = axes["load-avazu"][0].lines[-1].get_ydata()[0]
+    assert even == pytest.approx(1 / PrimeConfig().experts_per_bag)
     first = write_figures(figures[:1], tmp_path)
     assert [path.name for path in first] == [
         f"pairs-avazu.{kind}" for kind in ("svg", "pdf", "png")
@@ -274,6 +277,26 @@ def test_a_chosen_arm_that_a_probe_did_not_measure_has_no_figure_of_it(
     assert names("residual_parameters") == ["competition-avazu"]
     assert names("prime") == ["competition-avazu", "subgroups-avazu-dnn-prime"]
     assert names() == ["competition-avazu", "gap-avazu", "subgroups-avazu-dnn"]
+
+
+def test_probes_of_other_numerics_are_not_compared(make_record: MakeRecord) -> None:
+    probes = [
+        gradients_of(make_record(arm=arm, numerics=numerics), gap=0.4)
+        for arm, numerics in (("dense", 1), ("prime", 2))
+    ]
+
+    names = [item.name for item in figures_of(gather([], probes=probes), baseline="dense")]
+
+    assert names == ["competition-avazu", "competition-avazu-2"]
+
+
+def test_subgroups_are_those_of_prime_where_no_arm_is_chosen(make_record: MakeRecord) -> None:
+    arms = ("prime", "dense", "apg")
+    probes = [subgroups_of(make_record(arm=arm), auc=0.75) for arm in arms]
+
+    (figure,) = figures_of(gather([], probes=probes), baseline="dense")
+
+    assert figure.title == "Subgroups, PRIME on DNN"
 
 
 def test_an_arm_without_a_record_is_refused(trained: list[RunRecord]) -> None:

@@ -32,6 +32,11 @@ INTERVAL_TEXT = "n=3, 95 % interval -0.0005 to +0.0045"
 TALLY = Tally(wins=3, ties=1, losses=1)
 
 
+@pytest.mark.parametrize(("value", "text"), [(0, "+0"), (3, "+3"), (-2, "-2")])
+def test_a_difference_of_counts_has_a_sign_even_where_it_is_zero(value: int, text: str) -> None:
+    assert printed(shown(Difference(value=value), 0)).text == text
+
+
 @pytest.mark.parametrize(
     ("quantity", "text", "remark", "aside"),
     [

@@ -9,13 +9,18 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
+from matplotlib.figure import Figure
 
 from prime_bench.report.document import make_report
+from prime_bench.report.figures.save import NamedFigure
+from prime_bench.report.formats.page_jobs import jobs_json
 from prime_bench.report.formats.render import render
 from prime_bench.report.quantities.records import gather
 from prime_bench.report.tables.kinds import load_definition
 from prime_bench.report.tables.model import Picture, Report
+from prime_bench.report.view import ReportView
 from prime_bench.store.record import RunRecord
+from prime_bench.store.runs import Runs
 
 MakeRecord = Callable[..., RunRecord]
 VOID = {"meta", "br", "hr", "img", "input", "link"}
@@ -126,6 +131,73 @@ def test_a_job_has_the_curve_of_its_validations(page_file: Path) -> None:
 
     assert [[1, 0.751, 0.4], [2, 0.752, 0.4], [3, 0.753, 0.4]] in curves
     assert sum(curve[0] == [1, None, None] for curve in curves) == 1  # of the degenerate run
+
+
+def test_the_settings_of_a_job_are_whole(make_record: MakeRecord) -> None:
+    record = make_record(
+        dataset="clicks",
+        arm="mine",
+        plugin="own_mod:Gate",
+        plugin_settings={"rank": 3},
+        backbone_settings={"hidden_units": [8]},
+        verified="own",
+        host="node",
+        at_once=2,
+    )
+    job = record.job.model_copy(update={"code": {"own_mod:Gate": "1" * 64}})
+    content = json.loads(jobs_json({"a": record.model_copy(update={"job": job})}, ["a", "b"]))
+
+    (found,) = content["jobs"].values()
+    configuration, arm, environment = (content["parts"][i] for i in found["parts"].values())
+    assert list(found["parts"]) == ["Configuration", "Arm", "Environment"]
+    training = {f"training.{key}": value for key, value in job.training.plain().items()}
+    assert configuration == {
+        "kind": "train",
+        "data set": "clicks",
+        "data fingerprint": job.fingerprint,
+        "data verified": "own",
+        "backbone": "DNN",
+        "backbone.hidden_units": [8],
+        **training,
+        "numerics": 1,
+    }
+    assert arm == {"plug-in": "own_mod:Gate", "rank": 3, "code of own_mod:Gate": "1" * 64}
+    assert (environment["host"], environment["at_once"], environment["torch"]) == (
+        "node",
+        2,
+        "2.13.0",
+    )
+    assert not {"started", "versions"} & environment.keys()
+    assert content["baseline"] == "Dense"
+
+
+def test_the_settings_of_a_probe_are_among_those_of_its_job() -> None:
+    records, _ = Runs(Path(__file__).parents[3] / "records").readable()
+    probe = next(record for record in records if record.job.kind == "gradients")
+
+    content = json.loads(jobs_json({probe.job_id: probe}, [probe.job_id]))
+
+    (found,) = content["jobs"].values()
+    arm = content["parts"][found["parts"]["Arm"]]
+    assert probe.job.probe
+    assert probe.job.probe == {
+        key.removeprefix("probe."): value for key, value in arm.items() if key.startswith("probe.")
+    }
+    assert (found["auc"], found["curve"]) == (None, [])
+
+
+def test_figures_come_with_title_data_and_width(full_set: list[RunRecord]) -> None:
+    drawn = NamedFigure(
+        name="dots-avazu", title="Dots", data="Avazu", figure=Figure(figsize=(3.5, 2))
+    )
+    view = ReportView(report=report_of(full_set), _records=None, _drawn={"dots-avazu": drawn})
+
+    (picture,) = view.with_pictures().figures
+
+    assert (picture.name, picture.title, picture.data) == ("dots-avazu", "Dots", "Avazu")
+    assert picture.width_share == 0.5
+    assert picture.svg.startswith("<svg")
+    assert view.report.figures == ()
 
 
 def test_what_jobs_share_is_written_once(full_set: list[RunRecord]) -> None:
