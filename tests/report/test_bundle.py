@@ -390,7 +390,7 @@ def test_a_zip_that_is_not_sound_is_bad_data(
     assert said[fault] in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("what", ["members", "declared", "unpacked", "zip"])
+@pytest.mark.parametrize("what", ["members", "declared", "together", "unpacked", "zip"])
 def test_a_bundle_has_limits(
     packed: dict[str, bytes],
     tmp_path: Path,
@@ -401,9 +401,12 @@ def test_a_bundle_has_limits(
     if what == "members":
         monkeypatch.setattr(bundles, "MOST_MEMBERS", len(packed) - 1)
     total = sum(map(len, packed.values()))
-    monkeypatch.setattr(bundles, "MOST_BYTES", total)
+    # Each member is short, and all of them are too long by a byte.
+    monkeypatch.setattr(bundles, "MOST_BYTES", total - (what == "together"))
     longer = {**packed, "bundle.json": packed["bundle.json"] + b" " * total}
-    content = zipped(tmp_path / "a.zip", packed if what == "members" else longer).read_bytes()
+    content = zipped(
+        tmp_path / "a.zip", packed if what in ("members", "together") else longer
+    ).read_bytes()
     if what == "unpacked":
         # The sizes that a zip gives for its members are what its maker says.
         size, lie = len(longer["bundle.json"]).to_bytes(4, "little"), bytes([1, 0, 0, 0])

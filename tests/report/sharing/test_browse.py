@@ -184,13 +184,15 @@ def test_a_row_names_the_settings_that_comparable_rows_do_not_share(
     runs.put(make_record(arm="dense"))
     # Nothing else is on that backbone, and nothing else of that data set.
     runs.put(make_record(backbone="DCNv2", arm="prime", training=TrainSpec(batch_size=64)))
-    runs.put(make_record(dataset="a", arm="prime", training=TrainSpec(batch_size=64)))
+    runs.put(
+        make_record(dataset="a", backbone="DCNv2", arm="prime", training=TrainSpec(batch_size=128))
+    )
 
     found = api.browse(runs.folder)
 
     told = [(row.dataset, row.backbone, row.arm, dict(row.differs)) for row in found.rows]
     assert told == [
-        ("a", "DNN", "prime", {}),
+        ("a", "DCNv2", "prime", {}),
         ("avazu", "DNN", "dense", {}),
         ("avazu", "DNN", "prime", {"arm.rank": 8}),
         ("avazu", "DNN", "prime", {"arm.rank": 16}),

@@ -479,19 +479,21 @@ def test_anonymous_names_no_machine_and_no_folder(
     assert "config.json" not in out
 
 
+@pytest.mark.parametrize("home", ["/home/alice", "/alice"])
 def test_a_home_that_cannot_be_left_out_is_told_with_file_and_line(
+    home: str,
     tmp_path: Path,
     recipe: Path,
     runs: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setenv("HOME", "/home/alice")
-    recipe.write_text(f"# see /home/alice/notes.txt\n{recipe.read_text()}")
+    monkeypatch.setenv("HOME", home)
+    recipe.write_text(f"# see {home}/notes.txt\n{recipe.read_text()}")
 
     assert call(recipe, "--runs-dir", runs, "--to", tmp_path / "out") == 3
 
-    assert "recipe.toml, line 1 names your home, /home/alice" in capsys.readouterr().err
+    assert f"recipe.toml, line 1 names your home, {home}" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
 
 
@@ -600,6 +602,21 @@ def test_data_are_verified_where_those_of_all_records_are(
 
     (data,) = manifest_in(tmp_path / "out").datasets
     assert data.verified is False
+
+
+def test_arms_are_in_the_recipes_order_and_backbones_in_the_catalogues(
+    tmp_path: Path, recipe: Path, put_runs: PutRuns
+) -> None:
+    text = recipe.read_text(encoding="utf-8").replace('"dense", "prime"', '"prime", "dense"')
+    text = text.replace("[backbone.DNN]", "[backbone.DCNv2]\n[backbone.DNN]")
+    recipe.write_text(text, encoding="utf-8")
+    runs = put_runs(tmp_path / "runs")
+
+    assert call(recipe, "--runs-dir", runs.folder, "--to", tmp_path / "out") == 0
+
+    manifest = manifest_in(tmp_path / "out")
+    assert manifest.arms == ["prime", "dense"]
+    assert manifest.backbones == ["DNN", "DCNv2"]
 
 
 @pytest.mark.parametrize(

@@ -319,6 +319,18 @@ def test_a_repository_that_somebody_else_has_filled_in_the_meantime(hub: Any) ->
     assert hub.files() == {"train.csv": b"1"}
 
 
+def test_a_commit_of_the_meantime_is_not_written_over(hub: Any) -> None:
+    hub.create("lab/two")
+    repository = HubRepository("lab/two")
+    head = repository.head()
+    hub.commit("lab/two", {"train.csv": b"1"})
+    made = {"publication.json": b"{}"}
+
+    with pytest.raises(EnvironmentFault, match=r"hf:lab/two: it has changed \(412: "):
+        repository.commit(made, delete=(), head=head, private=False, message="m")
+    assert hub.files() == {"train.csv": b"1"}
+
+
 def test_an_empty_repository_of_the_meantime_is_taken(hub: Any) -> None:
     hub.create("lab/two")
     repository = HubRepository("lab/two")
