@@ -3,6 +3,7 @@
 import json
 import zipfile
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from prime_bench.base.errors import DataError, UsageError
 from prime_bench.cli.main import exit_code
 from prime_bench.data.manifest import resolve
 from prime_bench.recipe.file import load_recipe
+from prime_bench.report.request import ReportRequest
 from prime_bench.report.sources import read_sources
 from prime_bench.report.view import ReportView
 from prime_bench.store.record import RunRecord
@@ -248,6 +250,30 @@ def test_bundles_are_packed_together(put: Put) -> None:
     with pytest.raises(UsageError, match="no bundle, so its recipe is not known"):
         api.pack(None, "d.zip", runs_dir=["ann", "bob"])
     assert not Path("d.zip").exists()
+
+
+def test_bundles_together_have_the_recipe_of_the_first(put: Put) -> None:
+    put("ann", only=("backbone=DNN",))
+    put("bob", only=("backbone=DCNv2",))
+    pack("ann")
+    Path("two.toml").write_text(f"# of Bob{RECIPE}")
+    pack("bob")
+
+    for first, second in (("ann.zip", "bob.zip"), ("bob.zip", "ann.zip")):
+        api.pack(None, "c.zip", runs_dir=[first, second])
+        with zipfile.ZipFile("c.zip") as made, zipfile.ZipFile(first) as own:
+            assert made.read("recipe.toml") == own.read("recipe.toml")
+
+
+def test_a_full_report_of_measurements_has_no_tables_of_training() -> None:
+    source = read_sources([Path(__file__).parents[1] / "records"])
+    kinds = {probe.job.kind for probe in source.probes}
+
+    _, tables = ReportRequest(level="full").select(replace(source, records=[]))
+    _, with_runs = ReportRequest(level="full").select(source)
+
+    assert set(tables) == kinds
+    assert set(with_runs) == kinds | {"main", "family", "cells", "pairs"}
 
 
 def test_faulty_and_empty_sources(put: Put, capsys: pytest.CaptureFixture[str]) -> None:

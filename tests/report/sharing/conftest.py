@@ -62,6 +62,7 @@ def put_runs(recipe: Path, make_record: MakeRecord) -> Callable[..., Runs]:
         for job_spec in load_recipe(recipe).job_specs(only=only):
             record = make_record(
                 dataset="synthetic",
+                backbone=job_spec.backbone,
                 variant=resolve("synthetic", {}).digest,
                 arm=job_spec.arm.name,
                 seed=job_spec.seed,
