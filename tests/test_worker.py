@@ -272,6 +272,7 @@ class TestFailures:
         request = make_request(fingerprint="0" * 64)
         failure, log = self.assert_fails(request, TableFault, "fingerprint")
         assert failure["error"].startswith(f"{request.table}: the table has the fingerprint ")
+        assert f", the job wants {'0' * 64}" in failure["error"]
         assert failure["error"].endswith(": run the recipe again")
         assert "\n" not in failure["error"]
         assert "Traceback" in failure["traceback"]

@@ -192,6 +192,13 @@ def test_a_device_that_fails_is_a_fault(tmp_path: Path) -> None:
     assert findings["CUDA"].found == "torch 2.13.0 for CUDA 13.0"
 
 
+def test_a_device_that_fails_without_a_word_says_what_to_install(tmp_path: Path) -> None:
+    answer = {"torch": "2", "cuda": None, "devices": [{"device": "cpu"}]}
+    finding = found(tmp_path, saying(answer))["cpu"]
+    assert (finding.state, finding.found) == ("fault", "no reason given")
+    assert finding.advice == f"pip install torch=={pins()['torch']}"
+
+
 def test_a_gpu_that_torch_cannot_use_is_a_fault(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

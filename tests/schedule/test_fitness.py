@@ -99,8 +99,10 @@ def test_what_is_there_what_is_needed_and_what_suffices_are_named(folder):
 
     found = fitness_of(settings, folder=folder)
 
-    assert "two groups of valid rows with 36 clicks" in found.unfit
-    assert "and 8 other rows" in found.unfit
+    assert found.unfit.startswith(
+        "needs, in one field, two groups of valid rows with 36 clicks (`probe.blocks` x "
+        "`positives_per_block`) and 8 other rows (x `negatives_per_block`) each; site_category: "
+    )
     sizes = _sizes(folder, "valid", 0)
     most = max(clicks for _, clicks in sizes)
     assert f"site_category: {len(sizes)} groups, the largest with {most} clicks" in found.unfit

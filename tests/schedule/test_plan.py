@@ -20,6 +20,7 @@ from prime_bench.schedule.plan import (
     measured_again,
     on_device,
     recipe_diff,
+    table_specs_of,
 )
 from prime_bench.settings.probes import CostSettings
 
@@ -96,6 +97,7 @@ def test_each_state_is_told_from_what_the_folder_holds(plan, prepare, finish, ru
         assert _states(made) == ["done", "failed", "interrupted", "running"]
         assert [planned.job for planned in made.to_run] == [second, third]
         assert made.jobs[1].why == "out of luck"
+        assert made.jobs[3].why == f"{runs.claimant(fourth.id)} has claimed it"
     assert _states(plan())[3] == "pending"
 
 
@@ -414,3 +416,21 @@ def test_jobs_on_data_of_other_settings_are_others(recipe, recipe_file):
     keys = {key.key: (key.left, key.right) for key in found.keys}
     assert keys["dataset.synthetic.rows"] == (1000, 2000)
     assert "dataset.synthetic.card" not in keys
+
+
+def test_a_card_that_is_gone_is_looked_for_below_the_folder_of_tables(
+    recipe_file, data_dir, monkeypatch
+):
+    text = recipe_file.read_text().replace("synthetic", '"./mine.toml"')
+    card = recipe_file.with_name("mine.toml")
+    card.touch()
+    recipe_file.write_text(text.replace("rows = 1000\n", ""))
+    recipe, seen = load_recipe(recipe_file), []
+    card.unlink()
+    monkeypatch.setattr(
+        "prime_bench.schedule.plan.carried_cards", lambda folder: seen.append(folder) or ()
+    )
+    for folder in (None, data_dir):
+        with pytest.raises(UsageError, match="mine"):
+            table_specs_of(recipe, data_dir=folder)
+    assert seen == [data_dir]
