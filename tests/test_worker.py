@@ -237,6 +237,8 @@ class TestRunJob:
             on_progress(progress)
             return findings
 
+        clock = iter([100.0, 107.5])
+        monkeypatch.setattr(worker, "time", SimpleNamespace(perf_counter=lambda: next(clock)))
         monkeypatch.chdir(tmp_path)
         monkeypatch.setattr("prime_bench.probes.routing.run", run)
         asked = make_request(table=path)
@@ -248,7 +250,7 @@ class TestRunJob:
         assert (record.dataset, record.arm, record.data_variant) == ("tiny", "mine", "w")
         assert (record.data_verified, record.data_notes) == ("own", ["of mine"])
         assert record.data_card == card
-        assert record.wall_s > 0
+        assert record.wall_s == 7.5
         assert events == [ProgressEvent(job_id=job.id, progress=progress)]
         assert given["request"].table == str(path)
         assert given["request"].runs == str(tmp_path / "runs")

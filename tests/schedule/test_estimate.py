@@ -355,6 +355,8 @@ def test_the_time_of_all_jobs_depends_on_how_many_run_at_once(tmp_path):
     times = [3.0, 1.0, 1.0, 4.0]
     assert [elapsed(times, at_once=n) for n in (1, 2, 4, 9)] == [9.0, 6.0, 4.0, 4.0]
     assert elapsed([], at_once=2) == 0.0
+    nothing = total_of([], slots=TWO, folder=tmp_path)
+    assert (nothing.memory_bytes, nothing.disk_bytes, nothing.wall_s) == (0, 0, 0)
     known = [Estimate(wall_s=t, low_s=t / 2, high_s=2 * t) for t in times]
     total = total_of([*known, Estimate()], slots=TWO, folder=tmp_path / "not" / "there")
     assert (total.jobs, total.known_jobs, total.wall_s) == (5, 4, 9.0)

@@ -1,5 +1,6 @@
 """What a table lacks for a probe is told from its rows, as the probe itself would find it."""
 
+import functools
 import json
 
 import numpy as np
@@ -176,6 +177,14 @@ def test_no_arm_is_trained_for_a_probe_that_would_fail(runs, small_log, gradient
     # Long reasons stand below the table.
     assert [line.endswith(" too few rows, see below") for line in lines] == [False, True, True]
     assert f"unfit: {made.unfit[0]}" in summary(made).splitlines()
+
+
+def test_a_probe_that_runs_already_is_not_called_unfit(runs, small_log, gradients):
+    look = functools.partial(make_plan, gradients(""), data_dir=small_log, runs=runs)
+    job_id = look().jobs[0].job_id
+    with runs.claim(job_id):
+        states = {planned.job_id: planned.state for planned in look().jobs}
+    assert states[job_id] == "running"
 
 
 def test_with_fewer_rows_a_block_the_arms_are_trained(runs, small_log, gradients):

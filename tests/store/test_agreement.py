@@ -80,6 +80,11 @@ def test_results_that_differ_are_named(
     assert differing_results(record(), record(**changes)) == said
 
 
+def test_a_score_that_only_the_other_has_is_named(record: MakeRecord) -> None:
+    lost = record(result={"test": {**SCORE, "auc": None}})
+    assert differing_results(lost, record()) == ["test AUC none and 0.750000"]
+
+
 def test_distances_are_those_of_the_test_scores(record: MakeRecord) -> None:
     far = {"valid": {**SCORE, "auc": 0.1}, "test": {**SCORE, "auc": 0.5, "logloss": 0.65}}
     assert score_distances(record(), record(result=far)) == {"AUC": 0.25, "LogLoss": 0.25}
