@@ -16,6 +16,7 @@ from prime_bench.report.document import make_report
 from prime_bench.report.formats.cells import printed
 from prime_bench.report.formats.html import table_html
 from prime_bench.report.formats.render import SUFFIXES, Format, render
+from prime_bench.report.quantities.costs import measured_costs
 from prime_bench.report.quantities.records import gather
 from prime_bench.report.request import ReportRequest, read_source
 from prime_bench.report.tables.kinds import load_definition
@@ -260,6 +261,26 @@ def test_a_measurement_of_older_numerics_is_replaced() -> None:
     newer = record.model_copy(update={"job": record.job.model_copy(update={"numerics": 9})})
 
     assert gather([], probes=[newer, record]).probes_of("routing") == [newer]
+
+
+@pytest.mark.parametrize("latest", ["a", "z"])
+def test_of_two_measurements_of_a_cost_the_later_one_counts(latest: str) -> None:
+    (record, *_) = _probe_records("cost")
+    found = [
+        record.model_copy(
+            update={
+                "job_id": name,
+                "environment": record.environment.model_copy(
+                    update={"started": f"2026-01-0{1 + (name == latest)}T00:00:00Z"}
+                ),
+            }
+        )
+        for name in ("a", "z")
+    ]
+
+    for records in (found, found[::-1]):
+        (of_device,) = measured_costs(records).values()
+        assert {cost.record.job_id for cost in of_device.values()} == {latest}
 
 
 if __name__ == "__main__":
