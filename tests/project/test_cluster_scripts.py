@@ -19,8 +19,10 @@ COMMANDS = {
     "scontrol": NOTE + "printf '%s\\n' ${3//,/ }\n",
     "srun": NOTE + 'while [[ $1 == --* ]]; do shift; done\nexec "$@"\n',
     "ray": NOTE + "[ $1 = start ] || exit 0\ntrap 'exit 0' TERM\nsleep 60 & wait\n",
-    "prime-bench": NOTE + "trap 'echo saved >> calls; exit 130' TERM\n"
-    'if [ "$2" = long ]; then sleep 60 & wait; fi\n'
+    # It has its trap before the note that a test waits for.
+    "prime-bench": "#!/bin/bash\ntrap 'echo saved >> calls; exit 130' TERM\n"
+    + NOTE
+    + 'if [ "$2" = long ]; then sleep 60 & wait; fi\n'
     # A cluster that has just begun does not end before its head and other nodes.
     "begun() { grep -q '^ray start --head' calls && grep -q '^ray start --block' calls; }\n"
     "while [[ $SLURM_JOB_NODELIST == *,* ]] && ! begun; do\n"
@@ -117,7 +119,6 @@ def test_ray_runs_on_all_nodes_and_the_runs_exit_code_is_kept(tmp_path, start, c
 def test_slurms_warning_reaches_the_run_which_saves_its_state(tmp_path, start, name):
     script = start(name, "long")
     _calls(tmp_path, of="prime-bench")
-    time.sleep(0.3)  # the stand-in sets its trap after the note
     script.send_signal(signal.SIGTERM)
 
     assert script.wait(timeout=60) == 130

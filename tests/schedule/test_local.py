@@ -291,7 +291,8 @@ def _started(worker, request_of, queue_of, pids):
     return engine.run(queue_of(request_of(1), request_of(2)), on_event=note)
 
 
-def test_an_interrupt_ends_the_worker(worker, request_of, queue_of):
+def test_an_interrupt_ends_the_worker(worker, request_of, queue_of, monkeypatch):
+    monkeypatch.setattr("prime_bench.schedule.child._PATIENCE_S", 1000)
     pids = []
     outcomes = _started(worker, request_of, queue_of, pids)
     assert next(outcomes).state == "done"
@@ -299,7 +300,7 @@ def test_an_interrupt_ends_the_worker(worker, request_of, queue_of):
     start = time.monotonic()
     with pytest.raises(KeyboardInterrupt):
         next(outcomes)
-    assert time.monotonic() - start < 5, "it was waited for and not killed"
+    assert time.monotonic() - start < 100, "it was waited for and not killed"
     assert _gone(pids[0])
 
 
@@ -331,7 +332,10 @@ def test_slots_share_the_jobs(worker, request_of, queue_of):
     assert all(_gone(pid) for pid in pids)
 
 
-def test_slots_work_at_the_same_time_and_an_interrupt_ends_them_all(worker, request_of, queue_of):
+def test_slots_work_at_the_same_time_and_an_interrupt_ends_them_all(
+    worker, request_of, queue_of, monkeypatch
+):
+    monkeypatch.setattr("prime_bench.schedule.child._PATIENCE_S", 1000)
     engine = LocalEngine(slots=2, command=worker(**{"1": "endless", "2": "endless"}))
     pids = []
 
@@ -343,7 +347,7 @@ def test_slots_work_at_the_same_time_and_an_interrupt_ends_them_all(worker, requ
     start = time.monotonic()
     with pytest.raises(KeyboardInterrupt):
         list(engine.run(queue_of(request_of(1), request_of(2)), on_event=note))
-    assert time.monotonic() - start < 10, "they were waited for and not killed"
+    assert time.monotonic() - start < 100, "they were waited for and not killed"
     assert all(_gone(pid) for pid in pids)
 
 
