@@ -341,13 +341,15 @@ def test_the_learning_rate_can_be_set(schema, make_split, make_job):
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch's own, of its compiler
-@pytest.mark.parametrize("compile_", [False, True], ids=["plain", "compiled"])
+# The step of Dense is compiled in `test_compile.py` as well: torch keeps what it has compiled.
+@pytest.mark.parametrize(
+    ("plugin", "compile_"), [("prime", False), ("dense", True)], ids=["plain", "compiled"]
+)
 def test_a_restored_optimizer_continues_bit_by_bit(
-    compile_, tmp_path, schema, make_split, make_job
+    plugin, compile_, tmp_path, schema, make_split, make_job
 ):
     """Model and optimizer after four steps, through a file, against those that never stopped."""
-    # As in `test_compile.py`: torch keeps what it has compiled.
-    job = make_job("DNN", "prime", net_dropout=0.3, batch_norm=True)
+    job = make_job("DNN", plugin, net_dropout=0.3, batch_norm=True)
     split, penalty = make_split(120), Penalty(embedding=0.1, network=0.01)
 
     def steps(optimizer, numbers):
