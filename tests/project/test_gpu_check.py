@@ -193,7 +193,9 @@ class TestWithTorchAndNumpyAlone:
         assert "PYTHON" in done.stderr
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+@pytest.mark.parametrize(
+    "number", [signal.SIGKILL, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)]
+)
 def test_figures_so_far_are_in_the_file_after_a_kill(tmp_path, number):
     output = tmp_path / "out" / "gpu_check.json"
     process = subprocess.Popen(

@@ -45,6 +45,8 @@ def prose(path: Path) -> str:
     addresses and the table itself.
     """
     text = path.read_text(encoding="utf-8")
+    if not WORDS.search(text):  # most files, and to take Python apart takes long
+        return ""
     if path.suffix == ".md":
         text = re.sub(r"^ *```.*?^ *```", _lines, text.replace(TABLE, ""), flags=re.M | re.S)
         return re.sub(r"\]\([^)]*\)|^#+ prime-bench .*", "]", text, flags=re.MULTILINE)

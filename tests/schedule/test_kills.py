@@ -103,7 +103,7 @@ def _disturb(parents, dice):
     return killed
 
 
-@pytest.mark.parametrize("n_parents", [1, 2])
+@pytest.mark.parametrize("n_parents", [pytest.param(1, marks=pytest.mark.slow), 2])
 def test_every_job_is_done_once_whoever_is_killed(parent, runs, tmp_path, n_parents):
     dice, killed = random.Random(n_parents), 0
     for _ in range(3):
