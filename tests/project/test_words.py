@@ -24,7 +24,7 @@ FILES = sorted(
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
 # Not as part of a name, of a path, or of a key and its value.
 WORDS = re.compile(
-    rf"(?<![\w.\[\"'/=-])({'|'.join(INSTEAD)})(?![\w.\]\"'/=:(-]|\s*=)",
+    rf"(?<![\w.\[\"'/=-])({'|'.join(INSTEAD)})(?![\w\]\"'/=:(-]|\.\w|\s*=)",
     re.IGNORECASE,
 )
 
@@ -59,7 +59,7 @@ def prose(path: Path) -> str:
             sentence = re.match(r'"""[A-Z`]', token.string) is not None
         if token.type == tokenize.COMMENT or (token.type == tokenize.STRING and sentence):
             for offset, line in enumerate(token.string.split("\n")):
-                lines[token.start[0] - 1 + offset] += f" {re.sub('{[^}]*}', '', line)}"
+                lines[token.start[0] - 1 + offset] += f" {re.sub('{[^}]*}', '_', line)}"
     return "\n".join(lines)
 
 
@@ -71,6 +71,7 @@ def test_the_table_was_read() -> None:
     assert {"dataset", "plugin", "base model", "training set"} <= INSTEAD.keys()
     assert len(FILES) > 500
     assert words_in("a dataset and `dataset`") == ["1: dataset, say data set"]
+    assert words_in("Of a\nDataset. No dataset.csv") == ["2: Dataset, say data set"]
 
 
 @pytest.mark.parametrize("folder", [*FOLDERS, "tests", "."])
