@@ -167,6 +167,13 @@ def test_several_passes_find_what_one_finds(make_arm, split, diagnose, monkeypat
     assert (split.labels[whole.blocks] == np.repeat([1, 0], [8, 10])).all()
 
 
+def test_a_piece_of_a_layer_counts_what_is_kept_of_a_row(monkeypatch):
+    monkeypatch.setattr(inner_products, "_PIECE_NUMBERS", 21)
+    pieces = inner_products._pieces(0, torch.nn.Linear(5, 7))
+    # Three inputs and seven gradients of outputs, two and seven, and the bias's seven.
+    assert [piece.numbers for piece in pieces] == [10, 9, 7]
+
+
 def test_measures_say_what_the_numbers_give(make_arm, diagnose):
     diagnosis = diagnose(make_arm("DNN", "prime"))
 

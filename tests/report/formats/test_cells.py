@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from prime_bench.report.document import make_report
+from prime_bench.report.formats import latex
 from prime_bench.report.formats.cells import interval_text, note_text, printed
 from prime_bench.report.formats.render import render
 from prime_bench.report.quantities.formulas import SeedInterval, Tally, t_interval
@@ -23,7 +24,7 @@ from prime_bench.report.quantities.values import (
 from prime_bench.report.tables.comparison import claims_table, expected_table
 from prime_bench.report.tables.expected import ExpectedNumbers
 from prime_bench.report.tables.kinds import load_definition
-from prime_bench.report.tables.model import Report, note, shown, words
+from prime_bench.report.tables.model import Cell, Report, note, shown, words
 from prime_bench.store.record import RunRecord
 
 MakeRecord = Callable[..., RunRecord]
@@ -35,6 +36,22 @@ TALLY = Tally(wins=3, ties=1, losses=1)
 @pytest.mark.parametrize(("value", "text"), [(0, "+0"), (3, "+3"), (-2, "-2")])
 def test_a_difference_of_counts_has_a_sign_even_where_it_is_zero(value: int, text: str) -> None:
     assert printed(shown(Difference(value=value), 0)).text == text
+
+
+@pytest.mark.parametrize(
+    ("sd", "emphasised", "text"),
+    [
+        (None, False, "$-0.814$"),
+        (0.001, False, r"$-0.814\pm0.001$"),
+        (None, True, r"\textbf{$-$0.814}"),
+        (0.001, True, r"$\mathbf{-0.814\pm0.001}$"),
+    ],
+)
+def test_a_number_in_latex_is_bold_with_its_spread(
+    sd: float | None, emphasised: bool, text: str
+) -> None:
+    cell = Cell(quantity=Level(value=-0.814, sd=sd), decimals=3, emphasised=emphasised)
+    assert latex._cell(cell) == text
 
 
 @pytest.mark.parametrize(
