@@ -66,10 +66,8 @@ def page(tables: Sequence[Mapping[str, Any]]) -> str:
     from prime_bench.report.formats.templates import html_templates
 
     environment = html_templates().overlay()
-    environment.filters = {
-        **environment.filters,
-        **{"percent": percent, "drift": drift, "log10": math.log10, "provenance": provenance},
-    }
+    own = {"percent": percent, "drift": drift, "log10": math.log10, "provenance": provenance}
+    environment.filters = environment.filters | own
     template = environment.get_template("dataset.html.j2")
     return template.render(tables=tables, curves=[_curve(table) for table in tables])
 

@@ -3,6 +3,7 @@
 import json
 import sys
 from textwrap import dedent
+from types import SimpleNamespace
 
 import pytest
 
@@ -254,3 +255,16 @@ def queue_of(runs):
         return Queue(works, runs=runs, limits=Limits(**limits))
 
     return queue_of
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """The seconds of the clock of a cluster's engine, which passes only while the engine sleeps."""
+    now = [100.0]
+
+    def sleep(seconds):
+        now[0] += seconds
+
+    time = SimpleNamespace(monotonic=lambda: now[0], sleep=sleep)
+    monkeypatch.setattr("prime_bench.schedule.cluster.time", time)
+    return now

@@ -159,19 +159,6 @@ class _Begun:
 
 
 @pytest.fixture
-def clock(monkeypatch):
-    """The seconds of the engine's clock, which passes only while the engine sleeps."""
-    now = [100.0]
-
-    def sleep(seconds):
-        now[0] += seconds
-
-    time = SimpleNamespace(monotonic=lambda: now[0], sleep=sleep)
-    monkeypatch.setattr(cluster, "time", time)
-    return now
-
-
-@pytest.fixture
 def engine(monkeypatch):
     """An engine on nodes of one CPU each, or on those that are given."""
 

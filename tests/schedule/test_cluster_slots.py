@@ -361,19 +361,6 @@ def test_nodes_are_chosen_by_a_label_or_a_resource(text, labels, resources, has,
     assert chosen.asked == asked
 
 
-@pytest.fixture
-def clock(monkeypatch):
-    """The seconds of the engine's clock, which passes only while the engine sleeps."""
-    now = [100.0]
-
-    def sleep(seconds):
-        now[0] += seconds
-
-    time = SimpleNamespace(monotonic=lambda: now[0], sleep=sleep)
-    monkeypatch.setattr(cluster, "time", time)
-    return now
-
-
 @pytest.mark.parametrize(("variable", "patience_s"), [(None, 45.0), ("20", 15.0)])
 def test_a_head_is_given_up_before_ray_ends_the_process(clock, monkeypatch, variable, patience_s):
     """Three quarters of the time after which Ray does: its default, or what its variable says."""
