@@ -469,6 +469,8 @@ def _outcome(state, name, seed):
     [
         ({}, "", 1),
         ({"interrupted": 1, "stopped": True}, "the same command continues this run\n", 130),
+        # Stopped just as the running jobs ended: none of them was interrupted.
+        ({"not_started": 1, "stopped": True}, "the same command continues this run\n", 130),
         ({"not_started": 1}, "the same command continues this run\n", 1),
         ({"log_fault": "no event files"}, "no event files\n", 1),
     ],

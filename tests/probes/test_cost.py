@@ -24,6 +24,8 @@ from prime_bench.settings.training import TrainSpec
 from prime_bench.store.runs import Runs
 from prime_bench.training.batches import row_order
 from prime_bench.training.device import device_name
+from prime_bench.training.loop import TrainingSplits, train
+from prime_bench.training.optimizer import Penalty
 from prime_bench.worker import run_job
 
 CPU = torch.device("cpu")
@@ -240,6 +242,28 @@ def test_a_trainer_has_the_initial_weights_in_the_type_that_is_asked_for(
     assert {p.dtype for p in trainer.arm.parameters()} == {dtype}
     for name, value in trainer.arm.state_dict().items():
         assert torch.equal(value, weights[name].to(value.dtype)), name
+
+
+def test_a_trainer_takes_the_steps_of_a_run(make_request, table):
+    job = make_request().job.model_copy(update={"training": TrainSpec(batch_size=50, max_epochs=1)})
+    trained = build_arm(job.resolve(), table.schema).arm
+    train(
+        trained,
+        TrainingSplits(train=table.split("train"), valid=table.split("valid")),
+        job.training,
+        penalty=Penalty.of(job.resolve().backbone),
+        seed=job.seed,
+        device=CPU,
+        on_progress=lambda _: None,
+    )
+
+    trainer = trainer_of(job.resolve(), table.schema, device=CPU)
+    pool = Pool(table.split("train"), n_rows=150, seed=job.seed, device=CPU)
+    for batch in pool.batches(batch_size=50, n=3):
+        trainer.step(batch)
+    weights = trained.state_dict()
+    for name, value in trainer.arm.state_dict().items():
+        assert torch.equal(value, weights[name]), name
 
 
 def test_a_forward_pass_is_the_arms_own_and_leaves_no_trace_of_training(make_request, table):

@@ -135,6 +135,13 @@ def test_a_run_of_nan_gives_its_record_too(finished, write_table, tmp_path):
     assert found.differences == ["test auc: 0.7 in the record, None now"]
 
 
+def test_a_sound_run_that_is_called_degenerate_is_found(finished):
+    record, folder, table = finished()
+    called = record.result.model_copy(update={"degenerate": "valid: the AUC is 0.5"})
+    found = recompute(record.model_copy(update={"result": called}), folder, table, device=CPU)
+    assert found.differences == ["degenerate: valid: the AUC is 0.5 in the record, None now"]
+
+
 class TestUnfit:
     def test_another_table(self, finished, write_table, tmp_path):
         record, folder, _ = finished()
