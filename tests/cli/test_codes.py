@@ -626,3 +626,7 @@ class TestStudy:
     ) -> None:
         found, given, reports = study(*options, queue=queue)
         assert (found, len(given), len(reports)) == (code, n_run, n_reports)
+
+    def test_a_stop_while_costs_are_measured_is_130(self, study: Callable[..., Any]) -> None:
+        found, given, reports = study(first=summary(stopped=True))
+        assert (found, len(given), len(reports)) == (130, 2, 0)

@@ -443,6 +443,8 @@ def test_a_group_auc_has_the_groups_and_the_rows_that_it_is_of(
         ({"auc": 0.5, "logloss": 0.4}, "test: the AUC is 0.5", True),
         ({"auc": 0.5, "logloss": 0.4}, None, False),
         ({"auc": 0.49, "logloss": 0.4}, None, True),
+        # The worst order that there is, and a sound one.
+        ({"auc": 0.0, "logloss": 0.4}, None, True),
         ({"auc": 0.49, "logloss": 0.4}, "test: the AUC is 0.5", False),
     ],
 )

@@ -12,6 +12,7 @@ import torch
 from prime_bench.api import predictions
 from prime_bench.base.errors import DataError, EnvironmentFault, UsageError
 from prime_bench.data.table import PreparedTable
+from prime_bench.plugins.attach import ArmModel
 from prime_bench.store.record import sealed
 from prime_bench.store.runs import Runs
 from prime_bench.training import recompute as module
@@ -222,6 +223,20 @@ def test_a_block_of_new_rows_is_of_whole_batches(
     record = plain_record(make_request(batch_size=batch_size).job)
     predictor = RowPredictor(record=record, folder=tmp_path, table=None, device=CPU)
     assert predictor.block_rows == rows
+
+
+def test_new_rows_are_predicted_in_the_batches_of_the_run(finished, monkeypatch):
+    record, folder, table = finished(batch_size=64)
+    forward, n_rows = ArmModel.forward, []
+
+    def counted(arm, ids, numerics):
+        n_rows.append(len(ids))
+        return forward(arm, ids, numerics)
+
+    monkeypatch.setattr(ArmModel, "forward", counted)
+    predictor = RowPredictor(record=record, folder=folder, table=table, device=CPU)
+    (found,) = predictor.predict([table.split("test")])
+    assert (n_rows, len(found)) == ([64, 64, 12], 140)
 
 
 def test_predicting_says_which_job_of_how_many_and_how_far_it_is(
