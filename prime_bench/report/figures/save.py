@@ -96,7 +96,10 @@ def figure_bytes(figure: Figure, file_type: FileType, *, name: str, above_in: fl
     # Text stays text in SVG (small, can be searched) and is TrueType in PDF (publishers refuse
     # Type 3).
     settings: dict[Any, Any] = {"svg.hashsalt": name, "svg.fonttype": "none", "pdf.fonttype": 42}
-    with matplotlib.rc_context(settings), without_glyph_warnings():
+    with matplotlib.rc_context(), without_glyph_warnings():
+        # As for the drawing: a matplotlibrc with `savefig.bbox: tight` would crop every figure.
+        matplotlib.rcdefaults()
+        matplotlib.rcParams.update(settings)
         figure.savefig(
             buffer,
             format=file_type,

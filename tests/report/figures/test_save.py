@@ -6,6 +6,7 @@ import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable
 from pathlib import Path
 
+import matplotlib
 import numpy as np
 import pytest
 from matplotlib.image import imread
@@ -41,6 +42,21 @@ def test_the_same_figure_is_the_same_bytes(make_cell: MakeCell, suffix: FileType
     assert first == second
     assert first.startswith(BEGINNINGS[suffix])
     assert not re.search(rb"20\d\d-\d\d-\d\dT|/CreationDate", first)
+
+
+@pytest.mark.parametrize("suffix", FILE_TYPES)
+@pytest.mark.parametrize(("key", "value"), [("savefig.bbox", "tight"), ("xtick.labelsize", 20)])
+def test_a_file_is_the_same_whatever_the_users_matplotlib_is_set_to(
+    make_cell: MakeCell, suffix: FileType, key: str, value: object
+) -> None:
+    def made() -> bytes:
+        figure = draw_paired_dots([make_cell()], baseline="Dense", arm="PRIME", metric_label="AUC")
+        return figure_bytes(figure, suffix, name="dots")
+
+    with matplotlib.rc_context({key: value}):  # type: ignore[dict-item]  # keys are literals
+        theirs = made()
+
+    assert theirs == made()
 
 
 def test_three_files(make_cell: MakeCell, tmp_path: Path) -> None:
