@@ -403,6 +403,20 @@ def test_the_graph_of_a_forward_pass_reads_the_weights_where_they_are(schema, ma
         assert torch.equal(forward(second), arm(second.ids, second.numerics))
 
 
+def test_the_graph_of_a_forward_pass_leaves_the_batch_that_it_was_made_for(
+    schema, make_split, tape
+):
+    """On a GPU that batch is a part of the split's own rows."""
+    arm = build_arm(job_of("DNN", "dense"), schema).arm.eval()
+    split = make_split(2 * ROWS)
+    first, second = (batch_of(split, start, ROWS) for start in (0, ROWS))
+    before = [column.clone() for column in (first.ids, first.numerics, first.labels)]
+    with torch.inference_mode():
+        GraphedForward(arm, first, capture=tape)(second)
+    for column, own in zip((first.ids, first.numerics, first.labels), before, strict=True):
+        assert torch.equal(column, own)
+
+
 class FakeStream:
     def __init__(self, device=None):
         self.device, self.waited = device, []
