@@ -59,6 +59,14 @@ def test_auto_is_every_cuda_device_or_the_cpu(machine):
     assert find_devices("auto") == [CPU]
 
 
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [(" cpu ", ["cpu"]), ("auto ", ["auto"]), (" cuda:0, cuda:1 ", ["cuda:0", "cuda:1"])],
+)
+def test_spaces_around_a_name_are_no_part_of_it(text, names):
+    assert check_devices(text) == names
+
+
 def test_a_device_has_the_name_that_the_user_knows_and_its_memory(machine):
     machine(2)
     (found,) = find_devices("cuda:1")
