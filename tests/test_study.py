@@ -97,10 +97,10 @@ def _records(folder):
     return {file.parent.name: (file.stat().st_mtime_ns, file.read_bytes()) for file in files}
 
 
-def _kill_after_records(study, n, *, folder):
+def _kill_after_records(study, n, *options, folder):
     """Start the study, and kill its process once `n` more jobs have a record."""
     before = len(_records(folder))
-    with _start(study, folder=folder) as process:
+    with _start(study, *options, folder=folder) as process:
         end = time.monotonic() + MOST_S
         while len(list((folder / "runs").glob("*/record.json"))) < before + n:
             assert process.poll() is None, process.stderr.read()
@@ -162,9 +162,10 @@ def _check_report(study, said, *, folder):
 
 
 def test_a_study_goes_on_after_kills_and_repeats_nothing(smaller, tmp_path, monkeypatch):
-    _kill_after_records(smaller, 5, folder=tmp_path)
+    one = ("--slots", "1")  # a worker less imports torch
+    _kill_after_records(smaller, 5, *one, folder=tmp_path)
     first = _records(tmp_path)
-    _kill_in_report(smaller, "--slots", "1", folder=tmp_path)  # one worker less imports torch
+    _kill_in_report(smaller, *one, folder=tmp_path)
     second = _records(tmp_path)
     assert first.items() <= second.items()
 

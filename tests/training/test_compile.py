@@ -41,14 +41,13 @@ def run(job, schema, split, *, compile_, sizes):
 @pytest.mark.parametrize(
     ("plugin", "sizes"),
     [
-        ("dense", (20, 20, 20)),
+        # It has all that Dense and PRIME compute, and draws random numbers of its own besides.
+        ("permuted_routing", (20, 20, 20)),
         # A batch of another size is compiled anew, which takes as long as the first.
         pytest.param("dense", (20, 20, 13), marks=pytest.mark.slow),
-        # It has all that PRIME computes, and draws random numbers of its own besides.
-        ("permuted_routing", (20, 20, 20)),
         *(
             pytest.param(plugin, (20, 20, 20), marks=pytest.mark.slow)
-            for plugin in ("prime", "auxiliary_loss")
+            for plugin in ("dense", "prime", "auxiliary_loss")
         ),
     ],
 )
@@ -60,7 +59,7 @@ def test_a_compiled_run_has_the_masks_of_a_plain_one_whatever_the_arm(
     """
     torch._dynamo.reset()
     split = make_split(100)
-    settings = {"net_dropout": 0.3, "batch_norm": True}
+    settings = {"hidden_units": [8], "net_dropout": 0.3, "batch_norm": True}
     plain = run(make_job("DNN", **settings), schema, split, compile_=False, sizes=sizes)
     expected = run(make_job("DNN", plugin, **settings), schema, split, compile_=False, sizes=sizes)
     found = run(make_job("DNN", plugin, **settings), schema, split, compile_=True, sizes=sizes)

@@ -341,7 +341,7 @@ def test_the_learning_rate_can_be_set(schema, make_split, make_job):
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch's own, of its compiler
-# The step of Dense is compiled in `test_compile.py` as well: torch keeps what it has compiled.
+# Much of the step is compiled in `test_compile.py` as well: torch keeps what it has compiled.
 @pytest.mark.parametrize(
     ("plugin", "compile_"), [("prime", False), ("dense", True)], ids=["plain", "compiled"]
 )
@@ -349,7 +349,7 @@ def test_a_restored_optimizer_continues_bit_by_bit(
     plugin, compile_, tmp_path, schema, make_split, make_job
 ):
     """Model and optimizer after four steps, through a file, against those that never stopped."""
-    job = make_job("DNN", plugin, net_dropout=0.3, batch_norm=True)
+    job = make_job("DNN", plugin, hidden_units=[8], net_dropout=0.3, batch_norm=True)
     split, penalty = make_split(120), Penalty(embedding=0.1, network=0.01)
 
     def steps(optimizer, numbers):
