@@ -1,11 +1,13 @@
 """Settings that hold for every test."""
 
 import gc
+import itertools
 import json
 import os
 import sys
 import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -49,12 +51,32 @@ def pytest_xdist_auto_num_workers() -> int:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    items[:] = _long_first(items, getattr(config, "workerinput", {}).get("workercount", 1))
     if config.getoption("--slow"):
         return
     skip = pytest.mark.skip(reason="slow; run with --slow")
     for item in items:
-        if "slow" in item.keywords:
+        if item.get_closest_marker("slow"):
             item.add_marker(skip)
+
+
+def _long_first(items: list[pytest.Item], n_workers: int) -> list[pytest.Item]:
+    """Long tests first in the part of the list with which each process of pytest-xdist begins.
+
+    Those of a file, which may share what takes long to make, stay together.
+    """
+    long: dict[Path, list[pytest.Item]] = {}
+    rest = []
+    for item in items:
+        if item.get_closest_marker("long"):
+            long.setdefault(item.path, []).append(item)
+        else:
+            rest.append(item)
+    files, parts = list(long.values()), []
+    for n in range(n_workers):
+        parts += itertools.chain(*files[n::n_workers])
+        parts += rest[n * len(rest) // n_workers : (n + 1) * len(rest) // n_workers]
+    return parts
 
 
 @pytest.fixture(autouse=True)

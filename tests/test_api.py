@@ -86,6 +86,7 @@ def runs(tmp_path: Path, recipe: Path, plain_record: MakeRecord) -> Path:
     return folder.folder
 
 
+@pytest.mark.long
 def test_the_page_runs_as_it_stands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     text = (ROOT / "docs" / "python.md").read_text(encoding="utf-8")
     blocks = re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
@@ -513,6 +514,7 @@ def test_leftovers_are_listed_then_deleted(runs: Path) -> None:
     assert api.leftovers(runs_dir=runs) == []
 
 
+@pytest.mark.long
 def test_a_plug_in_is_checked_in_a_process_of_its_own() -> None:
     results = api.check("prime")
     assert "neutral start" in {result.rule for result in results}

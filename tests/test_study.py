@@ -161,6 +161,7 @@ def _check_report(study, said, *, folder):
     assert all((folder / link).is_file() for link in links)
 
 
+@pytest.mark.long
 def test_a_study_goes_on_after_kills_and_repeats_nothing(smaller, tmp_path, monkeypatch):
     one = ("--slots", "1")  # a worker less imports torch
     _kill_after_records(smaller, 5, *one, folder=tmp_path)

@@ -12,6 +12,7 @@ from prime_bench.recipe.file import find_recipe
 pytestmark = pytest.mark.usefixtures("jobs")
 
 
+@pytest.mark.long
 def test_two_arms_of_the_runs_folder(capsys: pytest.CaptureFixture[str]) -> None:
     assert exit_code(["compare", "dense", "prime"]) == 0
     out = capsys.readouterr().out

@@ -116,6 +116,7 @@ def prime_bench(site):
     return call
 
 
+@pytest.mark.long
 def test_the_guide_is_true_and_so_is_a_backbone(here, prime_bench, site, tmp_path):
     code, printed = here("check", "flat")
     assert code == 0, printed

@@ -346,6 +346,7 @@ def test_no_command_stands_in_the_table_for_nothing() -> None:
     assert NOT_RUN.keys() - OURS.keys() == set()
 
 
+@pytest.mark.long
 def test_every_command_runs(world: str, capfd: pytest.CaptureFixture[str]) -> None:
     """Or is parsed: those in `NOT_RUN`, and names of commands without what they need."""
     faults, n_run = [], 0

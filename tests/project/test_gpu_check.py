@@ -127,6 +127,7 @@ def run(checkout: Path, python: Path, tmp_path: Path, *arguments: str):
 
 
 class TestWithTorchAndNumpyAlone:
+    @pytest.mark.long
     def test_the_small_form_runs(self, packed, bare_python, tmp_path):
         checks = ["agreement", "bits", "steps", "steps_criteo", "costs", "pairs", "table_pass"]
         checks += ["host", "memory", "pinned", "evaluation", "at_once_mps", "sizes"]

@@ -741,6 +741,7 @@ print(time.process_time() - start)
 """
 
 
+@pytest.mark.long
 def test_260_jobs_in_every_format_within_ten_seconds_and_without_torch(
     tmp_path: Path, make_record: MakeRecord
 ) -> None:

@@ -24,6 +24,8 @@ OPEN, PATIENCE_S = ray_nodes.OPEN, ray_nodes.PATIENCE_S
 n_workers, other_version = ray_nodes.n_workers, ray_nodes.other_version
 results, small_disk, wait_for = ray_nodes.results, ray_nodes.small_disk, ray_nodes.wait_for
 
+pytestmark = pytest.mark.long
+
 RECIPE = """
 schema = 1
 title = "Small"

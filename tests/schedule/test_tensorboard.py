@@ -343,6 +343,7 @@ def _comparable(record):
     return plain
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("installed")
 def test_the_results_are_those_without_it_to_the_last_bit(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)

@@ -42,7 +42,7 @@ def run(job, schema, split, *, compile_, sizes):
     ("plugin", "sizes"),
     [
         # It has all that Dense and PRIME compute, and draws random numbers of its own besides.
-        ("permuted_routing", (20, 20, 20)),
+        pytest.param("permuted_routing", (20, 20, 20), marks=pytest.mark.long),
         # A batch of another size is compiled anew, which takes as long as the first.
         pytest.param("dense", (20, 20, 13), marks=pytest.mark.slow),
         *(
@@ -72,6 +72,7 @@ def test_a_compiled_run_has_the_masks_of_a_plain_one_whatever_the_arm(
         torch.testing.assert_close(found[2][name], value, rtol=0, atol=2.1e-3, msg=name)
 
 
+@pytest.mark.long
 def test_without_a_compiler_there_is_an_error_at_once():
     code = (
         "import torch\n"

@@ -166,7 +166,7 @@ DCNV2 = ("DCNv2", DCNv2Oracle, {"num_cross_layers": 2})
             for model in (DNN, DCNV2)
             for loss in ("probability", "logit")
         ),
-        pytest.param(*DNN, "probability", True, id="DNN-compiled"),
+        pytest.param(*DNN, "probability", True, id="DNN-compiled", marks=pytest.mark.long),
         # What `test_assemble.py` has for every backbone, without the C++ compiler's time.
         pytest.param(*DCNV2, "probability", True, id="DCNv2-compiled", marks=pytest.mark.slow),
     ],
