@@ -50,8 +50,8 @@ def _validation(epoch, *, routing=None, auc=0.5):
     )
 
 
-def _plan():
-    spec = SimpleNamespace(dataset="my log", arm=SimpleNamespace(name="wide/../x"))
+def _plan(dataset="my log"):
+    spec = SimpleNamespace(dataset=dataset, arm=SimpleNamespace(name="wide/../x"))
     training = TrainSpec(batch_size=BATCH)
     job = SimpleNamespace(kind="train", id=JOB, backbone="mod:DNN", seed=7, training=training)
     planned = SimpleNamespace(job=job, job_spec=spec, state="interrupted", record=None)
@@ -121,6 +121,13 @@ def test_the_reader_finds_what_the_events_said(tmp_path):
         "routing_load/bag_1": [(30, 0.5)],
         "routing_load/bag_2": [(30, 0.75)],
     }
+
+
+@pytest.mark.usefixtures("installed")
+def test_a_long_name_is_cut_where_it_names_a_folder(tmp_path):
+    with TensorBoard(_plan(dataset="x" * 300), Runs(tmp_path)) as board:
+        _train(board, [1])
+    assert _folder(tmp_path).name == f"{'x' * 40}_mod-DNN_wide-..-x_7_{JOB}"
 
 
 @pytest.mark.usefixtures("installed", "speeds")
