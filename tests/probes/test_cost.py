@@ -1,5 +1,6 @@
 """The measurement of cost: what is timed, on which rows, and that its record comes back whole."""
 
+import io
 import json
 import os
 from types import SimpleNamespace
@@ -336,6 +337,24 @@ class TestMemory:
 
         with pytest.raises(EnvironmentFault, match="no prepared table"):
             memory.peak_training_bytes(request, request.job.resolve(), table, device=CPU)
+
+    def test_the_process_has_the_arithmetic_and_the_threads_of_the_job(
+        self, make_request, monkeypatch
+    ):
+        job = make_request().job.model_copy(update={"training": TrainSpec(matmul="tf32")})
+        request = make_request().model_copy(update={"job": job, "threads": 3})
+        given = []
+
+        def fix(**arithmetic):
+            given.append(arithmetic)
+            raise RuntimeError("enough")
+
+        monkeypatch.setattr(memory, "fix_arithmetic", fix)
+        monkeypatch.setattr(memory, "keep_freed_memory", lambda: None)
+        monkeypatch.setattr("sys.stdin", io.StringIO(json.dumps(request.plain())))
+        with pytest.raises(RuntimeError, match="enough"):
+            memory.main()
+        assert given == [{"threads": 3, "matmul": "tf32"}]
 
     def test_the_process_finds_the_modules_that_this_one_finds(
         self, make_request, table, monkeypatch
