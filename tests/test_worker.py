@@ -611,7 +611,7 @@ class TestMachineCheck:
             asked = {
                 "tables": {str(table): fingerprint},
                 "backbones": {"DNN": None},
-                "plugins": {"prime": None},
+                "plugins": {"dense": None, "prime": None},
                 "device": "cpu",
             }
             return worker.check_machine(MachineCheck.parse({**asked, **changes}, where=""))

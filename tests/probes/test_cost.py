@@ -161,6 +161,29 @@ def test_arms_are_timed_in_turn_in_the_modes_of_their_phases(make_request, table
     assert [arm.training_ms for arm in findings.arms] == [[1.0, 1.0], [2.0, 2.0]]
 
 
+@pytest.mark.parametrize(
+    ("training", "form", "work"),
+    [(True, "eager", "eager step"), (True, "graph", "step"), (False, "graph", "graph pass")],
+)
+def test_a_repetition_does_the_steps_of_its_phase_in_their_mode(
+    table, monkeypatch, training, form, work
+):
+    said = []
+    trainer = SimpleNamespace(
+        arm=SimpleNamespace(train=said.append),
+        optimizer=SimpleNamespace(step=lambda _: said.append("eager step")),
+        step=lambda _: said.append("step"),
+    )
+    monkeypatch.setattr(
+        cost, "forward_of", lambda _, form, **_like: lambda _: said.append(f"{form} pass")
+    )
+    pool = Pool(table.split("train"), n_rows=8, seed=1, device=CPU)
+    phase = cost.Phase(training=training, form=form, batch_size=4, steps=1, warm_up_steps=1)
+
+    assert len(cost.repeat(phase, [trainer], pool=pool, device=CPU, turn=0)) == 1
+    assert said == [training, work, work]
+
+
 def test_other_batch_sizes_keep_the_rows_within_those_of_the_protocol():
     sizes = [1, 4, 16, 64, 256, 1024, 4096, 16_384, 65_536, 1 << 20]
     probe = CostProbe(device="x", threads=1, arms=[], other_batch_sizes=sizes)
@@ -303,8 +326,13 @@ def test_forms_of_a_device():
 def test_another_place_than_the_jobs_is_refused(make_request, table, other):
     torch.set_num_threads(1)
     request = make_request(**other)
-    with pytest.raises(UsageError, match="is to be measured on") as caught:
+    with pytest.raises(UsageError) as caught:
         cost.run(request, request.job.resolve(), table, device=CPU, on_progress=lambda _: None)
+    wanted = {"device": device_name(CPU), "threads": 1, **other}
+    assert caught.value.message == (
+        f"the job is to be measured on {wanted['device']} with {wanted['threads']} threads, "
+        f"this is {device_name(CPU)} with 1"
+    )
     assert "prime-bench profile" in caught.value.hint
 
 

@@ -48,6 +48,12 @@ def make_arm(clock, journal):
     return make
 
 
+def test_the_clock_of_a_cpu_gives_milliseconds_between_start_and_end(monkeypatch):
+    now_s = iter([10.0, 10.25])
+    monkeypatch.setattr(time, "perf_counter", lambda: next(now_s))
+    assert WallClock().time_ms(lambda: None) == 250
+
+
 def test_every_arm_does_all_steps_in_order_and_warms_up_before_any_is_timed(
     make_arm, clock, journal
 ):

@@ -245,6 +245,7 @@ def test_where_no_block_suffices_smaller_ones_are_advised_or_more_rows(folder):
     changed = {"blocks": 1, "positives_per_block": advised[0], "negatives_per_block": advised[1]}
     assert fitness_of(settings.model_copy(update=changed), folder=folder) == fitness.Fitness()
 
-    large = {"blocks": 1, "positives_per_block": 1, "negatives_per_block": 100_000}
-    text = fitness_of(settings.model_copy(update=large), folder=folder).unfit
-    assert text.endswith("; prepare more rows")
+    for large in ((1, 100_000), (100_000, 1)):
+        sizes = dict(zip(("positives_per_block", "negatives_per_block"), large, strict=True))
+        text = fitness_of(settings.model_copy(update={"blocks": 1, **sizes}), folder=folder).unfit
+        assert text.endswith("; prepare more rows")

@@ -38,6 +38,13 @@ def _contents(folder):
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
+def test_the_folders_above_a_copy_are_made(tmp_path):
+    copy = Copy(tmp_path / "runs" / "job")
+    for offset, last in ((0, False), (1, True)):
+        copy.add(Piece(name="log", offset=offset, content=b"x", last=last))
+    assert _contents(tmp_path / "runs" / "job") == {"log": b"xx"}
+
+
 @pytest.mark.parametrize("n_bytes", [0, 1, 9, 10, 11, 20, 35])
 def test_files_of_any_size_arrive(source, copy, tmp_path, monkeypatch, n_bytes):
     monkeypatch.setattr(mirror, "PIECE_BYTES", 10)

@@ -11,6 +11,7 @@ import torch
 
 from prime_bench.api import predictions
 from prime_bench.base.errors import DataError, EnvironmentFault, UsageError
+from prime_bench.base.identity import NUMERICS
 from prime_bench.data.table import PreparedTable
 from prime_bench.plugins.attach import ArmModel
 from prime_bench.store.record import sealed
@@ -18,7 +19,12 @@ from prime_bench.store.runs import Runs
 from prime_bench.training import recompute as module
 from prime_bench.training.evaluation import save_predictions
 from prime_bench.training.metrics import auc, logloss
-from prime_bench.training.recompute import Recomputed, RowPredictor, recompute
+from prime_bench.training.recompute import (
+    Recomputed,
+    RowPredictor,
+    check_predictions,
+    recompute,
+)
 from prime_bench.worker import run_job
 
 CPU = torch.device("cpu")
@@ -64,6 +70,24 @@ def test_what_a_run_keeps_is_what_its_weights_predict(finished):
         assert kept[f"{name}_labels"].dtype == np.uint8
         assert np.array_equal(kept[f"{name}_labels"], table.split(name).labels)
     assert auc(kept["test_labels"], kept["test"]) == record.result.test.auc
+
+
+@pytest.mark.parametrize(
+    ("changes", "what"),
+    [
+        ({"test": np.zeros(3)}, "test has no label and probability of each row"),
+        ({"test_labels": np.ones(140, dtype=np.uint8)}, "one class"),
+    ],
+)
+def test_predictions_that_cannot_be_scored_are_told(finished, tmp_path, changes, what):
+    record, folder, _ = finished(keep=True)
+    path = folder / "predictions.npz"
+    with np.load(path) as kept:
+        arrays = dict(kept)
+    np.savez(path, **(arrays | changes))
+    (found,) = check_predictions([record], Runs(folder.parent), data_dir=tmp_path)
+    assert (found.topic, found.where) == ("files", str(path))
+    assert what in found.what
 
 
 def test_predictions_are_kept_only_if_asked_for(finished):
@@ -147,15 +171,23 @@ class TestUnfit:
     def test_another_table(self, finished, write_table, tmp_path):
         record, folder, _ = finished()
         other = PreparedTable.open(write_table(tmp_path / "other-1", seed=4))
-        with pytest.raises(DataError, match=r"has the fingerprint \w+, the job .* was trained on "):
+        with pytest.raises(DataError) as fault:
             recompute(record, folder, other, device=CPU)
+        assert fault.value.message == (
+            f"{other.path}: the table has the fingerprint {other.manifest.fingerprint}, the job "
+            f"{record.job.id} was trained on {record.job.fingerprint}"
+        )
 
     def test_other_numerics(self, finished):
         record, folder, table = finished()
         record = record.model_copy(update={"job": record.job.model_copy(update={"numerics": 0})})
-        with pytest.raises(UsageError, match="numerics 0") as fault:
+        with pytest.raises(UsageError) as fault:
             recompute(record, folder, table, device=CPU)
-        assert "use the version that trained it" in fault.value.hint
+        assert fault.value.message == (
+            f"the job {record.job.id} was trained with numerics 0, this version has {NUMERICS}"
+        )
+        version, commit = record.environment.package_version, record.environment.commit
+        assert fault.value.hint == f"use the version that trained it: {version}, commit {commit}"
 
     def test_weights_of_another_job(self, finished):
         record, folder, table = finished()

@@ -40,8 +40,12 @@ def test_every_device_is_tried_and_told_in_one_line(
     monkeypatch.setattr(tryout, "cuda_devices", lambda: (2, "an old driver"))
     monkeypatch.setattr(tryout, "device_name", lambda device: f"A {device.type}")
     monkeypatch.setattr(tryout, "step_ms", lambda device: 2.5 + (device.index or 0))
+    fixed: list[int] = []
+    monkeypatch.setattr(tryout, "fix_arithmetic", lambda *, threads: fixed.append(threads))
 
     main()
+
+    assert fixed == [torch.get_num_threads()]
 
     (line,) = capsys.readouterr().out.splitlines()
     assert json.loads(line) == {
