@@ -55,8 +55,8 @@ class RecordSource:
     """The recipe.toml of the first bundle."""
     origins: Mapping[Path, frozenset[str]] = field(default_factory=dict)
     """Of several sources: the jobs whose records are taken from each."""
-    also_in: Mapping[str, int] = field(default_factory=dict)
-    """Job id -> how many further sources have its record, with the same results."""
+    also_in: frozenset[str] = frozenset()
+    """Ids of jobs whose record a further source has too, with the same results."""
     conflicts: Sequence[Conflict] = ()
     remarks: Sequence[str] = ()
     """What a reader of the tables should know of the sources as a whole."""
@@ -134,7 +134,7 @@ def _source(
 
 def _together(sources: Sequence[RecordSource]) -> RecordSource:
     chosen: dict[str, tuple[Record, RecordSource]] = {}
-    also_in: dict[str, int] = {}
+    also_in: set[str] = set()
     conflicts = []
     for source in sources:
         for record in source.every:
@@ -154,7 +154,7 @@ def _together(sources: Sequence[RecordSource]) -> RecordSource:
                     )
                 )
             else:
-                also_in[job_id] = also_in.get(job_id, 0) + 1
+                also_in.add(job_id)
     bundles = [source for source in sources if source.packed is not None]
     packed = _merged([source.packed for source in bundles if source.packed is not None])
     remarks = []
@@ -181,7 +181,7 @@ def _together(sources: Sequence[RecordSource]) -> RecordSource:
             )
             for source in sources
         },
-        also_in=also_in,
+        also_in=frozenset(also_in),
         conflicts=conflicts,
         remarks=remarks,
     )

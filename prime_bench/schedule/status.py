@@ -28,12 +28,13 @@ class JobStatus:
     job_id: str | None
     """None if its data are not prepared."""
     name: str
-    """Data set, backbone, arm, seed in one text; `?` where the folder does not say, and the five
-    below are None.
+    """Data set, backbone, arm, seed in one text, and the kind of a probe; `?` where the folder does
+    not say.
     """
     state: State
     why: str
     kind: str | None = None
+    """`train` or the kind of the probe; None, as the next four, where the folder does not say."""
     dataset: str | None = None
     backbone: str | None = None
     arm: str | None = None
@@ -43,8 +44,9 @@ class JobStatus:
     share: float | None = None
     """Share of the running epoch that was done a few seconds ago, from 0 to 1."""
     rows_per_s: float | None = None
+    """Mean over the running epoch so far; None where no epoch runs."""
     valid_auc: float | None = None
-    """The best so far."""
+    """The best so far; None before the first validation."""
     left_s: float | None = None
     """Seconds to the end of training; None if the job is not running, or if it is not known."""
     where: str | None = None
@@ -77,20 +79,21 @@ def status_of_plan(plan: Plan, runs: Runs) -> Status:
     usual = usual_epochs(p.record for p in plan.jobs if isinstance(p.record, RunRecord))
     return Status(
         jobs=[
-            replace(
-                _status(
-                    planned.job,
-                    str(planned.job_spec),
-                    planned.state,
-                    planned.why,
-                    runs=runs,
-                    usual=usual,
+            _with_progress(
+                JobStatus(
+                    job_id=planned.job_id,
+                    name=str(planned.job_spec),
+                    state=planned.state,
+                    why=planned.why,
+                    kind=planned.job_spec.kind,
+                    dataset=planned.job_spec.dataset,
+                    backbone=planned.job_spec.backbone_name,
+                    arm=planned.job_spec.arm.name,
+                    seed=planned.job_spec.seed,
                 ),
-                kind=planned.job_spec.kind,
-                dataset=planned.job_spec.dataset,
-                backbone=planned.job_spec.backbone_name,
-                arm=planned.job_spec.arm.name,
-                seed=planned.job_spec.seed,
+                planned.job,
+                runs=runs,
+                usual=usual,
             )
             for planned in plan.jobs
         ],
@@ -114,49 +117,56 @@ def status_of_folder(runs: Runs) -> Status:
         kind = "" if job.kind == "train" else f" {job.kind}"
         name = f"{config.dataset} {job.backbone} {config.arm} seed {job.seed}{kind}"
         jobs.append(
-            replace(
-                _status(job, name, state, why, runs=runs, usual=usual),
-                kind=job.kind,
-                dataset=config.dataset,
-                backbone=job.backbone,
-                arm=config.arm,
-                seed=job.seed,
+            _with_progress(
+                JobStatus(
+                    job_id=job_id,
+                    name=name,
+                    state=state,
+                    why=why,
+                    kind=job.kind,
+                    dataset=config.dataset,
+                    backbone=job.backbone,
+                    arm=config.arm,
+                    seed=job.seed,
+                ),
+                job,
+                runs=runs,
+                usual=usual,
             )
         )
     return Status(jobs=jobs)
 
 
-def _status(
+def _with_progress(
+    status: JobStatus,
     job: Job | None,
-    name: str,
-    state: State,
-    why: str,
     *,
     runs: Runs,
     usual: Mapping[SimilarityKey, float],
 ) -> JobStatus:
+    """The status with what the files in the job's folder tell; as it is without a job.
+
+    `usual` has the number of epochs after which similar jobs have ended.
+    """
     if job is None:
-        return JobStatus(job_id=None, name=name, state=state, why=why)
+        return status
     folder = runs.path(job.id)
     history = read_history(folder / HISTORY)
     aucs = [validation.valid_auc for validation in history if validation.valid_auc is not None]
-    progress = read_progress(folder / PROGRESS) if state == "running" else None
+    progress = read_progress(folder / PROGRESS) if status.state == "running" else None
     done = len(history)
     if progress is not None and progress.epoch != done + 1:
         # It is of the epoch before, or of a worker that was killed in a later epoch.
         progress = None
     share = 0.0 if progress is None else progress.rows / progress.rows_total
     left_s, at_most = None, False
-    if state == "running" and (epoch_s := _epoch_s(history, progress)) is not None:
+    if status.state == "running" and (epoch_s := _epoch_s(history, progress)) is not None:
         likely = usual.get(similarity_key(job))
         at_most = likely is None or likely <= done
         epochs = job.training.max_epochs if likely is None or at_most else likely
         left_s = max(0.0, epochs - done - share) * epoch_s
-    return JobStatus(
-        job_id=job.id,
-        name=name,
-        state=state,
-        why=why,
+    return replace(
+        status,
         epoch=done or None if progress is None else progress.epoch,
         share=None if progress is None else share,
         rows_per_s=None if progress is None else progress.rows_per_s,

@@ -13,7 +13,13 @@ from typing import TypeVar
 from prime_bench.base.frozen import JsonTable
 from prime_bench.base.identity import canonical_json
 from prime_bench.recipe.sweep import GridPoint, value_name
-from prime_bench.report.quantities.layout import ArmColumn, BackboneRow, BlockLayout, GridLayout
+from prime_bench.report.quantities.layout import (
+    ArmColumn,
+    BackboneRow,
+    BlockLayout,
+    GridLayout,
+    runs_by_seed,
+)
 from prime_bench.store.pairing import GroupedRuns
 from prime_bench.store.record import RunRecord
 
@@ -67,7 +73,7 @@ def tried(
     grouped: GroupedRuns, *, arm: ArmColumn, rows: Sequence[BackboneRow], seeds: Sequence[int]
 ) -> Tried:
     """The runs of an arm on these backbones, and its validation AUC."""
-    by_row = [_runs(grouped, row, arm, seeds=seeds) for row in rows]
+    by_row = [runs_by_seed(grouped, row, arm, seeds=seeds) for row in rows]
     aucs = [{seed: run.result.valid.auc for seed, run in runs.items()} for runs in by_row]
     missing = tuple(seed for seed in seeds if any(found.get(seed) is None for found in aucs))
     scores = [[auc for auc in found.values() if auc is not None] for found in aucs]
@@ -137,15 +143,6 @@ def _grouped(items: Iterable[tuple[str, T]]) -> list[list[T]]:
     for key, item in items:
         groups.setdefault(key, []).append(item)
     return list(groups.values())
-
-
-def _runs(
-    grouped: GroupedRuns, row: BackboneRow, arm: ArmColumn, *, seeds: Sequence[int]
-) -> dict[int, RunRecord]:
-    if row.comparison is None:
-        return {}
-    runs = grouped.get(row.comparison, {}).get(arm.key, {})
-    return {seed: runs[seed] for seed in seeds if seed in runs}
 
 
 def _values(arm: ArmColumn, row: BackboneRow) -> JsonTable:

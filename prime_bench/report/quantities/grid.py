@@ -12,7 +12,13 @@ import numpy as np
 from prime_bench.findings import Metric
 from prime_bench.report.quantities import formulas
 from prime_bench.report.quantities.formulas import METRICS, Moments, SeedNoise, Tally
-from prime_bench.report.quantities.layout import ArmColumn, BackboneRow, BlockLayout, GridLayout
+from prime_bench.report.quantities.layout import (
+    ArmColumn,
+    BackboneRow,
+    BlockLayout,
+    GridLayout,
+    runs_by_seed,
+)
 from prime_bench.settings.probes import ProbedSplit
 from prime_bench.store.pairing import GroupedRuns, Pair, Unpaired, pair_up
 from prime_bench.store.record import RunRecord
@@ -232,7 +238,7 @@ def build_grid(
         for block in layout.blocks
         for row in block.rows
         for arm in layout.arms
-        for record in _runs(grouped, row, arm, seeds=block.seeds).values()
+        for record in runs_by_seed(grouped, row, arm, seeds=block.seeds).values()
     }
     return Grid(
         layout=layout,
@@ -277,7 +283,7 @@ def _block(
     compared_on_request: list[MixedPair] = []
     columns = (*([baseline] if baseline else []), *others)
     for row in layout.rows:
-        by_arm = {arm.name: _runs(grouped, row, arm, seeds=layout.seeds) for arm in columns}
+        by_arm = {arm.name: runs_by_seed(grouped, row, arm, seeds=layout.seeds) for arm in columns}
         for (name, runs), metric in itertools.product(by_arm.items(), computed):
             scores[row.label, name, metric] = _arm_scores(
                 runs, metric, seeds=layout.seeds, split=split
@@ -318,15 +324,6 @@ def _block(
         dropped=tuple(dropped),
         mixed=tuple(compared_on_request),
     )
-
-
-def _runs(
-    grouped: GroupedRuns, row: BackboneRow, arm: ArmColumn, *, seeds: Iterable[int]
-) -> dict[int, RunRecord]:
-    if row.comparison is None:
-        return {}
-    runs = grouped.get(row.comparison, {}).get(arm.key, {})
-    return {seed: runs[seed] for seed in seeds if seed in runs}
 
 
 def score_of(record: RunRecord, metric: Metric, split: ProbedSplit) -> float | None:

@@ -2,7 +2,7 @@
 
 import json
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
@@ -22,6 +22,7 @@ from prime_bench.store.pairing import (
     arm_key_of,
     comparison_key_of,
 )
+from prime_bench.store.record import RunRecord
 
 
 class ReportJob(Frozen):
@@ -130,7 +131,17 @@ class GridLayout:
     blocks: tuple[BlockLayout, ...]
 
 
-def layout_from_trials(
+def runs_by_seed(
+    grouped: GroupedRuns, row: BackboneRow, arm: ArmColumn, *, seeds: Iterable[int]
+) -> dict[int, RunRecord]:
+    """The runs of an arm on a backbone, by seed in this order; a seed without one is left out."""
+    if row.comparison is None:
+        return {}
+    runs = grouped.get(row.comparison, {}).get(arm.key, {})
+    return {seed: runs[seed] for seed in seeds if seed in runs}
+
+
+def layout_from_jobs(
     jobs: Sequence[ReportJob],
     grouped: GroupedRuns,
     *,
@@ -141,8 +152,8 @@ def layout_from_trials(
     """Return the layout of a recipe's jobs in its order, whether they have records or not.
 
     `variants` gives the digest of each data set's settings, `arms` the order of the arms where it
-    is not that of the jobs. A data set has a block for each version
-    of its data that has records: versions are never mixed.
+    is not that of the jobs. A data set has a block for each version of its data that has records:
+    versions are never mixed.
     """
     columns = {
         asked.arm: ArmColumn(

@@ -24,7 +24,7 @@ from prime_bench.report.quantities.layout import (
     ReportJob,
     dataset_labels,
     layout_from_records,
-    layout_from_trials,
+    layout_from_jobs,
 )
 from prime_bench.settings.probes import PROBES, Kind, ProbedSplit
 from prime_bench.store.pairing import GroupedRuns, group_runs
@@ -308,7 +308,7 @@ def gather(
     if recipe is None:
         layout = layout_from_records(grouped, baseline=DENSE, dataset_labels=labels)
     else:
-        layout = layout_from_trials(
+        layout = layout_from_jobs(
             recipe.jobs,
             grouped,
             variants=recipe.variants,
