@@ -97,12 +97,11 @@ def making(path: Path) -> Iterator[None]:
 
 def check_can_write(folder: Path, *, n_bytes: int = 0) -> None:
     """Raise EnvironmentFault where no file of `n_bytes` can be made in a folder, which need not be
-    there yet and is not made: for what is written after hours of work.
+    there yet and is not made. Called before hours of work whose result is written there.
     """
     with making(folder):
-        there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
         try:
-            with tempfile.TemporaryFile(dir=there) as file:
+            with tempfile.TemporaryFile(dir=nearest_folder(folder)) as file:
                 file.write(bytes(n_bytes))
                 file.flush()
         except OSError as error:

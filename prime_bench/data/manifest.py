@@ -9,7 +9,7 @@ import contextlib
 import json
 import re
 import shlex
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -92,8 +92,8 @@ class InputFile(Frozen):
     md5_with_crlf: str | None = None
     """MD5 of the content with CRLF in place of its line feeds; None unless it is published."""
     published: PublishedForm | None = None
-    """In which form the content has the MD5 on the card; None if in neither, if the card has none,
-    and in tables of versions that read no CRLF."""
+    """In which form the content has the MD5 on the card; None if in none of them, if the card has
+    no MD5, and in tables of versions that read no CRLF."""
 
 
 class NumericFit(Frozen):
@@ -116,7 +116,9 @@ class BestPossible(Frozen):
     """Metrics of the true click probabilities, the best that a model can reach in expectation."""
 
     auc: float
+    """Expected area under the ROC curve."""
     logloss: float
+    """Mean binary entropy of the probabilities, in nats."""
 
 
 class Manifest(Frozen):
@@ -341,10 +343,7 @@ def _carried(file: Path, cards: Iterable[DatasetCard]) -> DatasetCard | None:
 
 def carried_cards(data_dir: Path) -> list[DatasetCard]:
     """The users' own cards from which the tables below `data_dir` were prepared."""
-    manifests = []
-    for path in sorted(data_dir.glob(f"*/{MANIFEST_NAME}")):
-        with contextlib.suppress(DataError):
-            manifests.append(Manifest.read(path.parent))
+    manifests = (manifest for _, manifest in _readable(data_dir))
     return [manifest.card for manifest in manifests if manifest.card is not None]
 
 
@@ -430,12 +429,17 @@ def _flag_value(value: object) -> str:
 
 
 def prepared_tables(data_dir: Path) -> list[tuple[str, Path]]:
-    """Data set and folder of every prepared table below `data_dir`; unfit ones are left out."""
-    found = []
+    """Data set and folder of every prepared table below `data_dir`; one whose manifest cannot be
+    read is left out.
+    """
+    return [(manifest.dataset, folder) for folder, manifest in _readable(data_dir)]
+
+
+def _readable(data_dir: Path) -> Iterator[tuple[Path, Manifest]]:
+    """Folder and manifest of every prepared table below `data_dir` whose manifest can be read."""
     for path in sorted(data_dir.glob(f"*/{MANIFEST_NAME}")):
         with contextlib.suppress(DataError):
-            found.append((Manifest.read(path.parent).dataset, path.parent))
-    return found
+            yield path.parent, Manifest.read(path.parent)
 
 
 def find_tables(table: str | Path, *, data_dir: Path) -> list[Path]:

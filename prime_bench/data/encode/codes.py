@@ -41,10 +41,10 @@ def log_buckets(values: np.ndarray) -> np.ndarray:
 
 def signed_log(values: np.ndarray) -> np.ndarray:
     """sign(x) ln(1 + |x|) as float32; 0 where the value is missing (NaN)."""
-    return plain(np.sign(values) * np.log1p(np.abs(values)))
+    return as_float32(np.sign(values) * np.log1p(np.abs(values)))
 
 
-def plain(values: np.ndarray) -> np.ndarray:
+def as_float32(values: np.ndarray) -> np.ndarray:
     """The values as float32; 0 where the value is missing (NaN)."""
     filled: np.ndarray = np.nan_to_num(values, nan=0.0).astype(np.float32)
     return filled
@@ -80,7 +80,7 @@ class Ranges:
         # the quotient finite where the width is tiny and the value far outside.
         width = high / 2 - low / 2
         scaled = (np.clip(values, low, high) / 2 - low / 2) / np.where(width > 0, width, np.inf)
-        return plain(np.clip(scaled, 0.0, 1.0))
+        return as_float32(np.clip(scaled, 0.0, 1.0))
 
 
 class ExactSums:
@@ -158,10 +158,9 @@ class NumericFields:
             if fit.low is not None and fit.high is not None:
                 fields._ranges.low[k], fields._ranges.high[k] = fit.low, fit.high
         of_standard = [fits[k] for k in fields._standard]
-        for name in ("mean", "deviation"):
-            found = [getattr(fit, name) for fit in of_standard]
-            # In place of what `fit` would have given; NaN without values, as there.
-            vars(fields)[f"_{name}s"] = np.array(found, dtype=np.float64)
+        # In place of what `fit` would have given; NaN without values, as there.
+        fields._means = np.array([fit.mean for fit in of_standard], dtype=np.float64)
+        fields._deviations = np.array([fit.deviation for fit in of_standard], dtype=np.float64)
         return fields
 
     @property
@@ -233,8 +232,8 @@ class NumericFields:
             return ranges.scale(own)
         if rule == "standard":
             width = np.where(self._deviations > 0, self._deviations, np.inf)
-            return plain((own - self._means) / width)
-        return signed_log(own) if rule == "log1p" else plain(own)
+            return as_float32((own - self._means) / width)
+        return signed_log(own) if rule == "log1p" else as_float32(own)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -432,23 +431,27 @@ class TextCodes:
         return twins, joined
 
 
-class BucketCodes:
-    """Codes of the buckets of one numeric field, for the rule log_bucket."""
+class _NumberCodes:
+    """Codes of the distinct values of one numeric field, which is column `column` of a chunk."""
 
-    def __init__(self, column: int, *, zero_is_missing: bool) -> None:
+    def __init__(self, column: int) -> None:
         self._column = column
-        self._zero_is_missing = zero_is_missing
-        self._buckets = KeyCodes()
-        self._missing = int(self._buckets.codes(_bits(np.array([np.nan])))[0])
+        self._keys = KeyCodes()
+        self._missing = int(self._keys.codes(_bits(np.array([np.nan])))[0])
 
     @property
     def n_codes(self) -> int:
         """The number of codes given so far."""
-        return self._buckets.n_codes
+        return self._keys.n_codes
+
+    @property
+    def values(self) -> np.ndarray:
+        """The value of each code, (n_codes,) float64; NaN stands for a missing one."""
+        return self._keys.keys.view(np.float64)
 
     def encode(self, chunk: Chunk) -> np.ndarray:
         """The codes (n,) int32 of the chunk's rows."""
-        return self._buckets.codes(_bits(log_buckets(chunk.numerics[:, self._column])))
+        return self._keys.codes(_bits(chunk.numerics[:, self._column]))
 
     def is_missing(self, codes: np.ndarray) -> np.ndarray:
         """Whether each of the (n,) codes stands for a missing value."""
@@ -457,15 +460,27 @@ class BucketCodes:
 
     def finish(self) -> None:
         """Free what only further rows would need. To be called after the last chunk."""
-        self._buckets.finish()
+        self._keys.finish()
+
+
+class BucketCodes(_NumberCodes):
+    """Codes of the buckets of one numeric field, for the rule log_bucket."""
+
+    def __init__(self, column: int, *, zero_is_missing: bool) -> None:
+        super().__init__(column)
+        self._zero_is_missing = zero_is_missing
+
+    def encode(self, chunk: Chunk) -> np.ndarray:
+        """The codes (n,) int32 of the buckets of the chunk's rows."""
+        return self._keys.codes(_bits(log_buckets(chunk.numerics[:, self._column])))
 
     def vocabulary(self, counts: np.ndarray, *, min_count: int) -> Vocabulary:
         """The vocabulary in the order of `by_value`."""
-        values = self._buckets.keys.view(np.float64).tolist()
-        return by_value(values, counts, min_count=min_count, zero_is_missing=self._zero_is_missing)
+        values, zero = self.values.tolist(), self._zero_is_missing
+        return by_value(values, counts, min_count=min_count, zero_is_missing=zero)
 
 
-class QuantileCodes:
+class QuantileCodes(_NumberCodes):
     """Codes of the values of one numeric field, for the rule quantile.
 
     Cut k of Q bins is the smallest value that k/Q of the training rows with a value do not exceed.
@@ -473,40 +488,19 @@ class QuantileCodes:
     """
 
     def __init__(self, column: int, *, n_bins: int) -> None:
-        self._column = column
+        super().__init__(column)
         self._n_bins = n_bins
-        self._values = KeyCodes()
-        self._missing = int(self._values.codes(_bits(np.array([np.nan])))[0])
         self.cuts: list[float] = []
         """The cuts that divide training rows, rising; known once `vocabulary` was called."""
-
-    @property
-    def n_codes(self) -> int:
-        """The number of codes given so far."""
-        return self._values.n_codes
-
-    def encode(self, chunk: Chunk) -> np.ndarray:
-        """The codes (n,) int32 of the chunk's rows."""
-        return self._values.codes(_bits(chunk.numerics[:, self._column]))
-
-    def is_missing(self, codes: np.ndarray) -> np.ndarray:
-        """Whether each of the (n,) codes stands for a missing value."""
-        missing: np.ndarray = codes == self._missing
-        return missing
-
-    def finish(self) -> None:
-        """Free what only further rows would need. To be called after the last chunk."""
-        self._values.finish()
 
     def vocabulary(self, counts: np.ndarray, *, min_count: int) -> Vocabulary:  # noqa: ARG002
         """The bins in the order of their values, given the training rows (n_codes,) of each code.
 
         A bin has training rows, whatever `min_count` says. Missing values are out of vocabulary.
         """
-        values = self._values.keys.view(np.float64)
-        self.cuts = quantile_cuts(values, counts, n_bins=self._n_bins)
+        self.cuts = quantile_cuts(self.values, counts, n_bins=self._n_bins)
         n_bins = len(self.cuts) + 1
-        ids = np.searchsorted(np.array(self.cuts), values, side="left").astype(np.int32) + 1
+        ids = np.searchsorted(np.array(self.cuts), self.values, side="left").astype(np.int32) + 1
         ids[self._missing] = n_bins + 1
         lines = [f"<= {cut!r}" for cut in self.cuts]
         lines.append(f"> {self.cuts[-1]!r}" if self.cuts else "all")

@@ -23,7 +23,7 @@ NUMERIC_BUCKETS = 64
 """Bucket 0 is the missing value; log1p of the largest count is below 63 / LOG_BUCKETS_PER_UNIT."""
 
 
-def log_buckets(numerics: np.ndarray) -> np.ndarray:
+def numeric_buckets(numerics: np.ndarray) -> np.ndarray:
     """(n, K) values -> (n, K) uint32: 0 for NaN, else 1 + floor(4 ln(1 + max(x, 0))) up to 63."""
     steps = LOG_BUCKETS_PER_UNIT * np.log1p(np.maximum(numerics, 0.0))
     buckets = 1 + np.minimum(steps, NUMERIC_BUCKETS - 2)
@@ -82,7 +82,7 @@ class PlantedResponse:
         for effects, row in zip(self.value_effects, codes, strict=True):
             width = effects.shape[1]
             total += effects.ravel()[group * width + np.minimum(row, np.uint32(width - 1))]
-        buckets = log_buckets(numerics)
+        buckets = numeric_buckets(numerics)
         for effects, bucket in zip(self.numeric_effects, buckets.T, strict=True):
             total += effects.ravel()[group * NUMERIC_BUCKETS + bucket]
         for first, second, effects in self._pair_effects:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from prime_bench.data.encode.codes import Ranges, log_buckets, plain, signed_log
+from prime_bench.data.encode.codes import Ranges, as_float32, log_buckets, signed_log
 
 NAN = float("nan")
 # x, its bucket: floor(ln(x)^2) above 2, else int(x). 3 and 4 share bucket 1, as FuxiCTR's do.
@@ -63,13 +63,13 @@ def test_log_bucket_equals_its_definition(values):
 
 @pytest.mark.parametrize("value", [-1e12, -3.0, -0.0, 0.0, 1.0, 2.0, 403.0, 1e12])
 def test_raw_and_log1p(value):
-    assert plain(np.array([value]))[0] == np.float32(value)
+    assert as_float32(np.array([value]))[0] == np.float32(value)
     expected = math.copysign(math.log(1 + abs(value)), value)
     np.testing.assert_allclose(signed_log(np.array([value]))[0], np.float32(expected), rtol=2e-7)
 
 
 def test_a_missing_value_is_0_under_raw_and_log1p():
-    for rule in (plain, signed_log):
+    for rule in (as_float32, signed_log):
         found = rule(np.array([[NAN], [5.0]]))
         assert found.dtype == np.float32
         assert found[0] == 0
