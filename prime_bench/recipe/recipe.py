@@ -19,6 +19,7 @@ from prime_bench.settings.probes import CostArm, Kind, ProbeSettings
 from prime_bench.settings.training import TrainSpec
 
 ONLY_KEYS = ("dataset", "backbone", "arm", "seed")
+"""Keys by which `--only` selects jobs."""
 Origin = Literal["recipe", "--set"]
 """What has set a key that is not left at its default."""
 
@@ -101,10 +102,9 @@ class JobSpec:
     kind: Kind = "train"
     probe: ProbeSettings | None = None
     """Settings of a probe; None for training."""
-    others: tuple[Arm, ...] = ()
-    """Arms that one job measures beside `arm`, of a kind whose unit is all arms."""
     measured: tuple[Arm, ...] = ()
-    """All arms that such a job is named after, in the recipe's order."""
+    """All arms that one job measures, in the recipe's order; empty for a kind whose unit is one
+    arm."""
     backbone_point: GridPoint | None = None
     """The point of the backbone's grid; None for a backbone without one."""
 
@@ -112,6 +112,11 @@ class JobSpec:
     def backbone_name(self) -> str:
         """Name of the backbone in the recipe: with its point, where it has a grid."""
         return self.backbone_point.name if self.backbone_point else self.backbone
+
+    @property
+    def others(self) -> tuple[Arm, ...]:
+        """Arms that the job measures beside `arm`, which is Dense; none where it measures one."""
+        return tuple(arm for arm in self.measured if arm.plugin != DENSE)
 
     def bind(self, fingerprint: str) -> Job:
         """The job on the table with that fingerprint."""
@@ -214,7 +219,6 @@ class Recipe:
                 seed=seed,
                 kind=self.kind,
                 probe=self.probe,
-                others=tuple(other for other in measured if other.plugin != DENSE),
                 measured=measured,
             )
             for seed in self.seeds
@@ -228,7 +232,7 @@ class Recipe:
         ]
 
     def _trained(self) -> set[tuple[str, str]] | None:
-        """The backbones and arms, by name, that the budget leaves together; None without one."""
+        """Pairs of a backbone and an arm, by name, that the budget has drawn; None without one."""
         if self.budget is None:
             return None
         arms: dict[str, list[str]] = {}
