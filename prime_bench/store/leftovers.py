@@ -75,6 +75,6 @@ def _is_free(job_id: str, runs: Runs) -> bool:
 
 
 def _leftover(path: Path, why: str, job_id: str | None = None) -> Leftover:
-    files = [path] if path.is_file() else [file for file in path.rglob("*") if file.is_file()]
-    n_bytes = sum(file.stat().st_size for file in files)
+    inside = [path] if path.is_file() else [file for file in path.rglob("*") if file.is_file()]
+    n_bytes = sum(file.stat().st_size for file in inside)
     return Leftover(path=path, n_bytes=n_bytes, why=why, job_id=job_id)

@@ -55,6 +55,7 @@ from prime_bench.store.runs import (
 )
 
 Topic = Literal["record", "files", "data", "pairing", "metrics", "report"]
+"""What a discrepancy is about; `prime-bench verify` prints it first."""
 TOLERANCE = 1e-5
 """Largest allowed difference between a metric and the recorded one, relative to the larger of it
 and 1, where both need not have the same bits."""
@@ -62,6 +63,7 @@ _ROUNDING = 1e-12
 """The same for what follows from numbers of the record: logarithms of another machine may differ in
 the last bit."""
 _BASELINE = "dense"
+"""Name of the plug-in `catalog.DENSE`; this layer does not import the catalogue."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,6 +74,7 @@ class Discrepancy:
     where: str
     """A file, a job, or the two arms of a comparison."""
     what: str
+    """What does not hold, in a line."""
 
     def plain(self) -> dict[str, str]:
         """Return the fields as JSON values."""
@@ -82,19 +85,19 @@ class JobFiles(Protocol):
     """The files of a job: in its folder, or in a bundle."""
 
     def where(self, name: str) -> str:
-        """The file in messages."""
+        """What messages call the file `name`, such as `history.jsonl`."""
 
     def unreadable(self, name: str) -> str | None:
-        """Why what is there cannot be its file, in a few words; None if it can, or is not there."""
+        """Why what is there cannot be the file, in a few words; None if it can, or is not there."""
 
     def read(self, name: str) -> bytes | None:
-        """Its content; None if it is not there."""
+        """The content of the file; None if it is not there."""
 
     def digest(self, name: str) -> str | None:
-        """Its SHA-256; None if it is not there."""
+        """The SHA-256 of the file, 64 hex digits; None if it is not there."""
 
     def must_have(self, name: str) -> bool:
-        """Whether the file is missing if it is not there and was when the record was written."""
+        """Whether it is a fault if a file of which the record has the digest is not there."""
 
 
 @dataclass(frozen=True)
@@ -142,7 +145,7 @@ class FolderFiles:
             return None
 
     def digest(self, name: str) -> str | None:
-        """The SHA-256; None for what is no file or cannot be read."""
+        """The SHA-256, 64 hex digits; None for what is no file or cannot be read."""
         try:
             return sha256_of(self.path / name)
         except OSError:
@@ -166,16 +169,16 @@ class PackedFiles:
         """The path inside the bundle."""
         return str(self.path / name)
 
-    def unreadable(self, name: str) -> str | None:  # noqa: ARG002  # every member was read
-        """Always None."""
+    def unreadable(self, name: str) -> str | None:  # noqa: ARG002
+        """None: every member of the bundle was read."""
         return None
 
     def read(self, name: str) -> bytes | None:
-        """The content."""
+        """The content; None if the bundle has no such file."""
         return self.contents.get(name)
 
     def digest(self, name: str) -> str | None:
-        """The SHA-256."""
+        """The SHA-256, 64 hex digits; None if the bundle has no such file."""
         content = self.contents.get(name)
         return None if content is None else hashlib.sha256(content).hexdigest()
 
@@ -189,9 +192,13 @@ class ManifestFacts:
     """What the manifest of a prepared table says, as records repeat it."""
 
     where: str
+    """Folder of the table, for messages."""
     variant: str
+    """Digest of the data settings."""
     verified: bool | str
+    """As `Manifest.verified`."""
     notes: Sequence[str]
+    """Sentences that every report on the table has to print."""
     card: JsonTable | None
     """The content of the user's own card; None for a bundled one."""
     rows: Mapping[str, int]
@@ -328,7 +335,10 @@ def _faults_of_run(record: RunRecord, table: ManifestFacts | None) -> Iterator[s
     """Sentences about values of a training run that do not follow from its other values."""
     result, history = record.result, record.history
     yield from _faults_of_history(record)
-    rule = _replayed(record)
+    yield from _faults_of_stop(record)
+    rule = StopRule(record.job.training)
+    for line in history:
+        rule.improves(line.valid_auc)
     last = history[-1] if history else None
     best = max((v.epoch for v in history if v.improved), default=None)
     yield from _differences(
@@ -419,6 +429,11 @@ def _faults_of_history(record: RunRecord) -> Iterator[str]:
             yield f"history: {where} has effective experts that are not exp of the entropy"
     if len(history) > spec.max_epochs:
         yield f"history: {len(history)} validations, of at most {spec.max_epochs}"
+
+
+def _faults_of_stop(record: RunRecord) -> Iterator[str]:
+    """Sentences about validations that do not agree with the stop rule, which is applied again."""
+    history, spec = record.history, record.job.training
     rule = StopRule(spec)
     for line in history:
         if rule.stop:
@@ -436,14 +451,6 @@ def _faults_of_history(record: RunRecord) -> Iterator[str]:
             f"history: it ends after {counted(len(history), 'epoch')}, and no rule ended the "
             "run there"
         )
-
-
-def _replayed(record: RunRecord) -> StopRule:
-    """The stop rule after the validations of the record."""
-    rule = StopRule(record.job.training)
-    for line in record.history:
-        rule.improves(line.valid_auc)
-    return rule
 
 
 def _is_degeneracy(record: RunRecord, rows: Mapping[str, int] | None) -> bool:

@@ -23,8 +23,8 @@ from prime_bench.report.quantities.layout import (
     GridLayout,
     ReportJob,
     dataset_labels,
-    layout_from_records,
     layout_from_jobs,
+    layout_from_records,
 )
 from prime_bench.settings.probes import PROBES, Kind, ProbedSplit
 from prime_bench.store.pairing import GroupedRuns, group_runs
