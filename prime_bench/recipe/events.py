@@ -119,7 +119,7 @@ class FailedEvent(Frozen):
 
 
 class InterruptedEvent(JobEvent):
-    """Training has stopped at a checkpoint, as asked; its state is saved."""
+    """Training has stopped between two epochs, as asked; the state after the last is saved."""
 
     event: Literal["interrupted"] = "interrupted"
 

@@ -13,7 +13,7 @@ from prime_bench.report.tables.body import TableBody
 from prime_bench.report.tables.definition import TableDefinition
 from prime_bench.report.tables.kinds import KINDS
 from prime_bench.report.tables.model import Report, Table, note
-from prime_bench.report.tables.notes import source_notes
+from prime_bench.report.tables.notes import version_notes
 
 
 def make_report(records: ReportRecords, *, definitions: Mapping[str, TableDefinition]) -> Report:
@@ -61,7 +61,7 @@ def _table(
         title=definition.title,
         caption=_caption(definition, body, n_accepted=len(accepted)),
         blocks=blocks,
-        notes=(*unreadable, *source_notes(records.earlier, accepted), *bold, *body.notes),
+        notes=(*unreadable, *version_notes(records.earlier, accepted), *bold, *body.notes),
         provenance=provenance_of(body.records, recipe=records.recipe_name),
         label=definition.latex_label,
         compared_by=definition.compared_by,

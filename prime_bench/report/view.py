@@ -16,7 +16,7 @@ from prime_bench.report.tables.comparison import claims_table, expected_table
 from prime_bench.report.tables.expected import (
     AGREEMENTS,
     MISMATCHES,
-    Judgement,
+    JudgedNumbers,
     load_bars,
     load_paper,
     read_expected,
@@ -155,7 +155,7 @@ class CheckedNumbers:
     """How the numbers of a file compare with a report."""
 
     file: Path
-    judgement: Judgement
+    numbers: JudgedNumbers
     """Every number with its verdict, and those that have no cell."""
     allow_missing: bool
     """Whether numbers without a cell may be there."""
@@ -165,7 +165,7 @@ class CheckedNumbers:
     @property
     def agrees(self) -> bool:
         """Whether no number differs, and at least one was compared."""
-        return self.judgement.agrees(allow_missing=self.allow_missing)
+        return self.numbers.agrees(allow_missing=self.allow_missing)
 
     @property
     def faults(self) -> list[str]:
@@ -173,7 +173,7 @@ class CheckedNumbers:
         differing = [
             f"{item.address}: {item.verdict}: {_with_sd(item.place.cell.value, sd)} here, "
             f"{_with_sd(item.printed.value, item.printed.sd)} expected"
-            for item in self.judgement.of(*MISMATCHES)
+            for item in self.numbers.of(*MISMATCHES)
             for sd in [None if item.printed.sd is None else item.place.cell.quantity.sd]
         ]
         absent = [f"{a}: no such cell: {why}" for a, why in self.missing_because.items()]
@@ -181,7 +181,7 @@ class CheckedNumbers:
 
     def __str__(self) -> str:
         """What was compared, in a line."""
-        found = self.judgement
+        found = self.numbers
         n = len(found.judged) + len(found.missing)
         same, other = len(found.of(*AGREEMENTS)), len(found.of(*MISMATCHES))
         parts = [f"{same} agree", f"{other} differ"]
@@ -215,12 +215,12 @@ def compared_with(
         bars, _ = expected_table(made, load_bars(), name="bars", gate=False)
         first += [bars] if bars.blocks or against == "bars" else []
     if check:
-        table, judgement = expected_table(made, read_expected(check), name="check", gate=True)
+        table, numbers = expected_table(made, read_expected(check), name="check", gate=True)
         first.append(table)
         checked = CheckedNumbers(
             file=check,
-            judgement=judgement,
+            numbers=numbers,
             allow_missing=allow_missing,
-            missing_because=missing_because(made, judgement.missing),
+            missing_because=missing_because(made, numbers.missing),
         )
     return replace(made, tables=(*first, *made.tables)), checked

@@ -111,7 +111,7 @@ class Child:
         self._kill_group()
 
     def terminate(self) -> None:
-        """Ask the process to end at its job's next checkpoint."""
+        """Ask the process to end after the next validation of its job."""
         if not self._asked_to_end.is_set():
             self._asked_to_end.set()
             self._process.terminate()

@@ -270,7 +270,7 @@ class RayEngine:
             yield from run.outcomes()
 
     def stop(self) -> None:
-        """Start no more jobs, and end the running ones at their next checkpoint."""
+        """Start no more jobs, and end the running ones after their next validation."""
         self.stopping = True
 
     def room_on(self, node: _Node) -> int:

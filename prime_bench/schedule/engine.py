@@ -76,7 +76,8 @@ class Engine(Protocol):
         """
 
     def stop(self) -> None:
-        """Start no more jobs, and end the running ones at their next checkpoint; `run` then ends.
+        """Start no more jobs, and end the running ones after their next validation; `run` then
+        ends.
 
         May be called from a signal handler or another thread.
         """

@@ -77,7 +77,7 @@ class Slot(threading.Thread):
         self._messages.put(None)
 
     def stop(self) -> None:
-        """End the running job at its next checkpoint, and start no other."""
+        """End the running job after its next validation, and start no other."""
         self._stopped = True
         if self._child is not None:
             self._child.terminate()
@@ -208,6 +208,6 @@ class LocalEngine:
                     on_event(item)
 
     def stop(self) -> None:
-        """Start no more jobs, and end the running ones at their next checkpoint."""
+        """Start no more jobs, and end the running ones after their next validation."""
         # Safe in a signal handler: `put` of a SimpleQueue takes no lock.
         self._messages.put(_StopRequest())

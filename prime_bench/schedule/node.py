@@ -179,7 +179,7 @@ class NodeSlot:
         return News(events=events, pieces=pieces, gone=gone, outcome=outcome)
 
     def stop(self) -> None:
-        """End the running job at its next checkpoint."""
+        """End the running job after its next validation."""
         if self._child is not None:
             self._child.terminate()
 

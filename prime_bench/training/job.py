@@ -175,7 +175,7 @@ class TrainingJob:
             on_progress=self._report_progress,
             on_validation=self._report_validation,
             state=state,
-            checkpoint=keep,
+            on_state=keep,
             capture=capture_on(self.device),
             log=self.folder.log,
         )

@@ -95,7 +95,7 @@ def train(
     on_progress: Callable[[EpochProgress], None] = lambda _: None,
     on_validation: Callable[[Validation], None] = lambda _: None,
     state: TrainingState | None = None,
-    checkpoint: Callable[[TrainingState], None] = lambda _: None,
+    on_state: Callable[[TrainingState], None] = lambda _: None,
     capture: Capture | None = None,
     log: Callable[[str], None] = lambda _: None,
 ) -> TrainResult:
@@ -108,7 +108,7 @@ def train(
         on_progress: Called with the progress of an epoch, at most twice a second.
         on_validation: Called with each validation.
         state: The state after an earlier validation of the same run, to continue from.
-        checkpoint: Called with the run's state after each validation.
+        on_state: Called with the run's state after each validation, to save it.
         capture: How steps and predictions become graphs; None runs them eagerly. It changes no bit.
         log: Called with a line on what is worth knowing about the run and changes no result.
 
@@ -135,7 +135,7 @@ def train(
             training.load_state_dict(state)
         while not training.over:
             on_validation(training.run_epoch())
-            checkpoint(training.state_dict())
+            on_state(training.state_dict())
         return training.finish()
 
 

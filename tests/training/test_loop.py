@@ -109,7 +109,7 @@ def test_seconds_go_on_where_an_earlier_process_has_stopped(monkeypatch, schema,
             on_progress=lambda _: None,
             on_validation=lambda _: None,
             state=state,
-            checkpoint=lambda newest: states.append(copy.deepcopy(newest)),
+            on_state=lambda newest: states.append(copy.deepcopy(newest)),
         )
 
     monkeypatch.setattr(loop, "score", scored)

@@ -13,7 +13,7 @@ from matplotlib.transforms import blended_transform_factory
 
 from prime_bench.base.words import counted
 from prime_bench.findings import SubgroupFindings, SubgroupScore
-from prime_bench.report.figures.pairs import PairedScores, paired_scores, runs_of
+from prime_bench.report.figures.pairs import PairedScores, paired_runs_of, paired_scores
 from prime_bench.report.figures.style import (
     BLUE,
     COLOURS,
@@ -389,7 +389,7 @@ def cost_points(
         for scores in paired_scores(block, names, metric="auc"):
             if not scores.differences:
                 continue
-            pairs = runs_of(block, scores.backbone, names)
+            pairs = paired_runs_of(block, scores.backbone, names)
             budget = pairs[0][1].budget
             points.append(
                 CostPoint(

@@ -35,8 +35,8 @@ from prime_bench.report.figures.gradients import (
 from prime_bench.report.figures.pairs import (
     draw_paired_dots,
     draw_win_grid,
+    paired_runs_of,
     paired_scores,
-    runs_of,
 )
 from prime_bench.report.figures.save import NamedFigure
 from prime_bench.report.figures.sensitivity import draw_sensitivity, sensitivity_of, shown_keys
@@ -204,7 +204,7 @@ def _curves(
     curves = {
         row.label: [
             validation_curve(run, arm=column.label)
-            for pair in runs_of(block, row.label, (baseline.name, arm.name))
+            for pair in paired_runs_of(block, row.label, (baseline.name, arm.name))
             for run, column in zip(pair, arms, strict=True)
         ]
         for row in block.layout.rows
@@ -218,7 +218,7 @@ def _curves(
                 curves, arms=(baseline.label, arm.label), metric_label="Validation AUC"
             ),
         )
-    jobs = block.runs_of(arm.name)
+    jobs = block.run_ids(arm.name)
     own = [run for run in grid.records if run.job_id in jobs]
     if loads := load_curves(own):
         yield _named(f"Load over training of {arm.label}", data, f"load-{data}", draw_load(loads))

@@ -59,7 +59,9 @@ class PairedScores:
         return {seed: value for seed, value in differences.items() if math.isfinite(value)}
 
 
-def runs_of(block: GridBlock, row: str, arms: tuple[str, str]) -> list[tuple[RunRecord, RunRecord]]:
+def paired_runs_of(
+    block: GridBlock, row: str, arms: tuple[str, str]
+) -> list[tuple[RunRecord, RunRecord]]:
     """Return the paired runs of a row in two arms, the baseline's first."""
     return [
         (pair.runs[arms[0]], pair.runs[arms[1]])
@@ -72,7 +74,7 @@ def paired_scores(block: GridBlock, arms: tuple[str, str], *, metric: Metric) ->
     """Return the test scores of every row that has a pair of these arms, the baseline first."""
     paired = []
     for row in block.layout.rows:
-        pairs = runs_of(block, row.label, arms)
+        pairs = paired_runs_of(block, row.label, arms)
         if pairs:
             scores = [[_score(run, metric) for run in pair] for pair in pairs]
             paired.append(

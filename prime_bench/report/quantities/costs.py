@@ -12,7 +12,7 @@ from prime_bench.store.record import ProbeRecord
 
 
 @dataclass(frozen=True, kw_only=True)
-class MeasuredCost:
+class CostBesideDense:
     """The cost of one arm and of Dense, measured in one job on one device."""
 
     record: ProbeRecord
@@ -64,9 +64,9 @@ class CostKey(NamedTuple):
     arm: ArmKey
 
 
-def measured_costs(records: Iterable[ProbeRecord]) -> dict[str, dict[CostKey, MeasuredCost]]:
+def measured_costs(records: Iterable[ProbeRecord]) -> dict[str, dict[CostKey, CostBesideDense]]:
     """Return, by device, the latest measurement of each arm on each backbone and data set."""
-    devices: dict[str, dict[CostKey, MeasuredCost]] = {}
+    devices: dict[str, dict[CostKey, CostBesideDense]] = {}
     for record in sorted(records, key=lambda record: record.environment.started):
         findings = record.findings
         if not isinstance(findings, CostFindings):
@@ -84,5 +84,5 @@ def measured_costs(records: Iterable[ProbeRecord]) -> dict[str, dict[CostKey, Me
                     code=record.job.code.get(arm.plugin, ""),
                 ),
             )
-            own[key] = MeasuredCost(record=record, arm=arm, dense=dense)
+            own[key] = CostBesideDense(record=record, arm=arm, dense=dense)
     return devices

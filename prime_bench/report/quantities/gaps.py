@@ -12,7 +12,7 @@ from prime_bench.store.record import ProbeRecord
 
 @dataclass(frozen=True, kw_only=True)
 class FieldGap:
-    """One checkpoint under one semantic field."""
+    """The gap of one trained arm by one semantic field, from a probe of its run."""
 
     backbone: str
     arm: str

@@ -43,11 +43,11 @@ class ArmScores:
 class Comparison:
     """Paired differences of an arm to the baseline on one backbone by one metric.
 
-    A positive difference favours the arm: AUC of the arm less the baseline's, LogLoss of the
-    baseline less the arm's.
+    A positive difference favours the arm, by whatever metric (`formulas.improvements`).
     """
 
     seeds: tuple[int, ...]
+    """Seed of each pair, in rising order; scores and differences are in the same order."""
     baseline_scores: tuple[float, ...]
     arm_scores: tuple[float, ...]
     differences: tuple[float, ...]
@@ -73,7 +73,7 @@ class Comparison:
 
     @property
     def tally(self) -> Tally:
-        """Wins, ties, losses."""
+        """Pairs that the arm has won, tied and lost."""
         return formulas.tally(self.differences)
 
     @property
@@ -117,7 +117,7 @@ class Summary:
 
     @property
     def tally(self) -> Tally:
-        """Wins, ties, losses over all pairs."""
+        """Pairs that the arm has won, tied and lost, on all backbones."""
         return formulas.tally(self.differences)
 
 
@@ -166,12 +166,12 @@ class GridBlock:
     mixed: tuple[MixedPair, ...]
 
     def jobs_of(self, arm: str, metric: Metric) -> list[str]:
-        """Ids of all jobs in the arm's comparisons."""
+        """Ids of the jobs of all pairs of the arm, the baseline's among them."""
         own = (item for key, item in self.comparisons.items() if key[1:] == (arm, metric))
         return [job for item in own for job in item.jobs]
 
-    def runs_of(self, arm: str) -> set[str]:
-        """Ids of all runs of the arm."""
+    def run_ids(self, arm: str) -> set[str]:
+        """Ids of all runs of the arm, whether they have a pair or not."""
         metric = METRICS[0]
         return {job for row in self.layout.rows for job in self.scores[row.label, arm, metric].jobs}
 

@@ -13,7 +13,7 @@ from prime_bench.report.tables.expected import (
     MISMATCHES,
     ExpectedNumbers,
     JudgedNumber,
-    Judgement,
+    JudgedNumbers,
     judge,
     matches,
 )
@@ -91,15 +91,15 @@ def _collapsed(report: Report, claim: Claim) -> Iterator[str]:
 
 def expected_table(
     report: Report, expected: ExpectedNumbers, *, name: str, gate: bool
-) -> tuple[Table, Judgement]:
+) -> tuple[Table, JudgedNumbers]:
     """Our value, theirs, difference and verdict of every number that has a cell.
 
     A `gate` judges standard deviations too, and names each number that has no cell; else these are
     counted.
     """
     generated = frozenset() if gate else report.generated
-    judgement = judge(report, expected, spreads=gate, generated=generated)
-    judged = judgement.judged
+    numbers = judge(report, expected, spreads=gate, generated=generated)
+    judged = numbers.judged
     disagreeing = any(item.verdict in MISMATCHES for item in judged)
     records = _records_of(report, [job for item in judged for job in item.place.cell.jobs])
     table = Table(
@@ -113,10 +113,10 @@ def expected_table(
         ),
         blocks=tuple(_blocks(judged, expected)),
         notes=(
-            *_counts(judgement),
-            *_known(judgement, expected),
-            *_of_generated(judgement, generated),
-            *_absent(report, judgement, named=gate),
+            *_counts(numbers),
+            *_known(numbers, expected),
+            *_of_generated(numbers, generated),
+            *_absent(report, numbers, named=gate),
             *([note("bold", "Bold: a number that does not agree")] if disagreeing else []),
             *_notes(report, expected, records=records),
         ),
@@ -124,7 +124,7 @@ def expected_table(
         label=f"tab:{name}",
         side_by_side=8,
     )
-    return table, judgement
+    return table, numbers
 
 
 def _meanings(expected: ExpectedNumbers, *, spreads: bool) -> Iterator[str]:
@@ -148,25 +148,25 @@ def _meanings(expected: ExpectedNumbers, *, spreads: bool) -> Iterator[str]:
         yield "Costs are only judged by whether ours is above."
 
 
-def _counts(judgement: Judgement) -> Iterator[TableNote]:
+def _counts(numbers: JudgedNumbers) -> Iterator[TableNote]:
     """How many numbers have each verdict."""
-    verdicts = [item.verdict for item in judgement.judged]
+    verdicts = [item.verdict for item in numbers.judged]
     if verdicts:
         counts = [f"{verdicts.count(v)} {v}" for v in dict.fromkeys(verdicts)]
         yield note("comparison", f"{counted(len(verdicts), 'number')}: {series(counts)}")
 
 
-def _known(judgement: Judgement, expected: ExpectedNumbers) -> Iterator[TableNote]:
+def _known(numbers: JudgedNumbers, expected: ExpectedNumbers) -> Iterator[TableNote]:
     """Why numbers differ that are known to."""
-    differing = [item.address for item in judgement.of(*MISMATCHES)]
+    differing = [item.address for item in numbers.of(*MISMATCHES)]
     for pattern, why in expected.explained.items():
         if number := sum(matches(address, [pattern]) for address in differing):
             yield note("comparison", f"Known to differ, {number} of {pattern}: {why}")
 
 
-def _of_generated(judgement: Judgement, generated: Set[str]) -> Iterator[TableNote]:
+def _of_generated(numbers: JudgedNumbers, generated: Set[str]) -> Iterator[TableNote]:
     """Why numbers of generated rows are not judged."""
-    if any(not generated.isdisjoint(item.place.cell.jobs) for item in judgement.judged):
+    if any(not generated.isdisjoint(item.place.cell.jobs) for item in numbers.judged):
         yield note("comparison", _GENERATED)
 
 
@@ -175,13 +175,13 @@ _GENERATED = (
 )
 
 
-def _absent(report: Report, judgement: Judgement, *, named: bool) -> Iterator[TableNote]:
+def _absent(report: Report, numbers: JudgedNumbers, *, named: bool) -> Iterator[TableNote]:
     """The numbers without a cell: each with the nearest that there is, or how many."""
     if named:
-        for address, why in missing_because(report, judgement.missing).items():
+        for address, why in missing_because(report, numbers.missing).items():
             yield note("comparison", f"No such cell: {address}: {why}")
-    elif judgement.judged and judgement.missing:
-        text = f"{len(judgement.missing)} more have no cell in the tables of this report"
+    elif numbers.judged and numbers.missing:
+        text = f"{len(numbers.missing)} more have no cell in the tables of this report"
         yield note("comparison", text)
 
 

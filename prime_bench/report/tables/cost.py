@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from prime_bench.base.words import counted
 from prime_bench.findings import CostFindings
-from prime_bench.report.quantities.costs import CostKey, MeasuredCost, measured_costs
+from prime_bench.report.quantities.costs import CostBesideDense, CostKey, measured_costs
 from prime_bench.report.quantities.layout import (
     ArmColumn,
     arm_columns,
@@ -79,7 +79,7 @@ def _columns() -> Iterator[Column]:
         yield Column(key=key, label=label, kind="number", group=group, better="lower")
 
 
-def _rows(costs: dict[CostKey, MeasuredCost], definition: CostDefinition) -> Iterator[Row]:
+def _rows(costs: dict[CostKey, CostBesideDense], definition: CostDefinition) -> Iterator[Row]:
     """Backbones in the catalogue's order, their arms in that of `arm_columns`."""
     names = {key.arm: key.arm.plugin for key in costs if key.arm.plugin in definition.arms}
     arms = arm_columns(names, baseline=definition.baseline)
@@ -104,7 +104,7 @@ def _rows(costs: dict[CostKey, MeasuredCost], definition: CostDefinition) -> Ite
             )
 
 
-def _cells(cost: MeasuredCost, definition: CostDefinition) -> list[Cell]:
+def _cells(cost: CostBesideDense, definition: CostDefinition) -> list[Cell]:
     values = (
         cost.parameter_ratio,
         cost.inference_ms,

@@ -142,7 +142,7 @@ class JudgedNumber:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Judgement:
+class JudgedNumbers:
     """All numbers of a file beside a report."""
 
     judged: tuple[JudgedNumber, ...]
@@ -194,7 +194,7 @@ def judge(
     *,
     spreads: bool,
     generated: Set[str] = frozenset(),
-) -> Judgement:
+) -> JudgedNumbers:
     """Judge every number of the file by the report's cell of the same address.
 
     `spreads` has standard deviations judged too where seed noise passes, by a test that takes runs
@@ -214,7 +214,7 @@ def judge(
         if address in places
     ]
     missing = tuple(address for address in printed if address not in places)
-    return Judgement(judged=tuple(judged), missing=missing)
+    return JudgedNumbers(judged=tuple(judged), missing=missing)
 
 
 class _Judge:

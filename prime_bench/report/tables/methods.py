@@ -10,7 +10,7 @@ from statistics import mean
 
 from prime_bench.base.words import counted
 from prime_bench.findings import Metric
-from prime_bench.report.quantities.costs import CostKey, MeasuredCost, measured_costs
+from prime_bench.report.quantities.costs import CostBesideDense, CostKey, measured_costs
 from prime_bench.report.quantities.grid import Grid, GridBlock
 from prime_bench.report.quantities.layout import ArmColumn, BackboneRow, BlockLayout
 from prime_bench.report.quantities.records import ReportRecords
@@ -100,7 +100,7 @@ class _Rows:
         records: ReportRecords,
         grid: Grid,
         definition: MethodsDefinition,
-        costs: Mapping[CostKey, MeasuredCost],
+        costs: Mapping[CostKey, CostBesideDense],
     ) -> None:
         self.records, self.grid, self.definition, self.costs = records, grid, definition, costs
         self.used: list[ProbeRecord] = []

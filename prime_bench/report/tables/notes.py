@@ -266,7 +266,7 @@ def dirty_notes(records: Sequence[RunRecord | ProbeRecord]) -> list[TableNote]:
     return [note("origin", what)] if dirty else []
 
 
-def source_notes(earlier: Mapping[str, int], accepted: Sequence[OtherVersion]) -> list[TableNote]:
+def version_notes(earlier: Mapping[str, int], accepted: Sequence[OtherVersion]) -> list[TableNote]:
     """Note records of another version of a user's own class: those left out, and those shown.
 
     `earlier` has the number of those left out by the name of the class.
@@ -326,7 +326,7 @@ def _budgets(block: GridBlock, grid: Grid) -> Iterator[TableNote]:
     labels = {arm.family: arm.point.label if arm.point else arm.label for arm in grid.others}
     parts = []
     for family, label in labels.items():
-        own = [block.runs_of(arm.name) for arm in grid.others if arm.family == family]
+        own = [block.run_ids(arm.name) for arm in grid.others if arm.family == family]
         jobs = set().union(*own)
         budgets = [record.budget for record in grid.records if record.job_id in jobs]
         if budgets:

@@ -240,17 +240,17 @@ def test_generated_rows_neither_reproduce_the_paper_nor_fail_to(
     ]
     report = report_of(records, "main")
     claims = claims_table(report, PAPER)
-    numbers, judgement = expected_table(report, PAPER, name="paper", gate=False)
+    numbers, found = expected_table(report, PAPER, name="paper", gate=False)
 
     answers = {row.key: printed(row.cells[1]).text for row in claims.blocks[0].rows}
     assert answers["won.avazu"] == ("not judged" if notes else "reproduced")
-    assert {item.verdict for item in judgement.judged} == {"not judged"} or not notes
+    assert {item.verdict for item in found.judged} == {"not judged"} or not notes
     for table in (claims, numbers):
         said = [note_text(item) for item in table.notes]
         assert any(text.startswith("Not judged where rows") for text in said) == bool(notes)
     # The user's own file may be of generated rows.
-    _, judgement = expected_table(report, PAPER, name="check", gate=True)
-    assert "not judged" not in {item.verdict for item in judgement.judged}
+    _, found = expected_table(report, PAPER, name="check", gate=True)
+    assert "not judged" not in {item.verdict for item in found.judged}
 
 
 def test_the_card_of_generated_rows_has_the_note_by_which_they_are_known() -> None:

@@ -16,7 +16,7 @@ from prime_bench.report.formats.cells import note_text, printed
 from prime_bench.report.quantities.records import gather
 from prime_bench.report.tables.addresses import missing_because
 from prime_bench.report.tables.comparison import expected_table
-from prime_bench.report.tables.expected import ExpectedNumbers, Judgement, judge, read_expected
+from prime_bench.report.tables.expected import ExpectedNumbers, JudgedNumbers, judge, read_expected
 from prime_bench.report.tables.kinds import load_definition
 from prime_bench.report.tables.model import Report
 from prime_bench.store.record import ProbeRecord, RunRecord
@@ -303,7 +303,7 @@ def test_printed_digits_are_the_tolerance(
     assert item.verdict == said
 
 
-def judged(report: Report, *addresses: str) -> Judgement:
+def judged(report: Report, *addresses: str) -> JudgedNumbers:
     return judge(report, expected(dict.fromkeys(addresses, 0.76)), spreads=True)
 
 
@@ -368,11 +368,11 @@ def test_a_second_device_renames_blocks_of_cost_and_the_old_address_fails() -> N
     assert judge(cost(probes), numbers, spreads=True).agrees(allow_missing=False)
 
     both = cost([*probes, *other])
-    judgement = judge(both, numbers, spreads=True)
-    assert judgement.missing == (address,)
-    assert not judgement.agrees(allow_missing=False)
+    found = judge(both, numbers, spreads=True)
+    assert found.missing == (address,)
+    assert not found.agrees(allow_missing=False)
     block, _, cell_of_it = address.removeprefix("cost.").partition(".")
-    near = missing_because(both, judgement.missing)[address]
+    near = missing_because(both, found.missing)[address]
     elsewhere = expected({f"cost.{block}/a third.{cell_of_it}": cell.value})
     table, _ = expected_table(both, elsewhere, name="check", gate=True)
     assert table.caption == "None of these numbers belongs to a table of this report."
