@@ -2,8 +2,8 @@
 
 As a process (`python -m prime_bench.worker`) it reads a JobRequest as JSON from each line of stdin
 and writes the job's events, one a line, to stdout (`recipe.events`), each after the value of the
-environment variable PRIME_BENCH_EVENT_KEY if that is set. A line may also
-hold a MachineCheck; its answer is one event.
+environment variable PRIME_BENCH_EVENT_KEY if that is set. A line may also hold a MachineCheck; its
+answer is one event.
 
 The process ends when stdin ends, and at once when nobody reads its events any more. On SIGTERM it
 stops after the validation of the running epoch, or at the end of a probe, and exits with code 0; a
@@ -140,6 +140,9 @@ def _do(
     on_event: Callable[[WorkerEvent], None],
     interrupted: Callable[[], bool],
 ) -> Record:
+    """Do a claimed job whose folder is empty: write config.json and environment.json, then train or
+    probe. Returns the record, which is not written yet.
+    """
     start, job = time.perf_counter(), request.job
     folder.write(CONFIG, {"job_id": job.id, **request.plain()})
     here = {key: str(Path(getattr(request, key)).absolute()) for key in ("table", "runs")}

@@ -50,9 +50,9 @@ def zip_members(archive: zipfile.ZipFile, *, where: Path) -> dict[str, zipfile.Z
 
 
 def read_member(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, *, most_bytes: int) -> bytes:
-    """The content of a member, of which no more than about `most_bytes` are unpacked.
+    """The content of a member of at most `most_bytes`; little more than these are unpacked.
 
-    Raises OSError and those in `UNREADABLE`; ValueError where it is longer.
+    Raises OSError and those in `UNREADABLE`; ValueError where the member is longer.
     """
     content = bytearray()
     with archive.open(entry) as file:

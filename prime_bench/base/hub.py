@@ -26,8 +26,8 @@ def hub_address() -> str:
 
 
 def check_variables() -> None:
-    """Check the environment variables that the HTTP session reads. It would tell of a mistake in
-    its own terms, without a name, and some only after every attempt.
+    """Check the environment variables that the HTTP session reads. The session itself would report
+    a mistake without the name of the variable, and some mistakes only after all its attempts.
 
     Raises UsageError for a value that cannot be right, EnvironmentFault for something missing.
     """

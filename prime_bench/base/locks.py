@@ -55,7 +55,8 @@ def locked(path: Path, *, wait_s: float | None = 0.0) -> Iterator[None]:
         path.parent.mkdir(parents=True, exist_ok=True)
         _check(path)
         try:
-            # At least two tries: one who only asks who holds it (`holder`) shares it for a moment.
+            # At least two tries: a process that only asks who holds the lock (`holder`) has it for
+            # a moment.
             lock.acquire(timeout=-1 if wait_s is None else max(wait_s, 2 * _POLL_S))
         except filelock.Timeout:
             # filelock takes a folder in which no file can be made, as below /proc, for one that is
@@ -138,7 +139,7 @@ def _signed(text: bytes) -> str:
 
 
 def _drop_unsigned(path: Path) -> None:
-    """Delete the file that a try in vain has made, unless somebody has written into it."""
+    """Delete the file that a failed attempt has made, unless somebody has written into it."""
     with contextlib.suppress(OSError):
         if path.lstat().st_size == 0:
             path.unlink()

@@ -23,6 +23,9 @@ from prime_bench.base.imports import used_modules
 
 _MOST_NAMED = 20
 """Classes of a module that a message names."""
+_INIT = "__init__.py"
+_INSTALLED = {"site-packages", "dist-packages"}
+"""Folders of packages that pip has installed."""
 
 
 def search_path() -> str:
@@ -93,7 +96,8 @@ def _no_silent_end() -> Iterator[None]:
 
 @functools.cache
 def sources_digest(*modules: str) -> str:
-    """Return a SHA-256 over the files of these modules and all that they import of their packages.
+    """Return a SHA-256 over the files of these modules and all that they import of their packages:
+    the code of a user's own class, as a job's identity has it.
 
     What counts as imported: `imports.used_modules`. For a module outside a package it is its file
     alone. Other packages, and files that are not Python, do not count.
@@ -121,7 +125,8 @@ def sources_digest(*modules: str) -> str:
 
 @functools.cache
 def package_digest(module: str) -> str:
-    """Return a SHA-256 over the names and contents of all Python files of a module's package.
+    """Return a SHA-256 over the names and contents of all Python files of a module's package,
+    whether they are imported or not: whether two machines have the same version of it.
 
     For a module outside a package, over its own file. Raises UsageError if there are no files.
     """
@@ -150,9 +155,6 @@ def _module_of(package: str, name: Path) -> str:
     return ".".join([package, *(parts[:-1] if name.name == _INIT else parts)])
 
 
-_INIT = "__init__.py"
-
-
 def _without_files(module: str) -> UsageError:
     return UsageError(f"{module}: no Python files, so its code cannot be identified")
 
@@ -170,9 +172,6 @@ def own_sources(module: str) -> dict[str, bytes]:
         for name, path in _python_files(module)
         if not _INSTALLED & set(path.parts)
     }
-
-
-_INSTALLED = {"site-packages", "dist-packages"}
 
 
 def _python_files(module: str) -> list[tuple[Path, Path]]:

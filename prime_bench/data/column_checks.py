@@ -15,10 +15,16 @@ from prime_bench.data.schema import Schema
 MOST_SAMPLED_ROWS = 1 << 18
 """Training rows, evenly spaced, from which it is found whether a column tells the label."""
 _ROWS_AT_ONCE = 1 << 17
+# Thresholds of the warnings, which are choices and change no table.
 _A_VALUE_A_ROW = 0.9
+"""Distinct values a row from which no value can be learnt."""
 _MOSTLY = 0.5
+"""Share of the rows above which a column is mostly missing."""
 _TELLS_AUC = 0.999
+"""AUC of a column alone from which it tells the label."""
 _TELLS_ERRORS = 0.001
+"""Rows that values tell wrongly, as a share of those of the rarer label, up to which they tell
+it."""
 _FEWEST_ROWS = 20
 """Rows below which a share of rows shows nothing."""
 _KNOWN = "is it known before the click?"

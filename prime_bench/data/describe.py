@@ -10,6 +10,7 @@ from prime_bench.data.manifest import SPLIT_NAMES, Manifest
 from prime_bench.data.table import PreparedTable, Split
 
 N_PIECES = 60
+"""Pieces of a split whose click rates `prime-bench show dataset` draws."""
 _ROWS_AT_ONCE = 1 << 17
 
 

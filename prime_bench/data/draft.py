@@ -27,10 +27,16 @@ from prime_bench.data.raw.text import read_lines
 from prime_bench.data.stages import OnProgress, StageProgress, no_progress
 
 MOST_SAMPLED_ROWS = 200_000
+"""Rows from which roles and rules are guessed."""
 _FIRST_ROWS = 50_000
+"""Of these, the first rows of the log, all of which are taken."""
 _A_BLOCK_ROWS = 2_000
+"""Rows of each later block from which some are taken."""
+# Thresholds of the guesses, which are choices: each draft names the reason, to be corrected.
 _FEW_VALUES = 20
+"""Whole numbers with at most so many values are taken for categories."""
 _A_VALUE_A_ROW = 0.95
+"""Distinct values a row from which a column is taken for a number of the row, and dropped."""
 _LABELS = frozenset({"0", "1", "0.0", "1.0"})
 _MISSING = (
     *("NULL", "Null", "null", "NA", "N/A", "n/a", "#N/A", "NaN", "NAN", "nan"),
@@ -57,6 +63,8 @@ _SPLIT_TEXTS = frozenset({"train", "training", "valid", "validation", "val", "de
 _ISO = re.compile(r"^\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:?\d\d)?)?$")
 _HOUR = re.compile(r"^\d\d(0[1-9]|1[0-2])(0[1-9]|[12]\d|3[01])([01]\d|2[0-3])$")
 _SKEWED = 8.0
+"""Interquartile ranges beyond a quartile from which the largest values are far outliers; half as
+many between median and 99th percentile are a long tail."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -354,6 +362,10 @@ class _Column:
 
 
 def _columns(frame: pl.DataFrame) -> tuple[list[DraftColumn], list[str]]:
+    """The guess for each column of the sample, and the texts that stand for a missing value.
+
+    The label is the only column of 0 and 1, or of several the only one that is named as one.
+    """
     columns = [_Column.of(frame[name]) for name in frame.columns]
     binary = [column for column in columns if column.is_binary]
     named = [column for column in binary if _LABEL_NAME.match(column.name)]

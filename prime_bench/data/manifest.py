@@ -354,6 +354,7 @@ def read_cards(tables: Iterable[JsonTable | None]) -> list[DatasetCard]:
 
 
 def _parse(card: DatasetCard, overrides: Mapping[str, Any], *, where: str) -> DataSettings:
+    """The card's defaults with `overrides`. Raises UsageError with paths below `where`."""
     return card.settings_class.parse({**card.defaults, **overrides}, where=where)
 
 

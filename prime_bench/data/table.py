@@ -223,6 +223,9 @@ class PreparedTable:
             )
 
     def _check_file(self, name: str) -> None:
+        """Read a file of the table, and compare its SHA-256 and its values with what they must be.
+        Raises DataError.
+        """
         running, limits = hashlib.sha256(), self._limits(name)
         largest = np.zeros_like(limits)
         try:
@@ -278,6 +281,7 @@ class PreparedTable:
         )
 
     def _map(self, name: str, dtype: type, shape: tuple[int, ...]) -> np.ndarray:
+        """Map the array in a file, which is held open. Raises DataError for another dtype or shape."""
         try:
             one = _OpenFile(self.path / name)
             with open(one.descriptor, "rb", closefd=False) as file:

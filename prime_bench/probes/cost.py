@@ -38,8 +38,11 @@ class Phase:
     """Whether it trains: a form is then `eager`, or `graph` for steps as a run does them."""
     form: Form
     batch_size: int
+    """Rows of a batch."""
     steps: int
+    """Timed steps of each arm."""
     warm_up_steps: int
+    """Steps that each arm does before them."""
 
 
 Times = dict[Phase, list[list[float]]]

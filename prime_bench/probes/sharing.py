@@ -4,8 +4,8 @@ it.
 Starting at the shared weights, Adam fine-tunes the Top-NN alone on one half of a group's validation
 rows, in evaluation mode (no dropout, fixed batch statistics). The loss of the other half is taken
 before and after. Train rows are unsuitable, because their embeddings have been fitted to their
-labels. The optimum of Eq. 4 would take more steps. Part of the gain comes
-from training on more rows, whatever the group; random groups (`null_labels`) show how much.
+labels. The optimum of Eq. 4 would take more steps. Part of the gain comes from training on more
+rows, whatever the group; random groups (`null_labels`) show how much.
 """
 
 from collections.abc import Iterator

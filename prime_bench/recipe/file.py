@@ -576,7 +576,7 @@ def parse_recipe(
 
 def find_recipe(argument: str | Path) -> Path:
     """The recipe's file: that path, or the bundled recipe of the name `NAME` or
-    `recipes/NAME.toml`.
+    `recipes/NAME.toml`. Raises UsageError.
     """
     path = Path(argument)
     if path.is_file():

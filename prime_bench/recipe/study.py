@@ -319,6 +319,11 @@ def _as_set(key: _Key, value: object) -> str:
 
 
 def _placed(error: UsageError, *, path: Path, name: str, lines: Mapping[_Key, int]) -> UsageError:
+    """The error of the recipe `name` with, for each key that the study has set, the line there.
+
+    A recipe that was read with `--set` begins the line of a fault with `--set key.key: `, and so
+    tells which key it is about; all other lines are about the recipe's own file.
+    """
     found = []
     for line in error.message.splitlines():
         after = line.removeprefix("--set ")

@@ -562,6 +562,7 @@ class DCNv2Settings(BackboneSettings):
 
 
 def _mlps(structure: str) -> dict[str, bool]:
+    """Whether a DCNv2 of this structure has each MLP, by the key of the MLP's widths."""
     return {
         "stacked_dnn_hidden_units": structure.startswith("stacked"),
         "parallel_dnn_hidden_units": structure.endswith("parallel"),

@@ -98,12 +98,14 @@ class BackboneSettings(Frozen):
 
     @abstractmethod
     def parameters(self, shape: TableShape) -> int:
-        """Trainable parameters. Rows of PAD are included, as FuxiCTR counts them."""
+        """Number of trainable parameters, by a formula of `shape` and the keys. Rows of PAD are
+        included, as FuxiCTR counts them.
+        """
 
     @abstractmethod
     def macs(self, shape: TableShape) -> int:
-        """Multiply-accumulates of the matrix products in a row's forward pass. Element-wise work is
-        not counted.
+        """Multiply-accumulates of the matrix products in the forward pass of one row, by a formula
+        of `shape` and the keys. Element-wise work is not counted.
         """
 
 
@@ -141,11 +143,16 @@ class ArmSettings(Frozen):
 
     @abstractmethod
     def added_parameters(self, backbone: BackboneSettings, shape: TableShape) -> int:
-        """Trainable parameters of the arm less those of the backbone."""
+        """Trainable parameters of the arm on `backbone` less those of the backbone alone, on a
+        table of this shape; negative if the arm replaces layers by smaller ones. Asked of an arm
+        that fits the backbone.
+        """
 
     @abstractmethod
     def added_macs(self, backbone: BackboneSettings, shape: TableShape) -> int:
-        """Multiply-accumulates of a row in the arm less those in the backbone."""
+        """Multiply-accumulates of one row in the arm less those in the backbone, as
+        `added_parameters`.
+        """
 
 
 class PluginSettings(ArmSettings):
@@ -165,7 +172,7 @@ class PluginSettings(ArmSettings):
         return None
 
     def misfit(self, backbone: BackboneSettings) -> str | None:
-        """The plug-in fits every backbone that has the sites which it reads."""
+        """None if the backbone has the sites that the plug-in reads, else which one it lacks."""
         for site in (self.input_site, self.router_site):
             if site is not None and site not in backbone.sites:
                 return f"there is no site `{site}`, only {', '.join(backbone.sites)}"
@@ -182,11 +189,11 @@ class PluginSettings(ArmSettings):
         """
 
     def added_parameters(self, backbone: BackboneSettings, shape: TableShape) -> int:
-        """Parameters of the plug-in; those of the backbone stay."""
+        """Parameters of the plug-in at the width of its site; those of the backbone stay."""
         return self.parameters(backbone.site_width(self.input_site, shape))
 
     def added_macs(self, backbone: BackboneSettings, shape: TableShape) -> int:
-        """Multiply-accumulates of the plug-in."""
+        """Multiply-accumulates of the plug-in at the width of its site."""
         return self.macs(backbone.site_width(self.input_site, shape))
 
 

@@ -253,7 +253,7 @@ class HiddenExpertsSettings(ArmSettings):
         return self.bags * self.experts_per_bag
 
     def misfit(self, backbone: BackboneSettings) -> str | None:
-        """The arm fits every backbone with a Top-NN."""
+        """None if the backbone has a Top-NN, else why the arm does not fit it."""
         return None if backbone.top_nn else "it has no Top-NN whose hidden layers could be replaced"
 
     def added_macs(self, backbone: BackboneSettings, shape: TableShape) -> int:
@@ -330,7 +330,9 @@ class APGSettings(ArmSettings):
         return self
 
     def misfit(self, backbone: BackboneSettings) -> str | None:
-        """The arm fits FiBiNET, and DCNv2 with a parallel MLP, between widths of at least k'."""
+        """None for FiBiNET, and for DCNv2 with a parallel MLP, between widths of at least k'; else
+        why the arm does not fit.
+        """
         if isinstance(backbone, FiBiNETSettings):
             return self._too_narrow(backbone.embedding_dim)
         if isinstance(backbone, DCNv2Settings) and backbone.model_structure == "parallel":

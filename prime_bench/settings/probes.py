@@ -64,7 +64,9 @@ class GradientsSettings(ProbeSettings):
     """Learning rate of that fine-tuning."""
 
     def misfit(self, backbone: BackboneSettings, arm: ArmSettings) -> str | None:
-        """The backbone needs a Top-NN, and a row's gradient must depend on that row alone."""
+        """None if the backbone has a Top-NN and a row's gradient depends on that row alone; else
+        why not.
+        """
         if not backbone.top_nn:
             return "it has no Top-NN, so there are no shared weights whose gradients could compete"
         if isinstance(arm, PrimeConfig) and arm.routing == "permuted":
@@ -83,7 +85,7 @@ class RoutingSettings(ProbeSettings):
     """Minimum number of rows of a group."""
 
     def misfit(self, backbone: BackboneSettings, arm: ArmSettings) -> str | None:  # noqa: ARG002
-        """The arm must have routers."""
+        """None if the arm has routers, else that it has none."""
         if not isinstance(arm, PrimeConfig):
             return "the arm has no routers"
         return None
@@ -152,6 +154,7 @@ class CostProbe(CostOnDevice):
 
 
 Kind = Literal["train", "gradients", "routing", "subgroups", "cost"]
+"""What a job does: train, or a probe."""
 
 PROBES: dict[Kind, type[ProbeSettings]] = {
     "gradients": GradientsSettings,

@@ -51,7 +51,7 @@ def joins_last_row(n_rows: int, batch_size: int) -> bool:
 
 
 class StopState(TypedDict):
-    """State of a `StopRule` between two validations."""
+    """State of a `StopRule` between two validations: its attributes of the same names."""
 
     best_auc: float | None
     learning_rate: float
@@ -101,7 +101,7 @@ class StopRule:
         return self.misses >= self._spec.patience
 
     def state_dict(self) -> StopState:
-        """The state that the next validation is compared with."""
+        """The rule's state after the validations so far, as plain numbers."""
         return {
             "best_auc": self.best_auc,
             "learning_rate": self.learning_rate,
@@ -109,7 +109,9 @@ class StopRule:
         }
 
     def load_state_dict(self, state: StopState) -> None:
-        """Continue from `state`."""
+        """Take the place of the rule that `state_dict` was called on: the next `improves` answers
+        as that rule's would.
+        """
         self.best_auc = state["best_auc"]
         self.learning_rate = state["learning_rate"]
         self.misses = state["misses"]

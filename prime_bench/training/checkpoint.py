@@ -174,7 +174,8 @@ _HEAD_BYTES = len(_HEAD) + _DIGEST_DIGITS + len(b"\n")
 
 
 def save_weights(path: Path, weights: Mapping[str, Tensor]) -> str:
-    """Write weights and buffers by name. Returns the SHA-256 of the file, 64 hex digits.
+    """Write weights and buffers by name, atomically, as safetensors. Returns the SHA-256 of the
+    file, 64 hex digits.
 
     Raises EnvironmentFault if `path` cannot be written.
     """
@@ -197,7 +198,9 @@ def load_weights(path: Path) -> dict[str, Tensor]:
 
 
 class StateUnfit(Exception):
-    """A saved state from which no run may continue. The message gives the reason in one line."""
+    """A file with a saved state from which this process may not continue: it is damaged, of another
+    format, or was written under other conditions. The message gives the reason in one line.
+    """
 
 
 class StateFile:
@@ -210,7 +213,8 @@ class StateFile:
 
         Args:
             path: The file.
-            conditions: What a process must share to continue from the state (`environment`).
+            conditions: What a process must share with this one to continue from the state, by
+                name (`environment.conditions`, and the job).
             background: Whether a state is copied to the host and written by a thread while the run
                 continues. On a GPU an epoch can be nearly as short as the writing of its state.
         """
@@ -272,7 +276,8 @@ def save_state(path: Path, state: Mapping[str, object], *, conditions: Mapping[s
 
 
 def load_state(path: Path, *, conditions: Mapping[str, str]) -> dict[str, object] | None:
-    """Read the state in `path`, on the CPU; None if there is no file.
+    """Read the state in `path`, as `save_state` was given it, with its tensors on the CPU; None if
+    there is no file.
 
     Raises StateUnfit for a broken file and for one that was written under other conditions.
     """

@@ -58,9 +58,11 @@ class StreamState(TypedDict, total=False):
     """State of the random streams that a run draws from."""
 
     cpu: Tensor
+    """State of torch's global generator, as `torch.get_rng_state` gives it."""
     cuda: Tensor
-    """Only on a CUDA device."""
+    """That of the device's generator; only on a CUDA device."""
     plugin: Mapping[str, StreamValue]
+    """As `Plugin.stream_state`; empty without a plug-in."""
 
 
 class TrainingState(TypedDict):
@@ -69,19 +71,24 @@ class TrainingState(TypedDict):
     """
 
     model: dict[str, Tensor]
+    """Weights and buffers after the last epoch, by name."""
     best: dict[str, Tensor] | None
     """The best weights; None if they are those of `model`, or if there are none yet."""
     optimizer: OptimizerState
     rule: StopState
     streams: StreamState
     history: list[JsonTable]
-    """The validations so far."""
+    """The validations so far, one an epoch."""
     row_order: str
+    """SHA-256 of the row order of epoch 1, 64 hex digits."""
     wall_s: float
+    """Seconds since the run's first step, those of earlier processes included."""
 
 
 class StateMisfit(Exception):
-    """A saved state belongs to another run. The model's weights are no longer usable."""
+    """A saved state that was read does not fit the run: it belongs to another one. The model's
+    weights are no longer usable. (`checkpoint.StateUnfit`: the file cannot be used at all.)
+    """
 
 
 def train(
@@ -261,7 +268,10 @@ class Training:
         }
 
     def load_state_dict(self, state: TrainingState) -> None:
-        """Continue from `state`. Raises StateMisfit if it belongs to another run."""
+        """Continue after the epochs of `state`, whose tensors may be on another device: weights,
+        optimizer, stop rule, random streams and history become those of the state. Raises
+        StateMisfit if it belongs to another run.
+        """
         try:
             self._model.load_state_dict(state["model"])
             self._optimizer.load_state_dict(state["optimizer"])

@@ -118,7 +118,9 @@ class Ranking:
     """Rows sorted by their probability once, for the AUC and for bins of any number."""
 
     def __init__(self, labels: ArrayLike, probabilities: ArrayLike | Tensor) -> None:
-        """Args:
+        """Sort the rows.
+
+        Args:
             labels: (N,) of 0 and 1.
             probabilities: (N,) in [0, 1], taken as float32, as `predictions.npz` keeps them. Those
                 on a GPU are sorted there.

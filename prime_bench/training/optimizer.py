@@ -57,7 +57,9 @@ class Penalty:
     """L2 factors: (factor/2) ||W||^2 of all rows is added to the loss of each step."""
 
     embedding: float
+    """Of the embedding tables, and of the weights of numeric fields."""
     network: float
+    """Of all other parameters, those of a plug-in included."""
 
     @classmethod
     def of(cls, backbone: BackboneSettings) -> "Penalty":
@@ -69,7 +71,9 @@ class OptimizerState(TypedDict):
     """State of an `Optimizer` between two steps, weights and buffers not included."""
 
     steps: int
+    """Number of steps so far."""
     learning_rate: float
+    """Adam's rate."""
     first: list[Tensor]
     """First moments of the parameters that are no embedding table."""
     second: list[Tensor]
@@ -113,6 +117,8 @@ class Optimizer:
         self._others = [p for p in model.parameters() if p.requires_grad and id(p) not in tables]
         self._penalties = [(factor[id(p)], p) for p in self._others if factor[id(p)] > 0]
         self._first, self._second = ([torch.zeros_like(p) for p in self._others] for _ in "mv")
+        # Adam's count of steps: of each parameter, since one without a gradient takes no step, and
+        # of the tables, which take every step.
         self._counts = torch.zeros(len(self._others), device=self.device)
         self._count = torch.zeros((), device=self.device)
         self._loss_sum = torch.zeros((), dtype=torch.float64, device=self.device)

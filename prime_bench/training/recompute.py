@@ -329,6 +329,7 @@ def _counting(
 
 
 def _check_fit(record: RunRecord, table: PreparedTable) -> None:
+    """Raise DataError for another table than the job's, UsageError for other numerics."""
     job = record.job
     if table.manifest.fingerprint != job.fingerprint:
         raise DataError(

@@ -3,8 +3,8 @@ process.
 
 `python -m prime_bench.training.tryout` prints one JSON object: torch's version, the CUDA version
 that it was built for (null without CUDA), what torch warns of when it looks for GPUs, and a list of
-devices, each with its name and the
-milliseconds of a training step of a DNN (400 x 3) on 4,096 rows of 22 fields, or the error.
+devices, each with its name and the milliseconds of a training step of a DNN (400 x 3) on 4,096 rows
+of 22 fields, or the error.
 """
 
 import json

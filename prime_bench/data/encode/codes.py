@@ -45,7 +45,7 @@ def signed_log(values: np.ndarray) -> np.ndarray:
 
 
 def as_float32(values: np.ndarray) -> np.ndarray:
-    """The values as float32; 0 where the value is missing (NaN)."""
+    """The values as they are, as float32; 0 where one is missing (NaN). This is the rule raw."""
     filled: np.ndarray = np.nan_to_num(values, nan=0.0).astype(np.float32)
     return filled
 

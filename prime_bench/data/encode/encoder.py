@@ -164,7 +164,9 @@ def _fit(coder: FieldCodes, *, rule: NumericRule) -> NumericFit:
 
 
 class _Splits:
-    """The split of each row of the spool. A split by time is known only after the last row."""
+    """The split of each row of the spool. A split by time or by order is known only after the last
+    row.
+    """
 
     missing: np.ndarray
     """(3, C + K) int64: rows without a value, of the coded fields and then of the numeric ones."""
@@ -226,6 +228,8 @@ def _spool_rows(
 
 @dataclass(frozen=True, kw_only=True)
 class _Counted:
+    """What the second pass has counted."""
+
     codes: list[np.ndarray]
     """For each coded field (2, V) uint32: rows of each code in train, and in the other splits."""
     rows: np.ndarray
@@ -250,6 +254,10 @@ def _count(
     rules: NumericFields,
     on_progress: OnProgress,
 ) -> _Counted:
+    """The second pass: count codes and labels, and fit the rules of numeric fields.
+
+    Raises DataError if a split has no rows.
+    """
     counts = [np.zeros((2, coder.n_codes), dtype=np.uint32) for coder in coders]
     rows = np.zeros(len(SPLIT_NAMES), dtype=np.int64)
     positives = np.zeros(len(SPLIT_NAMES), dtype=np.int64)

@@ -39,7 +39,9 @@ class SpoolBlock:
         return self.spool.load("labels", np.uint8, first=self.start, count=self.rows)
 
     def split(self) -> np.ndarray:
-        """(n,) int64: the split of each row, or its hour, for a split by time."""
+        """(n,) int64: the split of each row, as `Chunk.split` had it; its time or its number for a
+        split by time or by order.
+        """
         return self.spool.load("split", np.int64, first=self.start, count=self.rows)
 
 

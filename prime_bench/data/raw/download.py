@@ -145,6 +145,8 @@ class _BrokenOff(OSError):
 
 @dataclass
 class _Fetcher:
+    """Downloads an archive of a card into `folder`, from whichever server has it."""
+
     spec: TableSpec
     folder: Path
     log: Callable[[str], None] = field(kw_only=True)

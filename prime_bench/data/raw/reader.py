@@ -55,7 +55,7 @@ class Reader:
                 of their file, the first one for a file without.
             sources: The files.
             exact: Whether a file must have the columns of the card alone, in its order.
-            known: Columns that a file may have, but for those of the card, without a message.
+            known: Columns beside those of the card that a file may have without a message.
             block_bytes: Bytes of a block.
             on_progress: Called after each block.
             log: Called with one-line messages for the user.
@@ -136,6 +136,9 @@ class Reader:
         return rows in [file.rows for file in self._card.files.values()]
 
     def _input(self, source: SourceFile, stream: Stream | ColumnFile, *, rows: int) -> InputFile:
+        """The facts of a file that was read, for the manifest. A file whose lines end in CRLF, or
+        did when it was published, is read once more for another MD5.
+        """
         on_card: dict[str, str] = {split: file.md5 for split, file in self._card.files.items()}
         expected = None if source.split is None else on_card.get(SPLIT_NAMES[source.split])
         published: PublishedForm | None = None
@@ -296,6 +299,7 @@ class _Parser:
         return numerics
 
     def _split(self, lines: Lines, source: SourceFile, hours: dict[int, np.ndarray]) -> np.ndarray:
+        """The split of each row, or its time or number, as `Chunk.split` has them."""
         n_rows = len(lines.ends)
         if self._log is None or self._hash is None:
             return np.full(n_rows, source.split or 0, dtype=np.uint8)
