@@ -88,14 +88,20 @@ class BackboneCounts:
     """Parameters and multiply-accumulates of a backbone on a prepared table."""
 
     path: str
+    """Folder of the table."""
     dataset: str
     fingerprint: str
+    """SHA-256 of the table's content."""
     fields: int
+    """Number of fields."""
     input_width: int
+    """Numbers of a row's embeddings together."""
     embedding_rows: int
+    """Rows of all embedding tables."""
     parameters: int
+    """Trainable parameters."""
     macs: int
-    """A row."""
+    """Multiply-accumulates of a row's forward pass."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,7 +137,7 @@ class BackboneMemory:
     name: str
     parameters: int
     bytes: int
-    """Of the weights and of the two moments that Adam keeps of each."""
+    """Bytes of the weights and of the two moments that Adam keeps of each."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -141,9 +147,9 @@ class PreparedTableFacts:
     path: Path
     manifest: Manifest
     statistics: TableFacts
-    """Of its splits and fields."""
+    """Statistics of its splits and fields."""
     backbones: list[BackboneMemory]
-    """By name, under the default settings."""
+    """What each backbone of the catalogue needs under its default settings, by name."""
 
     def plain(self) -> dict[str, Any]:
         """Return the facts as JSON values."""

@@ -145,10 +145,11 @@ class StudyEstimate:
     """What the jobs of a study will take, estimated."""
 
     queue: PlanEstimate | None
-    """Of all jobs but the measurements of costs; None where there are none."""
+    """Estimate of all jobs but the measurements of costs; None where there are none."""
     costs: tuple[PlanEstimate, ...]
+    """An estimate for each recipe that measures costs."""
     by_recipe: tuple[Total, ...]
-    """Of each recipe, without the jobs that an earlier one has."""
+    """Sum of each recipe, without the jobs that an earlier one has."""
 
     @property
     def not_measured(self) -> tuple[str, ...]:

@@ -255,7 +255,7 @@ class PreparedTable:
 
     def _limits(self, name: str) -> np.ndarray:
         """The largest value that a column of the array may have, one a column; none for files whose
-        values are not bounded. As unsigned numbers, of which negative ids are the largest.
+        values are not bounded. They are unsigned, so that a negative id is above every limit.
         """
         if name.endswith(".ids.npy"):
             return np.array(self.schema.shape.vocabulary_sizes, dtype=np.uint32) - np.uint32(1)
@@ -281,7 +281,7 @@ class PreparedTable:
         )
 
     def _map(self, name: str, dtype: type, shape: tuple[int, ...]) -> np.ndarray:
-        """Map the array in a file, which is held open. Raises DataError for another dtype or shape."""
+        """Map the array in a file, which is held open. Raises DataError where it does not fit."""
         try:
             one = _OpenFile(self.path / name)
             with open(one.descriptor, "rb", closefd=False) as file:

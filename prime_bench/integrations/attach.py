@@ -58,7 +58,7 @@ def attach_prime(
         batch: A batch for these runs, as the data loader gives it. None for a batch of zeros, made
             from the model's feature map.
 
-    Raises UsageError if the model has no embedding layer, or several of which none is named, or no
+    Raises UsageError if the model has no embedding layer, or several and none is named, or no
     sigmoid that computes `y_pred`, or if `config` needs more than these two layers.
     """
     config = PrimeConfig() if config is None else config

@@ -20,7 +20,7 @@ DRAW = ("samples", "seed")
 
 
 class GridPoint(Frozen):
-    """Which point of which grid an arm or a backbone of a recipe is."""
+    """A point of a grid: the arm or backbone of a recipe that one combination of values makes."""
 
     of: str
     """Name of the arm or backbone whose table has the grid."""
@@ -101,7 +101,7 @@ class Sweep:
 
     @property
     def n_product(self) -> int:
-        """Number of points of which `samples` are drawn."""
+        """Number of all combinations of values; `samples` are drawn from them."""
         return math.prod(map(len, self.values.values()))
 
     @functools.cached_property

@@ -283,7 +283,7 @@ def _rows(sources: Sequence[BrowseSource]) -> list[BrowseRow]:
 
 
 def _order(row: BrowseRow) -> tuple[Any, ...]:
-    """By data set, backbone and arm, Dense first; then by what differs, numbers as numbers."""
+    """Sort key: data set, backbone and arm, Dense first; then what differs, numbers as numbers."""
     is_arm = row.runs[0].job.plugin != DENSE
     differs = [
         (key, 0, float(value), "")
@@ -348,7 +348,7 @@ def _changes(
 
 
 def _differing(rows: Sequence[BrowseRow]) -> list[dict[str, object]]:
-    """Of each row the settings that comparable rows do not all share.
+    """For each row its settings that comparable rows do not all share.
 
     Settings of an arm are compared with those of its plug-in, all others with those of every row,
     on the same data set and backbone.

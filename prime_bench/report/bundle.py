@@ -205,7 +205,7 @@ class _Members:
 
     @property
     def job_ids(self) -> set[str]:
-        """The jobs of which the bundle has a file."""
+        """Ids of the jobs that have a file in the bundle."""
         parts = (name.split("/") for name in self._entries)
         return {part[1] for part in parts if len(part) == 3}
 

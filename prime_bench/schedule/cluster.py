@@ -51,29 +51,41 @@ from prime_bench.store.record import NODE_VARIABLE, DeviceKind, RunRecord
 from prime_bench.store.runs import LOG, PREDICTIONS, STATE, Runs
 
 _LOOK_EVERY_S = 0.5
+"""Longest wait for an answer of a slot before the run looks at the nodes again."""
 _LIST_EVERY_S = 1.0
+"""Time between two lists of the living nodes."""
 _ANSWER_S = 10
+"""Longest wait for a connection to the cluster's head."""
 _ASK_EVERY_S = 5.0
+"""Time between two reports to the autoscaler of what this run could use."""
 _PLACED_S = 5.0
-"""A slot that its node has not started after so long waits for room there, and another is asked."""
+"""After this time a slot that its node has not started counts as waiting for room there, and
+another one is started."""
 _CHECK_S = 300.0
+"""Longest wait for the answer to a check of a node: its worker imports torch, perhaps from a slow
+network folder."""
 _AGAIN_S = 60.0
-"""A node that was set aside is looked at again after so long."""
+"""Time after which a node that was set aside is checked again."""
 _SOME_OF_IT = 0.001
-"""Of a resource that a node must have, and of which nothing is used."""
+"""How much of the resource that `--nodes` names a slot asks for: it must be there, and is not used
+up."""
 _UNITS = 10_000
-"""Into so many parts Ray divides a GPU."""
+"""Number of parts into which Ray divides a GPU."""
 _CLOSE_S = 10.0
+"""Longest wait for the slots to delete their folders as the run ends."""
 _MAX_LOSSES = 3
+"""A job whose node or process was lost so often has failed."""
 _MAX_FAULTS = 3
-"""After so many faults of machines with one job, each on its own, it is the job that has failed."""
+"""A job with which so many machines had a fault has failed itself."""
 # What Ray's own variable and default say; it ends this process when the time is over.
 _RECONNECT_VARIABLE, _RECONNECT_S = "RAY_gcs_rpc_server_reconnect_timeout_s", 60.0
 _MARGIN = 0.75
+"""Share of that time after which the run gives the cluster up, with a message of its own."""
 _SPARE_BYTES = 64 << 20
 """Free space for logs, predictions and a compiler's files."""
 _STATE_COPIES = 2 * 4 + 1
-"""Weights, best weights and moments, twice while a state is replaced; and the checkpoint."""
+"""Weights, best weights and two moments, twice while a saved state is replaced; and the
+checkpoint."""
 _FLOAT_BYTES = 4
 
 
@@ -298,7 +310,7 @@ class RayEngine:
 
     @property
     def asked_anywhere(self) -> dict[str, Any]:
-        """What a slot takes on any of the chosen nodes, of whose GPUs nothing may be known."""
+        """What a slot takes on any of the chosen nodes, also where their GPUs are not known yet."""
         chosen = self._chosen.asked if self._chosen else {}
         return {**self._asked(on_each=self.n_slots or 1), **chosen}
 
@@ -405,7 +417,7 @@ class _Run:
             tables = dict.fromkeys(_absolute_table(request) for request in requests)
             self._tables = {table: TableInfo.read(Path(table)) for table in tables}
         self._told_of: set[tuple[str, str]] = set()
-        """Node and table of which the user was told that it is sent there."""
+        """Pairs of a node and a table about which the user was told that the node is sent it."""
         self._identity = identity()
         self._pairs = _Pairs(requests, allow_mixed=engine.mixed_devices)
         self._nodes: dict[str, _Node] = {}
@@ -848,7 +860,10 @@ class _Demand:
 
 
 class _Pairs:
-    """On which kind of device the jobs that are compared with each other run: on one."""
+    """The one kind of device for jobs that are compared with each other.
+
+    It is that of the first of them that has a record or was given to a node.
+    """
 
     def __init__(self, requests: Sequence[JobRequest], *, allow_mixed: bool) -> None:
         self._allow_mixed = allow_mixed

@@ -120,8 +120,8 @@ def _package(name: str) -> HealthCheck:
 
 
 def _bounds() -> dict[str, tuple[str, str]]:
-    """Package -> `>=` or `==` and a version, of which the installed release says that it needs it;
-    empty where prime-bench is a folder on the path and not installed.
+    """Package -> `>=` or `==`, and the version that the installed release requires; empty where
+    prime-bench is a folder on the path and not installed.
     """
     try:
         lines = importlib.metadata.requires("prime-bench") or []

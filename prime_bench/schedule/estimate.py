@@ -104,7 +104,7 @@ class Spread:
 
     @classmethod
     def of(cls, values: Iterable[float]) -> "Spread":
-        """Of one value or more."""
+        """The spread of one value or more."""
         found = sorted(values)
         return cls(low=found[0], middle=statistics.median(found), high=found[-1])
 
@@ -115,7 +115,7 @@ class Spread:
         )
 
     def plus(self, other: "Spread") -> "Spread":
-        """Return the spread of the sum of two numbers, of which both are low or high together."""
+        """Return the spread of the sum of two numbers that are low or high together."""
         return Spread(
             low=self.low + other.low, middle=self.middle + other.middle, high=self.high + other.high
         )
@@ -223,7 +223,7 @@ class PlanEstimate:
     jobs: dict[str, Estimate]
     """Job id -> estimate."""
     total: Total
-    """Of all of them."""
+    """What all of them will take together."""
     added: Added
     """Data set -> arm -> backbone -> what the plug-in adds; without `dense`. Empty for the plans of
     several recipes, whose arms of one name may differ."""
@@ -340,7 +340,7 @@ class Experience:
         )
 
     def _usual_epochs(self, job: Job) -> Spread:
-        """Of similar jobs; else of other arms, else of other backbones on the data."""
+        """Epochs of similar jobs; else of the backbone's other arms; else of all on the data."""
         key = similarity_key(job)
         for length in (3, 2, 1):
             if (found := self._epochs.get(key[:length])) is not None:

@@ -70,7 +70,7 @@ def measure(
     pace, or that of another arm and the ratio of the two. `experience` learns what is measured.
 
     As many workers train at once as in a run, each the same job, since they slow each other down.
-    They run in temporary folders, of which nothing is kept.
+    They run in temporary folders, which are deleted.
 
     Returns:
         A message for each arm that could not be measured.

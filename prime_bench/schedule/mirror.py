@@ -24,12 +24,12 @@ class Piece:
     """A part of a file."""
 
     name: str
-    """Of the file."""
+    """Name of the file."""
     offset: int
-    """Of the first byte. 0 begins the file anew."""
+    """Place in the file of the first byte. 0 begins the file again."""
     content: bytes
     last: bool
-    """Whether the file is complete with it."""
+    """Whether the file is complete with this piece."""
 
 
 class Source:

@@ -42,11 +42,11 @@ class News:
     """What has happened in a slot since it was last asked."""
 
     events: list[str]
-    """As lines of JSON (`recipe.events`)."""
+    """Events of the worker, each a line of JSON (`recipe.events`)."""
     pieces: list[Piece]
-    """Of the job's files."""
+    """Pieces of the job's files that have changed."""
     gone: list[str]
-    """Names of files that were deleted."""
+    """Names of files of the job that were deleted."""
     outcome: Outcome | None
     """How the job ended, once all its files were sent."""
 

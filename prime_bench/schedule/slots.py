@@ -101,6 +101,8 @@ def jobs_in_memory(needs: Sequence[MemoryNeed], gpu_bytes: int) -> int:
 
 
 def _asked_threads() -> int | None:
-    """The number in `OMP_NUM_THREADS`, of which a list has one a level; None if there is none."""
+    """The number in `OMP_NUM_THREADS`, the first of a list, which has one for each level of nested
+    threads; None if there is none.
+    """
     first = os.environ.get(_THREADS, "").partition(",")[0].strip()
     return int(first) if first.isdigit() and int(first) > 0 else None

@@ -37,8 +37,9 @@ class TableInfo:
     """What a node needs to know of a table before it gets its files."""
 
     fingerprint: str
+    """SHA-256 over schema, vocabularies and arrays."""
     manifest: bytes
-    """The content of its file."""
+    """Content of manifest.json."""
     sizes: dict[str, int]
     """Bytes of each file except the manifest."""
     digests: dict[str, str]
@@ -71,15 +72,16 @@ class TableInfo:
 
 @dataclass(frozen=True, kw_only=True)
 class TablePiece:
-    """A part of a file of a table; as a node asks for it, without content."""
+    """A part of a file of a table."""
 
     table: str
     """The caller's path of the table."""
     name: str
-    """Of the file, below the table's folder."""
+    """Path of the file below the table's folder."""
     offset: int
-    """Of the first byte."""
+    """Place in the file of the first byte."""
     content: bytes = b""
+    """At most `PIECE_BYTES`; empty as a node asks for the piece."""
 
 
 def read_piece(wanted: TablePiece) -> TablePiece:

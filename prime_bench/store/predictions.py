@@ -19,13 +19,15 @@ class PredictionProgress:
     """How far the predicting of several jobs is."""
 
     record: RunRecord
-    """Of the job that predicts now."""
+    """Record of the job that predicts now."""
     number: int
-    """Of the job, from 1."""
+    """Number of that job among all, from 1."""
     n_jobs: int
+    """Number of jobs that are to predict."""
     rows: int
-    """Rows that are predicted."""
+    """Rows that it has predicted."""
     n_rows: int
+    """Rows that it is to predict."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -97,7 +97,7 @@ class JobFiles(Protocol):
         """The SHA-256 of the file, 64 hex digits; None if it is not there."""
 
     def must_have(self, name: str) -> bool:
-        """Whether it is a fault if a file of which the record has the digest is not there."""
+        """Whether it is a fault if the file is not there although the record has its digest."""
 
 
 @dataclass(frozen=True)

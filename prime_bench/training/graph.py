@@ -80,9 +80,9 @@ class CudaCapture:
 
 @functools.cache
 def _stream_for(device: torch.device, use: GraphUse) -> torch.cuda.Stream:  # noqa: ARG001  # a key
-    """A stream for each use, of which there is never more than one graph that others replace: when
-    a graph is destroyed, torch frees the workspaces of its stream, which other graphs of that
-    stream still have (pytorch issue 193402).
+    """The stream of a use. When a graph is destroyed, torch frees the workspaces of its stream,
+    which other graphs of that stream still need (pytorch issue 193402). So steps, whose graph is
+    replaced during a run, have a stream of their own.
     """
     return torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
 

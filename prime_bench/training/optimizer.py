@@ -57,9 +57,9 @@ class Penalty:
     """L2 factors: (factor/2) ||W||^2 of all rows is added to the loss of each step."""
 
     embedding: float
-    """Of the embedding tables, and of the weights of numeric fields."""
+    """Factor of the embedding tables, and of the weights of numeric fields."""
     network: float
-    """Of all other parameters, those of a plug-in included."""
+    """Factor of all other parameters, those of a plug-in included."""
 
     @classmethod
     def of(cls, backbone: BackboneSettings) -> "Penalty":

@@ -116,9 +116,9 @@ class RowPredictor:
 
     record: RunRecord
     folder: Path
-    """Of the job."""
+    """Folder of the job."""
     table: PreparedTable
-    """On which the job was trained, and by which the rows are encoded."""
+    """The table on which the job was trained; the rows are encoded by its vocabularies."""
     device: torch.device
 
     def predict(self, blocks: Iterable[Split]) -> Iterator[np.ndarray]:

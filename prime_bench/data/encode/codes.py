@@ -260,7 +260,7 @@ class Vocabulary:
 
 
 def by_key(keys: np.ndarray, counts: np.ndarray, *, min_count: int) -> Vocabulary:
-    """As `by_count`, for the packed texts `keys` (n_codes,) uint64, of which the first is empty."""
+    """As `by_count`, for the packed texts `keys` (n_codes,) uint64; the first one is empty."""
     codes = np.flatnonzero(counts >= min_count)
     codes = codes[codes > 0]
     codes = codes[np.argsort(in_text_order(keys[codes]))]

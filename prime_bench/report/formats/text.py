@@ -56,8 +56,8 @@ def render(report: Report, *, width: int = 80, bold: bool = False) -> str:
 
     Args:
         report: Its tables are printed one after another.
-        width: Letters of a line, of which a wide one, such as 中, counts twice. A table is wider
-            only where a single column is.
+        width: Columns of the terminal that a line has at most; a wide letter, such as 中, takes
+            two. A table is wider only where a single column of it is.
         bold: Whether to print bold cells with the escape sequences of a terminal.
     """
     parts = [

@@ -15,7 +15,7 @@ from prime_bench.settings.probes import ProbedSplit
 METRICS: tuple[Metric, ...] = ("auc", "logloss")
 """What a report shows where no other metric is asked for."""
 _RISING: tuple[Metric, ...] = ("auc", "gauc")
-"""Metrics of which more is better."""
+"""Metrics that are better the higher they are."""
 SPLIT_LABELS: dict[ProbedSplit, str] = {"valid": "validation", "test": "test"}
 Equivalence = Literal["better", "equivalent", "worse", "unclear", "too few"]
 CONFIDENCE = 0.95
