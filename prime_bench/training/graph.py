@@ -59,9 +59,11 @@ class CudaCapture:
         """The stream of the capture, after the current one and before what follows on it."""
         current, own = torch.cuda.current_stream(self._device), _stream_for(self._device, use)
         own.wait_stream(current)
-        with torch.cuda.stream(own):
-            yield
-        current.wait_stream(own)
+        try:
+            with torch.cuda.stream(own):
+                yield
+        finally:  # after a failure the state is put back on the current stream
+            current.wait_stream(own)
 
     def __call__(self, function: Callable[[], None], use: GraphUse) -> Callable[[], None]:
         """Capture the function."""
@@ -146,37 +148,20 @@ class GraphedStep:
         self._log(f"training steps are not a CUDA graph: {why}")
 
     def _captured(self, batch: Batch) -> "_StepGraph":
-        """A graph of the next step, compared with eager steps; the state stays as it is."""
+        """A graph of the next step, compared with eager steps; the state stays as it is.
+
+        Raises NotCaptured where they differ, or where a graph cannot repeat the step.
+        """
         assert self._capture is not None  # noqa: S101
-        optimizer, graph = self._optimizer, _StepGraph(self._optimizer, batch)
-        state = _State(optimizer)
+        graph, state = _StepGraph(self._optimizer, batch), _State(self._optimizer)
         before, kept = state.copy(), False
         state.restore(before)  # what cannot be put back raises here, before it has changed
         try:
-            with self._capture.stream("step"):
-                for call in range(_TRIED_CALLS):
-                    numbers = _python_numbers(optimizer.model)
-                    optimizer.begin_step(len(batch.labels))
-                    prepared = _python_numbers(optimizer.model)
-                    # A graph has the numbers of its capture, so it may read none of these.
-                    state.counts = _differing(numbers, prepared)
-                    hidden = state.counts if call == _TRIED_CALLS - 1 else []
-                    with _hidden(optimizer.model, hidden):
-                        graph.on_device()
-            if changed := _differing(prepared, _python_numbers(optimizer.model)):
-                raise NotCaptured(
-                    f"{changed[0]} is a Python number that a training step changes, which a graph"
-                    " does not: keep it in a buffer"
-                )
-            if replaced := state.replaced():
-                raise NotCaptured(
-                    f"a training step puts another tensor in the place of {replaced}, where a graph"
-                    " does not find it: change it in place"
-                )
+            self._step_eagerly(graph, state, capture=self._capture)
             eager = state.copy()
             state.restore(before)
-            optimizer.begin_step(len(batch.labels))
-            graph.watch(but=state.counts)
+            graph.prepare()
+            graph.watch(but=state.host_numbers)
             graph.repeat = self._capture(graph.on_device, "step")
             state.restore(before)
             for _ in range(_TRIED_CALLS):
@@ -191,6 +176,33 @@ class GraphedStep:
                 state.put_back()
             state.restore(before)
         return graph
+
+    def _step_eagerly(self, graph: "_StepGraph", state: "_State", *, capture: Capture) -> None:
+        """Do the tried steps of the graph's batch, and find the numbers that only the host changes.
+
+        Raises NotCaptured where a step changes or reads what a graph does not.
+        """
+        model = self._optimizer.model
+        with capture.stream("step"):
+            for call in range(_TRIED_CALLS):
+                numbers = _python_numbers(model)
+                graph.prepare()
+                prepared = _python_numbers(model)
+                # A graph has the numbers of its capture, so it may read none of these.
+                state.host_numbers = _differing(numbers, prepared)
+                hidden = state.host_numbers if call == _TRIED_CALLS - 1 else []
+                with _hidden(model, hidden):
+                    graph.on_device()
+        if changed := _differing(prepared, _python_numbers(model)):
+            raise NotCaptured(
+                f"{changed[0]} is a Python number that a training step changes, which a graph"
+                " does not: keep it in a buffer"
+            )
+        if replaced := state.replaced():
+            raise NotCaptured(
+                f"a training step puts another tensor in the place of {replaced}, where a graph"
+                " does not find it: change it in place"
+            )
 
 
 class GraphedForward:
@@ -235,6 +247,10 @@ class _StepGraph:
         self._optimizer, self._batch, self.version = optimizer, _copied(batch), optimizer.version
         self._watched: list[tuple[str, Mapping[str, object], str, object]] = []
 
+    def prepare(self) -> None:
+        """What the host does before a step of the graph's batch."""
+        self._optimizer.begin_step(len(self._batch.labels))
+
     def on_device(self) -> None:
         """The eager step, on the graph's own batch."""
         self._loss = self._optimizer.step_on_device(self._batch)
@@ -261,7 +277,7 @@ class _StepGraph:
         may have put others in their place.
         """
         before = [own.get(key) for _, own, key, _ in self._watched]
-        self._optimizer.begin_step(len(self._batch.labels))
+        self.prepare()
         for old, (name, own, key, captured) in zip(before, self._watched, strict=True):
             now = own.get(key)
             if now is captured:
@@ -275,7 +291,7 @@ class _StepGraph:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _SavedState:
+class _StateCopy:
     """A copy of everything that a step reads and writes."""
 
     tensors: list[Tensor]
@@ -293,8 +309,9 @@ class _SavedState:
 class _State:
     """Everything that a step reads and writes."""
 
-    counts: Sequence[str] = ()
-    """Names of the Python numbers that every `Optimizer.begin_step` changes."""
+    host_numbers: Sequence[str] = ()
+    """Names of the Python numbers that every `Optimizer.begin_step` changes, and no step reads;
+    `restore` puts them back too. `GraphedStep` finds them in its tried steps."""
 
     def __init__(self, optimizer: Optimizer) -> None:
         model = optimizer.model
@@ -316,10 +333,10 @@ class _State:
         tensors = [*self._named.values(), *own, *optimizer.tensors()]
         self._tensors = [tensor.detach() for tensor in tensors]
 
-    def copy(self) -> _SavedState:
+    def copy(self) -> _StateCopy:
         """Copy everything on its device."""
         streams = {} if self._plugin is None else self._plugin.stream_state()
-        return _SavedState(
+        return _StateCopy(
             tensors=[tensor.clone() for tensor in self._tensors],
             steps=self._optimizer.steps,
             generators=self._generators(),
@@ -328,7 +345,7 @@ class _State:
             numbers=_python_numbers(self._optimizer.model),
         )
 
-    def equals(self, saved: _SavedState) -> bool:
+    def equals(self, saved: _StateCopy) -> bool:
         """Whether all bits are those of `saved`."""
         mine, others = [*self._tensors, *self._generators()], [*saved.tensors, *saved.generators]
         # A step may leave the attribute None where a graph leaves what it was prepared with.
@@ -351,10 +368,10 @@ class _State:
             table.clear()
             table.update(held)
 
-    def restore(self, saved: _SavedState) -> None:
+    def restore(self, saved: _StateCopy) -> None:
         """Put all numbers back, in the same memory."""
         torch._foreach_copy_(self._tensors, saved.tensors)
-        for name in self.counts:
+        for name in self.host_numbers:
             path, _, attribute = name.rpartition(".")
             if name in saved.numbers:
                 self._modules[path].__dict__[attribute] = saved.numbers[name]

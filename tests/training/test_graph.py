@@ -483,3 +483,10 @@ def test_a_failed_capture_gives_the_stream_back(fake_cuda):
     with pytest.raises(RuntimeError, match="not permitted"):
         CudaCapture(CPU)(lambda: torch.ones(()).item(), "step")
     assert current == [main]
+
+
+def test_what_follows_a_step_that_failed_waits_for_its_stream(fake_cuda):
+    *_, main = fake_cuda
+    with pytest.raises(RuntimeError, match="half-way"), CudaCapture(CPU).stream("step"):
+        raise RuntimeError("half-way")
+    assert graph_module._stream_for(CPU, "step") in main.waited
