@@ -158,12 +158,12 @@ def browse(names: Sequence[str]) -> Overview:
     left_out: list[str] = []
     seen: set[str | Path] = set()
     for name in names:
-        for place, one in _found(name, left_out):
+        for place, read in _found(name, left_out):
             if place in seen:
                 continue
             seen.add(place)
             try:
-                source, unreadable = one()
+                source, unreadable = read()
             except (DataError, EnvironmentFault) as error:
                 left_out.append(error.message)
             else:
@@ -180,6 +180,7 @@ def browse(names: Sequence[str]) -> Overview:
 
 
 Read = Callable[[], tuple[BrowseSource, list[str]]]
+"""Reads one source; also returns a message for each of its records that cannot be read."""
 
 
 def _found(name: str, left_out: list[str]) -> Iterator[tuple[str | Path, Read]]:
@@ -208,7 +209,7 @@ def _found(name: str, left_out: list[str]) -> Iterator[tuple[str | Path, Read]]:
 
 
 def _reader(path: Path) -> Read:
-    """Reads a publication or a bundle."""
+    """What reads the publication or the bundle at a path."""
     return lambda: _of_folder(path) if path.is_dir() else _of_bundle(path)
 
 

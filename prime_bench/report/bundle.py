@@ -218,14 +218,14 @@ def _read(members: _Members) -> Bundle:
     table = json.loads(members.read(CONTENTS))
     if not isinstance(table, dict):
         raise _not_a_bundle(path, f"{CONTENTS} is not a JSON object")
+    recipe = members.read(RECIPE)
     contents: BundleContents | OldBundleContents
     if table.get("schema") == 1:
         contents = OldBundleContents.parse(table, where=CONTENTS)
-        jobs = _old_jobs(contents, members.read(RECIPE), path=path)
+        jobs = _old_jobs(contents, recipe, path=path)
     else:
         contents = BundleContents.parse(table, where=CONTENTS)
         jobs = contents.recipe
-    recipe = members.read(RECIPE)
     if stray := sorted(members.job_ids - contents.records.keys()):
         raise DataError(f"{path}: {CONTENTS} does not list the job {stray[0]}", hint=_HINT)
     records, unreadable, files, kept = [], [], {}, {}

@@ -94,7 +94,8 @@ class HubRepository:
     def head(self) -> Head | None:
         """Return the newest commit; None where there is no such repository.
 
-        A private one that the token may not see is none to it. Raises EnvironmentFault.
+        A private one that the token may not see counts as none. Raises EnvironmentFault where the
+        hub cannot be reached or refuses to answer.
         """
         from huggingface_hub.errors import GatedRepoError, RepositoryNotFoundError
 
@@ -111,7 +112,7 @@ class HubRepository:
     def read(self, file: str, *, commit: str | None, most_bytes: int) -> bytes:
         """Return the content of a file at a commit.
 
-        Raises DataError where it is longer than `most_bytes`, EnvironmentFault.
+        Raises DataError where it is longer than `most_bytes`, and EnvironmentFault as `head`.
         """
         from huggingface_hub import constants, get_session, hf_hub_url
 

@@ -185,7 +185,7 @@ def make_publication(
     bundle = read_bundle(path)
     if bundle.unreadable:
         raise DataError(
-            f"{where}: a record cannot be read: {bundle.unreadable[0]}", hint="pack it anew"
+            f"{where}: a record cannot be read: {bundle.unreadable[0]}", hint="pack it again"
         )
     content = path.read_bytes()
     cleaned, changed = _cleaned(bundle, anonymous=anonymous)

@@ -152,8 +152,8 @@ class FolderTarget:
 
     def put(self, made: Publication, *, replace: bool, message: str) -> Published:  # noqa: ARG002
         """Write the publication, unless it is there."""
-        # What a failure removes is taken down under the lock: before, another process may have made
-        # it. Empty folders alone are removed without.
+        # Which files a failure removes is found under the lock: those that were there before may be
+        # another process's. Folders are removed without the lock, and only where they are empty.
         with _no_new_folders(self.folder), self._alone(), _all_or_nothing(self.folder, made):
             change = self._change(made, replace=replace)
             if change != "unchanged":
@@ -168,7 +168,7 @@ class FolderTarget:
     def _change(self, made: Publication, *, replace: bool) -> Change:
         if not self._has(MANIFEST):
             return "published"
-        there, fault = _manifest_in(self.folder, replace=replace)
+        there, fault = _manifest_in(self.folder, lenient=replace)
         if fault or there != made.manifest:
             _check_replace(there, made, where=str(self.folder), replace=replace)
             return "replaced"
@@ -313,18 +313,18 @@ def manifest_on(
 
 def manifest_of(folder: Path) -> PublicationManifest:
     """Return the manifest of a publication in a folder. Raises DataError."""
-    found, _ = _manifest_in(folder, replace=False)
+    found, _ = _manifest_in(folder)
     assert found is not None  # noqa: S101  # else it has raised
     return found
 
 
-def _manifest_in(folder: Path, *, replace: bool) -> tuple[PublicationManifest | None, str]:
+def _manifest_in(folder: Path, *, lenient: bool = False) -> tuple[PublicationManifest | None, str]:
     path = folder / MANIFEST
     try:
         content = read_file(path)
     except OSError as error:
         raise DataError(f"{path}: cannot be read: {error.strerror}") from error
-    return _parsed(content, where=str(path), lenient=replace)
+    return _parsed(content, where=str(path), lenient=lenient)
 
 
 def _parsed(content: bytes, *, where: str, lenient: bool) -> tuple[PublicationManifest | None, str]:

@@ -324,10 +324,7 @@ def pack(
 
 
 def recipe_jobs(recipe: str | Path, source: RecordSource, *, changes: Sequence[str]) -> RecipeJobs:
-    """The jobs of the recipe.
-
-    Raises UsageError for a faulty recipe.
-    """
+    """The jobs of the recipe. Raises UsageError for a faulty recipe."""
     loaded = load_recipe(recipe, changes=changes)
     return jobs_of_recipe(loaded, source, name=as_asked(str(recipe), changes))
 

@@ -26,11 +26,11 @@ from prime_bench.report.figures.style import (
     add_legend,
     add_note,
     difference_scale,
-    difference_text,
     empty_figure,
     limit_ticks,
     plot_dots,
     shorten,
+    signed_number,
     signed_ticks,
     styled,
     unique,
@@ -242,14 +242,14 @@ def _write_rows(
     beside = blended_transform_factory(axes.transAxes, axes.transData)
     for height, row in zip(heights, rows, strict=True):
         interval = (
-            f" [{difference_text(row.low, 4)}, {difference_text(row.high, 4)}]"
+            f" [{signed_number(row.low, 4)}, {signed_number(row.high, 4)}]"
             if row.low is not None and row.high is not None
             else ""
         )
         axes.text(
             1.015,
             height,
-            f"{difference_text(row.estimate, 4)}{interval}  n = {row.n}",
+            f"{signed_number(row.estimate, 4)}{interval}  n = {row.n}",
             transform=beside,
             va="center",
             fontsize=6.5,
@@ -353,7 +353,7 @@ def _plot_control(axes: Axes, height: int, bar: ControlBar) -> None:
     means = bar.means
     plot_dots(axes, means, [height] * len(means))
     axes.annotate(
-        difference_text(mean, 4),
+        signed_number(mean, 4),
         xy=(max(mean, *means, 0.0), height),
         xytext=(4, 0),
         textcoords="offset points",

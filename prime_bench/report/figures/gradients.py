@@ -19,11 +19,11 @@ from prime_bench.report.figures.style import (
     add_legend,
     add_note,
     bar_styles,
-    difference_text,
     empty_figure,
     limit_ticks,
     plot_dots,
     shorten,
+    signed_number,
     styled,
     unique,
     write_above,
@@ -237,7 +237,7 @@ def _write_change(axes: Axes, x: int, baseline: float, arm: float) -> None:
     if baseline <= 0:
         return
     change = 100 * (arm / baseline - 1)
-    write_above(axes, f"{difference_text(change, 0)} %", (x, max(baseline, arm)), points=8)
+    write_above(axes, f"{signed_number(change, 0)} %", (x, max(baseline, arm)), points=8)
 
 
 def _reduction_note(findings: Sequence[GapFinding], arms: Sequence[str]) -> str:

@@ -53,7 +53,7 @@ class NamedFigure:
         return self.content("svg")
 
     def content(self, file_type: FileType) -> bytes:
-        """The content of a file of it, drawn anew."""
+        """The content of a file of it, which each call draws."""
         return figure_bytes(self.figure, file_type, name=self.name, above_in=self.above_in)
 
 

@@ -126,14 +126,14 @@ def draw_sensitivity(
     ring marks the settings that validation chooses.
     """
     shown = [item for item in shown if item.points]
-    widest = max(shown, key=lambda item: len(item.lines), default=None)
-    first = widest.lines if widest else ()
-    drawn = {point.line for item in shown for point in item.points}
-    ordered = unique([*first, *(line for item in shown for line in item.lines)])
-    every = [line for line in ordered if line in drawn]
-    lines = every[:_MOST_LINES]
     if not shown:
         return empty_figure(PAGE_IN, "no settings with a validation AUC of every seed")
+    # One order of lines for all plots: that of the backbone with most of them comes first.
+    widest = max(shown, key=lambda item: len(item.lines))
+    drawn = {point.line for item in shown for point in item.points}
+    ordered = unique([*widest.lines, *(line for item in shown for line in item.lines)])
+    every = [line for line in ordered if line in drawn]
+    lines = every[:_MOST_LINES]
     per_row = min(2, len(shown))
     rows = math.ceil(len(shown) / per_row)
     figure = Figure(figsize=(PAGE_IN if per_row > 1 else PAGE_IN * 0.6, 1.1 + 1.6 * rows))

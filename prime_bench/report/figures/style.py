@@ -155,7 +155,7 @@ def shorten(label: str) -> str:
     return cut if len(cut) > LONGEST_LABEL // 2 else flat[: LONGEST_LABEL - 1] + "…"
 
 
-def difference_text(value: float, decimals: int) -> str:
+def signed_number(value: float, decimals: int) -> str:
     """Return a signed number with a minus sign in place of a hyphen: `+0.0012`, `−0.0006`."""
     return signed(value, decimals).replace("-", "\N{MINUS SIGN}")
 
@@ -216,7 +216,7 @@ def signed_ticks(axes: Axes, *, horizontal: bool = True) -> None:
     )
 
     def label(value: float, _: object) -> str:
-        return "0" if abs(value) < 1e-12 else difference_text(value, decimals)
+        return "0" if abs(value) < 1e-12 else signed_number(value, decimals)
 
     axis.set_major_formatter(FuncFormatter(label))
 

@@ -23,11 +23,13 @@ class FieldGap:
     random: float
     """The same of matched random groups of blocks."""
     block_gap: float
+    """Competition gap over random groupings of whole blocks: `random` less `semantic`."""
     example_gap: float | None
-    """None where it was not measured."""
+    """The same over random groupings of rows; None where it was not measured."""
     rows: str
     """Digest of the rows: gaps of two arms compare only on the same rows."""
     job: str
+    """Id of the probe's job."""
 
 
 def field_gaps(records: Iterable[ProbeRecord]) -> list[FieldGap]:

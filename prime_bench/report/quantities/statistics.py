@@ -278,6 +278,10 @@ STATISTICS: dict[str, Callable[[Selection], Quantity]] = {
 
 
 def _average(selected: Selection, measure: Callable[[RunRecord], float | None]) -> Level:
+    """Mean over backbones of their means, and of their standard deviations, over seeds.
+
+    Runs without the measure are left out; without two of every backbone there is no spread.
+    """
     seeds = selected.block.layout.seeds if selected.seed is None else (selected.seed,)
     by_backbone: list[dict[str, float]] = []
     degenerate = False

@@ -12,12 +12,12 @@ from prime_bench.report.figures.style import (
     add_note,
     bar_styles,
     difference_scale,
-    difference_text,
     empty_figure,
     epoch_axis,
     label_outer,
     limit_ticks,
     shorten,
+    signed_number,
     signed_ticks,
     small_multiples,
     styled,
@@ -31,7 +31,7 @@ MINUS = "\N{MINUS SIGN}"
     [(0.00123, "+0.0012"), (-0.00061, "\N{MINUS SIGN}0.0006"), (-0.00001, "0.0000")],
 )
 def test_a_difference_has_a_sign_and_a_real_minus(value: float, text: str) -> None:
-    assert difference_text(value, 4) == text
+    assert signed_number(value, 4) == text
 
 
 @pytest.mark.parametrize(
