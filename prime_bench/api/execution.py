@@ -274,10 +274,10 @@ def run(
     """Do every job of a recipe that has no record.
 
     Each job runs in a child process. Ctrl-C (in a notebook: interrupt the kernel) or a SIGTERM
-    lets running jobs finish their epoch and then returns; the next call continues
-    them. A second one ends them at once and raises KeyboardInterrupt. Either way nothing that is
-    finished is lost. While a plan from `cost_plan` runs, the first Ctrl-C already ends it and
-    raises KeyboardInterrupt. (In a thread other than the main one, signals are not handled.)
+    lets running jobs finish their epoch and then returns; the next call continues them. A second
+    one ends them at once and raises KeyboardInterrupt. Either way nothing that is finished is
+    lost. While a plan from `cost_plan` runs, the first Ctrl-C already ends it and raises
+    KeyboardInterrupt. (In a thread other than the main one, signals are not handled.)
 
     Args:
         recipe: A recipe, or a plan from `plan` or `cost_plan`.

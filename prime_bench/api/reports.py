@@ -136,8 +136,7 @@ def pack(
         accept_source: Whether records of another version of a class of your own are packed, too; a
             report on the bundle shows them with `accept_source`.
         runs_dir: Folder of the records, or a list of folders and bundles. A job that several have
-            counts once, as the first of them has it; a warning names the jobs whose
-            results differ.
+            counts once, as the first of them has it; a warning names the jobs whose results differ.
 
     Returns:
         The ids of the packed jobs.

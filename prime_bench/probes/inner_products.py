@@ -97,7 +97,7 @@ _PIECE_NUMBERS = 1 << 18
 
 
 class NoRowGradients(Exception):
-    """A parameter belongs to a layer for which this module has no formula of a row's gradient."""
+    """This module has no formula of a row's gradient for a layer of the Top-NN."""
 
 
 @dataclass(frozen=True)
@@ -135,17 +135,17 @@ def example_grams(
     )
     for pieces in _example_passes(arm, sets, room=max(1, cache_bytes // (4 * n_rows))):
         kept = _keep(arm, batches(), pieces, spec=spec)
-        for piece, parts in zip(pieces, kept, strict=True):
+        for piece, factors in zip(pieces, kept, strict=True):
             for gram, rows in zip(grams[piece.set_index], members, strict=True):
-                exact = _sums(piece, parts, rows, n_groups=n_groups).double()  # (k, numbers)
+                exact = _sums(piece, factors, rows, n_groups=n_groups).double()  # (k, numbers)
                 gram.addmm_(exact, exact.T)
     return [gram.cpu().numpy() for gram in grams]
 
 
-def _sums(piece: _Piece, parts: tuple[Tensor, ...], rows: Tensor, *, n_groups: int) -> Tensor:
+def _sums(piece: _Piece, factors: tuple[Tensor, ...], rows: Tensor, *, n_groups: int) -> Tensor:
     """The groups' gradients (k, numbers) in a piece, from the factors of each row."""
     shape = (n_groups, len(rows) // n_groups, -1)
-    grouped = [part.index_select(0, rows).view(shape) for part in parts]
+    grouped = [factor.index_select(0, rows).view(shape) for factor in factors]
     if piece.columns is None:
         return grouped[0].sum(dim=1)  # (k, N / k, w) -> (k, w)
     delta, inputs = grouped
@@ -212,15 +212,15 @@ def _keep(
                 layer: (inputs, delta)
                 for (layer, (inputs, _)), delta in zip(seen.items(), deltas, strict=True)
             }
-            for piece, parts in zip(pieces, kept, strict=True):
-                parts.append(_part(piece, *rows[piece.layer]))
+            for piece, own in zip(pieces, kept, strict=True):
+                own.append(_factors(piece, *rows[piece.layer]))
     finally:
         for hook in hooks:
             hook.remove()
-    return [tuple(torch.cat(column) for column in zip(*parts, strict=True)) for parts in kept]
+    return [tuple(torch.cat(factor) for factor in zip(*own, strict=True)) for own in kept]
 
 
-def _part(piece: _Piece, inputs: Tensor, delta: Tensor) -> tuple[Tensor, ...]:
+def _factors(piece: _Piece, inputs: Tensor, delta: Tensor) -> tuple[Tensor, ...]:
     """The factors of a batch's rows for a piece, from its layer's inputs a and from delta."""
     layer = piece.layer
     if piece.columns is not None:

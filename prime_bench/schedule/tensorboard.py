@@ -3,8 +3,8 @@
 They are made of a run's events, by the process that runs the plan: workers, results and the folders
 of jobs are what they are without it, and a machine of a cluster needs no TensorBoard. Records are
 framed by TensorBoard's own writer and written at once, so that a process that is killed leaves a
-file that its reader takes; what torch has for this needs torch, which this process does not load,
-and hands faults of the disk to a thread.
+file that its reader takes. torch's SummaryWriter is not used: it would load torch into this
+process, and a fault of the disk would be raised in a thread of its own.
 """
 
 import contextlib
@@ -127,8 +127,8 @@ class _JobFile:
         self._path = folder
 
     def begin(self, *, after_epoch: int) -> None:
-        """Go on after an epoch: later points of the job's files count no more, and validations up
-        to it that they lack are written.
+        """Continue after an epoch, from 0: TensorBoard is told to drop what the job's files have of
+        later steps, and validations up to the epoch that they lack are written.
         """
         if self._file is None:
             self._written = _steps_in(self._folder)
@@ -184,6 +184,7 @@ class _JobFile:
                 self._file.close()
 
     def _scalars(self, validation: Validation, *, ago_s: float = 0.0) -> None:
+        """Write the scores of a validation that was so many seconds ago."""
         found = {
             "train/loss": validation.train_loss,
             "train/learning_rate": validation.learning_rate,

@@ -62,8 +62,8 @@ class LogSettings(DataSettings):
     column: as the column with the role split says. group: by a seeded hash of the column with the
     role group, so that rows of one value are in one split; a row without a value by its own."""
     split_fractions: Fractions = (0.8, 0.1, 0.1)
-    """Shares of the train, valid and test split, which add up to 1; without effect
-    for split = "column"."""
+    """Shares of the train, valid and test split, which add up to 1; without effect for split =
+    "column"."""
     split_seed: int = pydantic.Field(2021, ge=0)
     """Seed of the hash of rows or groups."""
 

@@ -46,7 +46,7 @@ _LONGEST_WAIT_S = 300
 _SLOW_BYTES, _SLOW_S = 1 << 16, 60
 """Less than so much in such a time is a connection that has broken."""
 _GAIN_BYTES, _GAIN_PERCENT = 1 << 20, 1
-"""What further attempts must have brought, one or the other, before waiting begins anew."""
+"""What further attempts must have brought, one or the other, before waits are short again."""
 
 
 @contextlib.contextmanager
