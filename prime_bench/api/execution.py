@@ -299,7 +299,7 @@ def run(
             `tensorboard` in `runs_dir`: losses, validation scores, learning rate, rows a second,
             routing. No result depends on it.
         engine: `local`, `ray`, or an engine from `open_engine`.
-        address: Of the Ray cluster: HOST:PORT, or `auto` for the one on this machine.
+        address: The Ray cluster: HOST:PORT, or `auto` for the one on this machine.
         data_dir: Folder of the prepared tables; not with a plan, which knows it.
         runs_dir: Folder of the records: by default that of the plan, or `runs`.
         on_event: Called with each event of a worker: the rows of the running epoch, a validation.

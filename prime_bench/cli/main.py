@@ -95,7 +95,7 @@ def cli(debug: bool) -> None:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and exit with its code."""
     given = list(sys.argv[1:] if arguments is None else arguments)
-    sys.stdout, sys.stderr = _complete(sys.stdout), _complete(sys.stderr)
+    sys.stdout, sys.stderr = _writing_whole(sys.stdout), _writing_whole(sys.stderr)
     if sys.stdout is None:
         # The next file that is opened would get its number, and with it what is printed.
         hint = "`> FILE` keeps what is printed, `> /dev/null` drops it"
@@ -104,8 +104,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     sys.exit(_flushed(exit_code(given)))
 
 
-def _complete(stream: TextIO) -> TextIO:
-    """A stream that writes each text as a whole, or raises; `None`, a closed one, stays that."""
+def _writing_whole(stream: TextIO) -> TextIO:
+    """A stream that writes each text as a whole, or raises; None, for a closed one, stays None."""
     if not isinstance(stream, io.TextIOWrapper):
         return stream
     # A letter that the terminal's encoding lacks, such as Δ in cp1252, is printed as `\\u0394`.

@@ -130,7 +130,7 @@ address = click.option(
     "--address",
     default="auto",
     show_default=True,
-    help="Of the Ray cluster: HOST:PORT, or `auto` for the one that runs on this machine.",
+    help="The Ray cluster: HOST:PORT, or `auto` for the one that runs on this machine.",
 )
 nodes = click.option(
     "--nodes",

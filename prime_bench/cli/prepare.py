@@ -71,9 +71,9 @@ def _setting(flag: str, *, metavar: str, help: str, type: Any = None) -> Callabl
 )
 @_setting("--split-fractions", metavar="A,B,C", help="A log: shares of the splits.")
 @_setting("--split-seed", metavar="S", type=int, help="A log: seed of --split hash and group.")
-@_setting("--shape", metavar="avazu|criteo", help="synthetic: fields like those of.")
+@_setting("--shape", metavar="avazu|criteo", help="synthetic: the log that it imitates.")
 @_setting("--rows", metavar="N", type=int, help="synthetic: rows of all splits.")
-@_setting("--strength", metavar="X", type=float, help="synthetic: of the planted subgroups.")
+@_setting("--strength", metavar="X", type=float, help="synthetic: how much subgroups differ.")
 @_setting("--seed", metavar="S", type=int, help="synthetic: seed of everything.")
 @click.option(
     "--raw",

@@ -48,7 +48,7 @@ def text(table: Mapping[str, Any]) -> str:
         [
             f"{visible(table['dataset'])}: {visible(table['path'])}\n"
             f"fingerprint {table['fingerprint'][:12]}, "
-            f"{provenance(table['verified'])}, "
+            f"{verified_text(table['verified'])}, "
             f"{table['vocabulary_total']:,} ids",
             table_text(splits, header=_SPLIT_HEADER, n_words=1),
             table_text(fields, header=_FIELD_HEADER, n_words=1),
@@ -66,13 +66,13 @@ def page(tables: Sequence[Mapping[str, Any]]) -> str:
     from prime_bench.report.formats.templates import html_templates
 
     environment = html_templates().overlay()
-    own = {"percent": percent, "drift": drift, "log10": math.log10, "provenance": provenance}
+    own = {"percent": percent, "drift": drift, "log10": math.log10, "verified_text": verified_text}
     environment.filters = environment.filters | own
     template = environment.get_template("dataset.html.j2")
     return template.render(tables=tables, curves=[_curve(table) for table in tables])
 
 
-def provenance(verified: bool | str) -> str:
+def verified_text(verified: bool | str) -> str:
     """What is known of the raw files of a table, from `verified` of its manifest."""
     return "own data" if verified == "own" else "verified" if verified else "unverified"
 

@@ -82,8 +82,9 @@ def status(
 
 
 def summary(found: "Status") -> str:
-    """A line with the number of jobs in each state, and when the running ones will have ended; a
-    line for each version of a class of the user's that has records which do not count.
+    """A line with the number of jobs in each state, and when the running ones will have ended.
+
+    Each class of the user's own whose earlier versions have records adds a line, which names them.
     """
     from prime_bench.cli.output import duration
 

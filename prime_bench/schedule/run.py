@@ -48,7 +48,7 @@ def open_engine(
         threads: CPU threads of a job. None: `OMP_NUM_THREADS`, else the slots share the cores, one
             thread each for `auto` on CPUs; with Ray 1.
         job_timeout_s: Seconds after which a job is killed; it counts as failed.
-        address: Of the Ray cluster: HOST:PORT, or `auto` for the one on this machine.
+        address: The Ray cluster: HOST:PORT, or `auto` for the one on this machine.
         nodes: Which nodes of the cluster take jobs: a label of Ray's, `KEY=VALUE`, or the name of a
             resource; None for all.
         node_timeout_s: Seconds for which a run waits for a node of the cluster that can take a job

@@ -150,16 +150,16 @@ def prepare(data_dir, write_manifest):
     """Make a data set count as prepared and return its fingerprint."""
 
     def prepare(name, keys, fingerprint="f" * 64):
-        variant = resolve(name, keys)
-        variant.folder(data_dir).mkdir(parents=True, exist_ok=True)
+        spec = resolve(name, keys)
+        spec.folder(data_dir).mkdir(parents=True, exist_ok=True)
         counts = {"train": 800, "valid": 120, "test": 80}
         write_manifest(
-            variant.folder(data_dir),
+            spec.folder(data_dir),
             rows=counts,
             positives=counts,
             dataset=name,
-            settings=variant.settings.plain(),
-            variant=variant.digest,
+            settings=spec.settings.plain(),
+            variant=spec.digest,
             fingerprint=fingerprint,
             verified=True,
             notes=[],

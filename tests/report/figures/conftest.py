@@ -28,7 +28,7 @@ def svg() -> Callable[[Figure], str]:
 
 
 @pytest.fixture
-def make_cell() -> Callable[..., PairedScores]:
+def make_scores() -> Callable[..., PairedScores]:
     def made(
         backbone: str = "DNN",
         differences: Sequence[float] = (0.001, 0.002, -0.001, 0.0, 0.003),

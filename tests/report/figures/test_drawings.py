@@ -21,7 +21,7 @@ from prime_bench.report.figures.pairs import PairedScores, draw_paired_dots, dra
 from prime_bench.report.figures.style import BLUE, GREY, ORANGE
 
 Svg = Callable[[Figure], str]
-MakeCell = Callable[..., PairedScores]
+MakeScores = Callable[..., PairedScores]
 NAN = float("nan")
 MINUS = "\N{MINUS SIGN}"
 AWKWARD = ("Wide&Deep_x $a$ <b>", "a name that is much longer than any axis has room for, really")
@@ -149,9 +149,9 @@ def test_controls_average_all_pairs(svg: Svg) -> None:
     assert f"{MINUS}0.0010" in text
 
 
-def test_dots_count_wins_by_the_metric_s_direction(make_cell: MakeCell, svg: Svg) -> None:
+def test_dots_count_wins_by_the_metric_s_direction(make_scores: MakeScores, svg: Svg) -> None:
     for metric in ("auc", "logloss"):
-        cell = make_cell(metric=metric)
+        cell = make_scores(metric=metric)
 
         text = svg(draw_paired_dots([cell], baseline="Dense", arm="PRIME", metric_label=metric))
 
@@ -181,8 +181,8 @@ def test_forest_bends_where_one_row_dwarfs_the_others(svg: Svg) -> None:
         assert tick in text
 
 
-def test_win_grid_has_a_sign_for_every_square(make_cell: MakeCell, svg: Svg) -> None:
-    cell = make_cell(differences=(0.0012, -0.0003, 0.0, 0.00001))
+def test_win_grid_has_a_sign_for_every_square(make_scores: MakeScores, svg: Svg) -> None:
+    cell = make_scores(differences=(0.0012, -0.0003, 0.0, 0.00001))
 
     text = svg(draw_win_grid({"AUC": [cell]}, seeds=(2021, 190034, 27011, 948432, 7), arm="PRIME"))
 
@@ -222,9 +222,11 @@ def test_load_is_the_mean_over_bags_beside_an_even_load() -> None:
 
 
 @pytest.mark.parametrize("n", [1, 13])
-def test_any_number_of_backbones_and_awkward_names(make_cell: MakeCell, svg: Svg, n: int) -> None:
+def test_any_number_of_backbones_and_awkward_names(
+    make_scores: MakeScores, svg: Svg, n: int
+) -> None:
     names = [f"{AWKWARD[index % 2]} {index}" for index in range(n)]
-    cells = [make_cell(name) for name in names]
+    cells = [make_scores(name) for name in names]
     arm = AWKWARD[1]
 
     for figure in (
@@ -269,8 +271,10 @@ def test_nothing_to_show_is_said(draw: Callable[[], Figure], svg: Svg) -> None:
 @pytest.mark.parametrize(
     "differences", [(0.001,), (0.0, 0.0), (NAN, 0.001), (0.26, 1e-7), (-0.5, -0.4)]
 )
-def test_cells_of_any_size(make_cell: MakeCell, svg: Svg, differences: tuple[float, ...]) -> None:
-    cell = make_cell(differences=differences)
+def test_cells_of_any_size(
+    make_scores: MakeScores, svg: Svg, differences: tuple[float, ...]
+) -> None:
+    cell = make_scores(differences=differences)
     estimates = list(cell.differences.values())
 
     n, wins = len(estimates), sum(value > 0 for value in estimates)

@@ -33,7 +33,7 @@ from prime_bench.report.figures.sensitivity import (
 from prime_bench.report.figures.style import BLUE, FAINT, GREEN, GREY, INK, ORANGE
 
 Svg = Callable[[Figure], str]
-MakeCell = Callable[..., PairedScores]
+MakeScores = Callable[..., PairedScores]
 MINUS = "\N{MINUS SIGN}"
 
 
@@ -192,11 +192,11 @@ def test_a_forest_without_headings_or_a_band(svg: Svg) -> None:
     assert "No row has enough pairs for an interval." in svg(single)
 
 
-def test_pairs_are_drawn_by_who_is_better(make_cell: MakeCell, svg: Svg) -> None:
+def test_pairs_are_drawn_by_who_is_better(make_scores: MakeScores, svg: Svg) -> None:
     cells = [
-        make_cell("DNN", (0.001, -0.002, 0.0)),
-        make_cell("AFM", (0.003, math.nan)),
-        make_cell("NFM", (math.nan,)),
+        make_scores("DNN", (0.001, -0.002, 0.0)),
+        make_scores("AFM", (0.003, math.nan)),
+        make_scores("NFM", (math.nan,)),
     ]
 
     figure = draw_paired_dots(cells, baseline="Dense", arm="PRIME", metric_label="Test AUC")
@@ -224,8 +224,8 @@ def test_pairs_are_drawn_by_who_is_better(make_cell: MakeCell, svg: Svg) -> None
     assert legend_of(untied) == ["PRIME is better", "PRIME is worse"]
 
 
-def test_squares_are_coloured_by_sign_and_size(make_cell: MakeCell, svg: Svg) -> None:
-    cells = [make_cell("DNN", (0.0012, -0.0003, 0.0)), make_cell("AFM", (-0.0012,))]
+def test_squares_are_coloured_by_sign_and_size(make_scores: MakeScores, svg: Svg) -> None:
+    cells = [make_scores("DNN", (0.0012, -0.0003, 0.0)), make_scores("AFM", (-0.0012,))]
 
     figure = draw_win_grid(
         {"AUC": cells, "LogLoss": cells[:1]}, seeds=(2021, 190034, 27011, 7), arm="PRIME"

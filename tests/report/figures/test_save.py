@@ -24,15 +24,15 @@ from prime_bench.report.figures.save import (
 )
 from prime_bench.report.figures.style import FAINT, INK, PNG_DPI
 
-MakeCell = Callable[..., PairedScores]
+MakeScores = Callable[..., PairedScores]
 BEGINNINGS = {"svg": b"<?xml", "pdf": b"%PDF", "png": b"\x89PNG"}
 
 
 @pytest.mark.parametrize("suffix", FILE_TYPES)
-def test_the_same_figure_is_the_same_bytes(make_cell: MakeCell, suffix: FileType) -> None:
+def test_the_same_figure_is_the_same_bytes(make_scores: MakeScores, suffix: FileType) -> None:
     first, second = (
         figure_bytes(
-            draw_paired_dots([make_cell()], baseline="Dense", arm="PRIME", metric_label="AUC"),
+            draw_paired_dots([make_scores()], baseline="Dense", arm="PRIME", metric_label="AUC"),
             suffix,
             name="dots",
         )
@@ -47,10 +47,12 @@ def test_the_same_figure_is_the_same_bytes(make_cell: MakeCell, suffix: FileType
 @pytest.mark.parametrize("suffix", FILE_TYPES)
 @pytest.mark.parametrize(("key", "value"), [("savefig.bbox", "tight"), ("xtick.labelsize", 20)])
 def test_a_file_is_the_same_whatever_the_users_matplotlib_is_set_to(
-    make_cell: MakeCell, suffix: FileType, key: str, value: object
+    make_scores: MakeScores, suffix: FileType, key: str, value: object
 ) -> None:
     def made() -> bytes:
-        figure = draw_paired_dots([make_cell()], baseline="Dense", arm="PRIME", metric_label="AUC")
+        figure = draw_paired_dots(
+            [make_scores()], baseline="Dense", arm="PRIME", metric_label="AUC"
+        )
         return figure_bytes(figure, suffix, name="dots")
 
     with matplotlib.rc_context({key: value}):  # type: ignore[dict-item]  # keys are literals
@@ -59,8 +61,8 @@ def test_a_file_is_the_same_whatever_the_users_matplotlib_is_set_to(
     assert theirs == made()
 
 
-def test_three_files(make_cell: MakeCell, tmp_path: Path) -> None:
-    figure = draw_paired_dots([make_cell()], baseline="Dense", arm="PRIME", metric_label="AUC")
+def test_three_files(make_scores: MakeScores, tmp_path: Path) -> None:
+    figure = draw_paired_dots([make_scores()], baseline="Dense", arm="PRIME", metric_label="AUC")
 
     named = NamedFigure(name="dots", title="Dots", data="avazu", figure=figure)
     paths = write_figures([named], tmp_path / "figures")
@@ -69,9 +71,11 @@ def test_three_files(make_cell: MakeCell, tmp_path: Path) -> None:
     assert all(path.stat().st_size > 1000 for path in paths)
 
 
-def test_a_label_stands_above_the_figure_and_moves_nothing(make_cell: MakeCell) -> None:
+def test_a_label_stands_above_the_figure_and_moves_nothing(make_scores: MakeScores) -> None:
     def draw() -> NamedFigure:
-        figure = draw_paired_dots([make_cell()], baseline="Dense", arm="PRIME", metric_label="AUC")
+        figure = draw_paired_dots(
+            [make_scores()], baseline="Dense", arm="PRIME", metric_label="AUC"
+        )
         assert figure.legends
         return NamedFigure(name="dots", title="Dots", data="avazu", figure=figure)
 
@@ -92,9 +96,9 @@ def test_a_label_stands_above_the_figure_and_moves_nothing(make_cell: MakeCell) 
     assert "Miniature" in inline_svg(item)
 
 
-def test_a_file_in_the_way_of_the_folder(make_cell: MakeCell, tmp_path: Path) -> None:
+def test_a_file_in_the_way_of_the_folder(make_scores: MakeScores, tmp_path: Path) -> None:
     (tmp_path / "figures").write_text("")
-    figure = draw_paired_dots([make_cell()], baseline="Dense", arm="PRIME", metric_label="AUC")
+    figure = draw_paired_dots([make_scores()], baseline="Dense", arm="PRIME", metric_label="AUC")
 
     with pytest.raises(EnvironmentFault):
         write_figures(
@@ -103,7 +107,7 @@ def test_a_file_in_the_way_of_the_folder(make_cell: MakeCell, tmp_path: Path) ->
         )
 
 
-def test_inline_elements_share_nothing(make_cell: MakeCell) -> None:
+def test_inline_elements_share_nothing(make_scores: MakeScores) -> None:
     texts = [
         inline_svg(
             NamedFigure(
@@ -111,7 +115,7 @@ def test_inline_elements_share_nothing(make_cell: MakeCell) -> None:
                 title='pairs of "A" & <B>',
                 data="avazu",
                 figure=draw_paired_dots(
-                    [make_cell()], baseline="Dense", arm="PRIME", metric_label="AUC"
+                    [make_scores()], baseline="Dense", arm="PRIME", metric_label="AUC"
                 ),
             )
         )
