@@ -295,8 +295,8 @@ class FieldRouting(Frozen):
     too_small: list[GroupSize]
     """Groups without enough rows."""
     overlap: list[list[float]]
-    """Of each two groups, in their order: the mean over bags of the sum over experts of the smaller
-    load; 1 for equal loads, 0 for groups that share no expert."""
+    """(k, k) for the k groups in their order: the mean over bags of the sum over experts of the
+    smaller of two groups' loads; 1 for equal loads, 0 for groups that share no expert."""
     skipped: str | None = None
     """Why there are no groups; None if there are."""
 

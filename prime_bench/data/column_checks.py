@@ -23,8 +23,8 @@ _MOSTLY = 0.5
 _TELLS_AUC = 0.999
 """AUC of a column alone from which it tells the label."""
 _TELLS_ERRORS = 0.001
-"""Rows that values tell wrongly, as a share of those of the rarer label, up to which they tell
-it."""
+"""Values of a column tell the label if they are wrong for at most this share of the rows with the
+rarer label."""
 _FEWEST_ROWS = 20
 """Rows below which a share of rows shows nothing."""
 _KNOWN = "is it known before the click?"
@@ -81,7 +81,7 @@ def column_warnings(
 
 
 def _rows_of_ids(ids: np.ndarray, schema: Schema) -> list[np.ndarray]:
-    """For each categorical field (V,) int64: the training rows of each id."""
+    """The training rows of each id, (V,) int64 for each categorical field."""
     counts = [np.zeros(size, dtype=np.int64) for size in schema.shape.vocabulary_sizes]
     for start in range(0, len(ids), _ROWS_AT_ONCE):
         rows = np.asarray(ids[start : start + _ROWS_AT_ONCE])
@@ -103,6 +103,7 @@ def _ranges(numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _of_texts(values: int, *, rows: int, missing: int) -> Iterator[str]:
+    """Warnings of a field of texts with so many distinct values in the training rows."""
     present = rows - missing
     if values == 0 or (values == 1 and missing == 0):
         yield f"{'one' if values else 'no'} value in all {rows:,} training rows"
@@ -116,7 +117,7 @@ def _of_texts(values: int, *, rows: int, missing: int) -> Iterator[str]:
 
 
 def _of_ids(rule: str, rows_of_id: np.ndarray, *, missing: int) -> Iterator[str]:
-    """Of a numeric field that has ids: `rows_of_id` (V,) has those without an id last."""
+    """Warnings of a numeric field that has ids: `rows_of_id` (V,) has those without an id last."""
     rows, lost = int(rows_of_id.sum()), int(rows_of_id[-1])
     if missing == rows:
         yield f"no value in all {rows:,} training rows"
@@ -133,7 +134,7 @@ def _of_ids(rule: str, rows_of_id: np.ndarray, *, missing: int) -> Iterator[str]
 
 
 def _of_numbers(rule: str, *, low: float, high: float, rows: int, missing: int) -> Iterator[str]:
-    """Of a numeric field whose training rows are from `low` to `high` under its rule."""
+    """Warnings of a numeric field whose training rows go from `low` to `high` under its rule."""
     if missing == rows:
         yield f"no value in all {rows:,} training rows"
     elif low == high:

@@ -29,12 +29,12 @@ from prime_bench.data.stages import OnProgress, StageProgress, no_progress
 MOST_SAMPLED_ROWS = 200_000
 """Rows from which roles and rules are guessed."""
 _FIRST_ROWS = 50_000
-"""Of these, the first rows of the log, all of which are taken."""
+"""Of the sampled rows, those that are the first of the log, without a gap."""
 _A_BLOCK_ROWS = 2_000
 """Rows of each later block from which some are taken."""
 # Thresholds of the guesses, which are choices: each draft names the reason, to be corrected.
 _FEW_VALUES = 20
-"""Whole numbers with at most so many values are taken for categories."""
+"""Number of distinct values up to which whole numbers are taken for categories."""
 _A_VALUE_A_ROW = 0.95
 """Distinct values a row from which a column is taken for a number of the row, and dropped."""
 _LABELS = frozenset({"0", "1", "0.0", "1.0"})

@@ -92,7 +92,7 @@ class InputFile(Frozen):
     md5_with_crlf: str | None = None
     """MD5 of the content with CRLF in place of its line feeds; None unless it is published."""
     published: PublishedForm | None = None
-    """In which form the content has the MD5 on the card; None if in none of them, if the card has
+    """The form of the content that has the MD5 on the card; None if no form has it, if the card has
     no MD5, and in tables of versions that read no CRLF."""
 
 

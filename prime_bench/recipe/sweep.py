@@ -49,14 +49,17 @@ class CandidateBudget(Frozen):
     """`[budget]`: how many candidates `choose` has of every arm on every backbone."""
 
     candidates: int = pydantic.Field(ge=1, le=MOST_POINTS)
-    """At most so many points of an arm's grid and the backbone's together, drawn where there are
-    more: a common budget of arms with grids of different sizes."""
+    """Largest number of points that an arm has on a backbone: those of its grid times those of the
+    backbone's. Where there are more, this many are drawn: a common budget of arms with grids of
+    different sizes."""
     seed: int = pydantic.Field(2021, ge=0)
     """Seed of the draw."""
 
     def drawn(self, n_backbones: int, n_arms: int) -> set[tuple[int, int]]:
-        """Which of `n_backbones` points of a backbone are trained with which of `n_arms` of an arm:
-        places in their orders. Arms that are drawn from share the backbone's stream.
+        """The pairs (point of the backbone, point of the arm) that are trained, by their numbers
+        from 0.
+
+        The points of the backbone come from one random stream, the same for all arms.
         """
         n_pairs = n_backbones * n_arms
         if n_pairs <= self.candidates:

@@ -354,7 +354,7 @@ def _named(manifest: PublicationManifest) -> str:
 
 
 def _difference(there: PublicationManifest, here: PublicationManifest) -> str:
-    """In which records the publication here differs from the one there, else in what."""
+    """The numbers of records in which two publications differ; if there are none, what differs."""
     old, new = there.records, here.records
     counts = {
         "new": len(new.keys() - old.keys()),

@@ -54,7 +54,7 @@ class RecordSource:
     packed_recipe: bytes | None = None
     """The recipe.toml of the first bundle."""
     origins: Mapping[Path, frozenset[str]] = field(default_factory=dict)
-    """Of several sources: the jobs whose records are taken from each."""
+    """Ids of the jobs whose records are taken from each source; empty for a single source."""
     also_in: frozenset[str] = frozenset()
     """Ids of jobs whose record a further source has too, with the same results."""
     conflicts: Sequence[Conflict] = ()

@@ -844,8 +844,10 @@ class _Demand:
         self._asked_s = -_ASK_EVERY_S
 
     def ask(self, n_slots: int) -> None:
-        """Have the demand for so many more slots stand. Those that got room are asked for again
-        every few seconds, since the room may have been on a node that takes no jobs.
+        """Keep tasks for `n_slots` further slots waiting with Ray, so that an autoscaler sees them.
+
+        Tasks that got room are replaced every few seconds: the room may have been on a node that
+        takes no jobs.
         """
         now = time.monotonic()
         if n_slots and now - self._asked_s < _ASK_EVERY_S:

@@ -26,7 +26,7 @@ class _StopRequest:
 
 
 Messages = SimpleQueue[WorkerEvent | Outcome | Exception | _StopRequest | None]
-"""From the slots to the thread that runs the engine: events and outcomes of jobs, an error of the
+"""What slots tell the thread that runs the engine: events and outcomes of jobs, an error of the
 engine itself, None when a slot has ended.
 """
 

@@ -34,7 +34,7 @@ from prime_bench.store.runs import RECORD, Runs
 DATA_VARIABLE = "PRIME_BENCH_DATA"
 _WAIT_S = 1.0
 _GATHER_S = 0.05
-"""`look` waits so much longer for more news after the first, so that one answer has them all."""
+"""Time that `look` waits for more news after the first, so that one answer has them all."""
 
 
 @dataclass(frozen=True, kw_only=True)

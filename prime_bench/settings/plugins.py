@@ -257,8 +257,8 @@ class HiddenExpertsSettings(ArmSettings):
         return None if backbone.top_nn else "it has no Top-NN whose hidden layers could be replaced"
 
     def added_macs(self, backbone: BackboneSettings, shape: TableShape) -> int:
-        """For each layer E in of the routers, E q in of V and E q out of U, and the change of the
-        layer's own Linear.
+        """Sum over the hidden layers of E in (routers) + E q in (V) + E q out (U), and the change
+        of the layer's own Linear.
         """
         return self._routed(backbone, shape) + self._own(backbone, shape, biases=False)
 
@@ -363,8 +363,8 @@ class APGSettings(ArmSettings):
         return [of_fields]
 
     def added_parameters(self, backbone: BackboneSettings, shape: TableShape) -> int:
-        """For each layer in p + 2 p k' + p out + M(condition, h, k'^2 + out), less the replaced
-        Linear.
+        """Sum over the layers of p in + 2 p k' + p out (U and V) and the hypernetwork's MLP from
+        `condition` to k'^2 + out, less the Linear that a layer replaces.
         """
         count = 0
         for layer in self.layers(backbone, shape):
@@ -377,8 +377,10 @@ class APGSettings(ArmSettings):
         return count
 
     def added_macs(self, backbone: BackboneSettings, shape: TableShape) -> int:
-        """For each layer the hypernetwork, and (in + k' + out) k' for each vector, less the
-        replaced Linear. U_l U_r and V_l V_r are computed once a batch and not counted.
+        """Sum over the layers of the hypernetwork's MLP and, for each of the layer's vectors,
+        (in + k' + out) k', less the Linear that a layer replaces.
+
+        U_l U_r and V_l V_r are computed once a batch and not counted.
         """
         count = 0
         for layer in self.layers(backbone, shape):

@@ -1,5 +1,5 @@
 """Checks of records: against their own digests, the files beside them, what follows from their own
-values, and the tables that they were made from; and of which records can be compared.
+values, and the tables that they were made from; and which records cannot be compared.
 """
 
 import hashlib

@@ -252,7 +252,7 @@ def _sorted_by_group(positive: Any, values: Any, groups: np.ndarray) -> np.ndarr
 
 
 def _sums(values: np.ndarray, starts: np.ndarray, sizes: np.ndarray) -> np.ndarray:
-    """The sums (G,) int64 of consecutive parts of the values (P,), of which some are empty."""
+    """The sums (G,) int64 of consecutive parts of the values (P,); a part may be empty."""
     total = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(values, dtype=np.int64)])
     sums: np.ndarray = total[starts + sizes] - total[starts]
     return sums

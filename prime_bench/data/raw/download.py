@@ -44,7 +44,7 @@ _PART = ".part"
 _LONGEST_WAIT_S = 300
 """A server that asks for a longer wait (Retry-After) is not waited for."""
 _SLOW_BYTES, _SLOW_S = 1 << 16, 60
-"""Less than so much in such a time is a connection that has broken."""
+"""A connection that brings fewer bytes in these seconds counts as broken."""
 _GAIN_BYTES, _GAIN_PERCENT = 1 << 20, 1
 """What further attempts must have brought, one or the other, before waits are short again."""
 

@@ -278,7 +278,7 @@ def chance_of_a_clean_sweep(pairs_per_cell: Sequence[int]) -> float:
 
 
 def sign_sums(weights: list[int]) -> list[int]:
-    """At index s: how many of the 2^m subsets of `weights` sum to s, as exact whole numbers."""
+    """How many of the 2^m subsets of `weights` (m,) sum to s, at index s; exact whole numbers."""
     ways = [1] + [0] * sum(weights)
     for weight in weights:
         for total in range(len(ways) - 1, weight - 1, -1):
@@ -353,9 +353,11 @@ def is_skewed(values: ArrayLike) -> bool:
 
 
 def _order_interval(points: ArrayLike, ways: Sequence[int], *, confidence: float) -> Interval:
-    """From the k-th smallest point to the k-th largest; `confidence` limits k.
+    """The interval from the k-th smallest of the points to the k-th largest, with the largest k
+    whose interval still has `confidence`; k is 1 where none has.
 
-    `ways` are the weights of the test statistic's values, whose two tails below k are left out.
+    `ways` (s,) has how many of the equally likely cases give the test statistic each value from 0;
+    the interval leaves out the k lowest and the k highest values.
     """
     ordered = np.sort(_vector(points))
     total, tail, k = sum(ways), 0, 0

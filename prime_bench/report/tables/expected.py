@@ -120,7 +120,7 @@ class PrintedNumber:
 
     @property
     def noise(self) -> SeedNoise | None:
-        """How the mean of so many runs varies; None without a standard deviation of two runs."""
+        """How the mean of `runs` runs varies; None without a standard deviation of two or more."""
         known = self.sd is not None and self.runs is not None and self.runs > 1
         return noise_of(self.sd, n=self.runs) if known else None  # type: ignore[arg-type]
 

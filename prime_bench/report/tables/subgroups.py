@@ -19,7 +19,7 @@ _SCORES: tuple[tuple[str, str, Better], ...] = (
     ("calibration_error", "Calibration error", "lower"),
 )
 ScoresBySeed = dict[int, tuple[SubgroupScore, SubgroupScore, tuple[str, str]]]
-"""By seed, the baseline's and the arm's score of one group, and the ids of the two jobs."""
+"""Seed -> the baseline's and the arm's score of one group, and the ids of the two jobs."""
 
 
 def build(records: ReportRecords, definition: SubgroupsDefinition) -> TableBody:
