@@ -1,4 +1,4 @@
-"""Numbers with their nouns."""
+"""Words that messages have in common: numbers with their nouns, and what a job is called."""
 
 
 def counted(number: int, noun: str, *, most: int | None = None) -> str:
@@ -12,3 +12,9 @@ def counted(number: int, noun: str, *, most: int | None = None) -> str:
     high = number if most is None else most
     shown = f"{number:,}" if number == high else f"{number:,} to {high:,}"
     return f"{shown} {noun}" if high == 1 else f"{shown} {noun}s"
+
+
+def job_name(dataset: str, backbone: str, arm: str, seed: int, *, kind: str = "train") -> str:
+    """Return `avazu DNN prime seed 2021`; of a probe its kind comes last."""
+    name = f"{dataset} {backbone} {arm} seed {seed}"
+    return name if kind == "train" else f"{name} {kind}"

@@ -15,6 +15,7 @@ from click.shell_completion import CompletionItem
 from prime_bench.base.characters import has_unseen, visible
 from prime_bench.base.files import bundled_folder, read_json
 from prime_bench.base.identity import JOB_ID_DIGITS
+from prime_bench.base.words import job_name
 
 _DESCRIBED = 50
 """Jobs up to which each is shown with what it is; more are ids alone."""
@@ -194,7 +195,8 @@ def _job(folder: Path) -> str | None:
     try:
         config = read_json(folder / "config.json")
         job = config["job"]
-        return visible(f"{config['dataset']} {job['backbone']} {config['arm']} seed {job['seed']}")
+        name = job_name(config["dataset"], job["backbone"], config["arm"], job["seed"])
+        return visible(name)
     except (OSError, ValueError, KeyError, TypeError):
         return None
 

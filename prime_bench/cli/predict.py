@@ -8,6 +8,7 @@ import click
 
 from prime_bench.base.characters import visible
 from prime_bench.base.errors import EXIT_FAILED, UsageError
+from prime_bench.base.words import job_name
 from prime_bench.cli import complete, options
 
 if TYPE_CHECKING:
@@ -184,7 +185,7 @@ class _Bars:
         """Move the job's bar."""
         record = progress.record
         if progress.number not in self._tasks:
-            name = f"{record.dataset} {record.job.backbone} {record.arm} seed {record.job.seed}"
+            name = job_name(record.dataset, record.job.backbone, record.arm, record.job.seed)
             title = f"{progress.number} of {progress.n_jobs}: {name}"
             self._tasks[progress.number] = self._bars.add_task(
                 visible(title), total=progress.n_rows

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import click
 
 from prime_bench.base.errors import EXIT_FAILED, EXIT_INTERRUPTED
+from prime_bench.base.words import job_name
 from prime_bench.cli import complete, options
 
 if TYPE_CHECKING:
@@ -122,12 +123,9 @@ def print_failures(summary: "RunSummary", *, runs_dir: Path) -> None:
     from prime_bench.cli.plan import summary as plan_summary
 
     for outcome in (*summary.failed, *summary.not_run):
-        request = outcome.request
-        print_line(
-            f"{outcome.state}: {request.dataset} {request.job.backbone} {request.arm} "
-            f"seed {request.job.seed}: {outcome.why} ({runs_dir / request.job.id})",
-            err=True,
-        )
+        request, job = outcome.request, outcome.request.job
+        name = job_name(request.dataset, job.backbone, request.arm, job.seed)
+        print_line(f"{outcome.state}: {name}: {outcome.why} ({runs_dir / job.id})", err=True)
     if summary.interrupted or summary.not_started:
         print_line("the same command continues this run", err=True)
     if summary.plan.prepare_commands or summary.plan.broken or summary.plan.unfit:

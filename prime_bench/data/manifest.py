@@ -154,12 +154,11 @@ class Manifest(Frozen):
     versions: dict[str, str]
     """Versions of Python and of the packages that wrote the table."""
     missing: dict[str, SplitCounts] | None = None
-    """For each field the rows without a value; None in tables of versions that did not count."""
+    """Name of each field -> its rows without a value; None in tables of versions before."""
     best: dict[Literal["train", "valid", "test"], BestPossible] | None = None
-    """For each split of a synthetic table; None for real data."""
+    """The best possible metrics on each split of a synthetic table; None for real data."""
     numeric: dict[str, NumericFit] | None = None
-    """For each numeric field how it was transformed; None in tables of versions that did not keep
-    it."""
+    """Name of each numeric field -> how it was transformed; None in tables of versions before."""
     warnings: list[str] = []
     """What the training rows show of columns of the user's own data: of no use, lost by a rule, or
     telling the label."""

@@ -71,7 +71,7 @@ def choose(
     grouping: Grouping, labels: np.ndarray, *, rows: int = 1, positives: int = 0, negatives: int = 0
 ) -> ChosenGroups:
     """Choose the groups with at least `rows` rows, `positives` of them positive and `negatives`
-    negative.
+    negative, by the labels (N,) of 0 and 1.
     """
     sizes = grouping.sizes(labels)
     enough = [

@@ -11,6 +11,7 @@ import pydantic
 
 from prime_bench.base.errors import UsageError, did_you_mean
 from prime_bench.base.frozen import Frozen, JsonTable
+from prime_bench.base.words import job_name
 from prime_bench.catalog import DENSE, find_backbone, find_plugin
 from prime_bench.recipe.job import Job
 from prime_bench.recipe.sweep import CandidateBudget, GridPoint
@@ -160,8 +161,8 @@ class JobSpec:
         return {name: code for name, code in found.items() if code is not None}
 
     def __str__(self) -> str:
-        measured = "" if self.kind == "train" else f" {self.kind}"
-        return f"{self.dataset} {self.backbone_name} {self.arm.name} seed {self.seed}{measured}"
+        names = self.dataset, self.backbone_name, self.arm.name
+        return job_name(*names, self.seed, kind=self.kind)
 
 
 @dataclass(frozen=True, kw_only=True)

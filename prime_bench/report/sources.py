@@ -12,6 +12,7 @@ from pathlib import Path
 from prime_bench.base.errors import DataError
 from prime_bench.base.files import read_file
 from prime_bench.base.identity import canonical_json
+from prime_bench.base.words import job_name
 from prime_bench.report.bundle import FILES, Bundle, read_bundle
 from prime_bench.report.quantities.records import RecipeJobs
 from prime_bench.report.tables.model import TableNote, note
@@ -191,7 +192,7 @@ def conflict_text(conflict: Conflict) -> str:
     """A line on a conflict: what the job is, where the records are from, and how they differ."""
     shown, other = conflict.shown, conflict.other
     return (
-        f"{_place(shown)}: {conflict.other_place} ({_machine(other)}) has other numbers than "
+        f"{_named(shown)}: {conflict.other_place} ({_machine(other)}) has other numbers than "
         f"{conflict.place} ({_machine(shown)}), which counts since it is named first: "
         f"{'; '.join(conflict.differing)}"
     )
@@ -235,10 +236,11 @@ def _distances(conflict: Conflict) -> dict[str, float]:
     return score_distances(conflict.shown, conflict.other)
 
 
-def _place(record: Record) -> str:
-    kind = "" if record.job.kind == "train" else f" {record.job.kind}"
+def _named(record: Record) -> str:
+    """What the record's job is called, with its id."""
     job = record.job
-    return f"{record.dataset} {job.backbone} {record.arm} seed {job.seed}{kind} ({record.job_id})"
+    name = job_name(record.dataset, job.backbone, record.arm, job.seed, kind=job.kind)
+    return f"{name} ({record.job_id})"
 
 
 def _machine(record: Record) -> str:

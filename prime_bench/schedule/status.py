@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from prime_bench.base.errors import UsageError
+from prime_bench.base.words import job_name
 from prime_bench.findings import Validation
 from prime_bench.recipe.events import EpochProgress
 from prime_bench.recipe.job import Job
@@ -114,13 +115,13 @@ def status_of_folder(runs: Runs) -> Status:
             jobs.append(JobStatus(job_id=job_id, name="?", state=state, why=f"{why}; {config}"))
             continue
         job = config.job
-        kind = "" if job.kind == "train" else f" {job.kind}"
-        name = f"{config.dataset} {job.backbone} {config.arm} seed {job.seed}{kind}"
         jobs.append(
             _with_progress(
                 JobStatus(
                     job_id=job_id,
-                    name=name,
+                    name=job_name(
+                        config.dataset, job.backbone, config.arm, job.seed, kind=job.kind
+                    ),
                     state=state,
                     why=why,
                     kind=job.kind,

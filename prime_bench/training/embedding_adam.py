@@ -206,7 +206,10 @@ class TrainedTable:
         self._squares.copy_(squares)
 
     def state_dict(self) -> dict[str, Tensor]:
-        """Everything that the next step depends on beside W. Tensors are not copied."""
+        """Everything that the next step depends on beside W: m and v, (V, k) each, and |W|^2.
+
+        Tensors are not copied.
+        """
         self.begin()
         return {"first": self._first, "second": self._second, "squares": self._squares}
 
@@ -242,7 +245,10 @@ class TrainedTables:
             table.look_up(ids, self._places)
 
     def collect(self) -> list[Tensor]:
-        """Sum up the gradients by rows, after the backward pass. Returns |G|^2 of each table."""
+        """Sum up the gradients by rows, after the backward pass.
+
+        Returns |G|^2 of each table, float64 scalars.
+        """
         looked_up = [table.take_rows() for table in self.tables]
         gradients = [
             None if rows.grad is None else (rows.grad * self._inside).flatten(0, 1)

@@ -63,8 +63,8 @@ def predict(
 
 
 def score(labels: np.ndarray, probabilities: Tensor) -> Score:
-    """AUC and LogLoss over all rows, computed on the device of the probabilities. Both are None if
-    a probability is not finite.
+    """AUC and LogLoss over all rows (N,), computed on the device of the probabilities. Both are
+    None if a probability is not finite.
     """
     if not bool(probabilities.isfinite().all()):
         return Score(auc=None, logloss=None)
@@ -113,8 +113,8 @@ def full_score(
 
 
 def degeneracy(probabilities: Mapping[str, Tensor], scores: Mapping[str, Score]) -> str | None:
-    """The reasons for which the predictions of the splits, by name, are no sound measurement; None
-    if there are none.
+    """Why the predictions (N,) of the splits, by name, are no sound measurement; None if they are
+    one.
     """
     faults = []
     for name, values in probabilities.items():

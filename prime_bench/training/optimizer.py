@@ -130,7 +130,7 @@ class Optimizer:
 
     @property
     def learning_rate(self) -> float:
-        """Adam's rate."""
+        """Adam's learning rate. A graph of the step has the old one: `version` counts changes."""
         return self._learning_rate
 
     @learning_rate.setter

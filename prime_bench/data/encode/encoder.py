@@ -49,11 +49,11 @@ class Encoded:
     rows: SplitCounts
     positives: SplitCounts
     train_values: dict[str, int]
-    """For each text field the values with `train_values_min_count` or more train rows."""
+    """Name of each text field -> its values with `train_values_min_count` or more train rows."""
     missing: dict[str, SplitCounts]
-    """For each field the rows without a value."""
+    """Name of each field -> its rows without a value."""
     numeric: dict[str, NumericFit]
-    """For each numeric field how it was transformed."""
+    """Name of each numeric field -> how it was transformed."""
     outputs: dict[str, str]
     """Name of each written file in the folder -> SHA-256."""
 
@@ -75,8 +75,10 @@ def encode(
     coders = _coders(fields, settings)
     coded = list(coders.values())
     if settings.gauc_by and settings.gauc_by not in coders:
+        # A column that only has the groups of rows comes last, and is no field.
         coded.append(TextCodes(settings.gauc_by))
     numeric = [column for column in fields if column.role == "numeric"]
+    # Names of the numeric fields that stay numbers; the others have coders.
     numbers = [column.name for column in numeric if column.name not in coders]
     rules = NumericFields([c.rule(settings) for c in numeric if c.name in numbers])
     spool = Spool(
@@ -97,9 +99,9 @@ def encode(
         )
         for coder in coded:
             coder.finish()
-        counted = _count(spool, splits, coded, rules, on_progress)
+        counts = _count(spool, splits, coded, rules, on_progress)
         written = _write_vocabularies(
-            coders, counted, settings, folder, train_values_min_count=train_values_min_count
+            coders, counts, settings, folder, train_values_min_count=train_values_min_count
         )
         outputs = {path: digest for one in written for path, digest in one.outputs.items()}
         vocabularies = {name: one.vocabulary for name, one in zip(coders, written, strict=True)}
@@ -109,26 +111,22 @@ def encode(
         groups = None
         if settings.gauc_by:
             place = list(coders).index(settings.gauc_by) if settings.gauc_by in coders else -1
-            groups = _Groups.of(coded[place], counted.codes[place], place=place)
+            groups = _Groups.of(coded[place], counts.codes[place], place=place)
         writer = _Writer(list(vocabularies.values()), rules, splits, on_progress, groups=groups)
-        outputs |= writer.write(spool, folder, rows=counted.rows)
+        outputs |= writer.write(spool, folder, rows=counts.rows)
+    missing = np.delete(splits.missing.T, slice(len(coders), len(coded)), axis=0)
     return Encoded(
         schema=schema,
-        rows=_split_counts(counted.rows),
-        positives=_split_counts(counted.positives),
+        rows=_split_counts(counts.rows),
+        positives=_split_counts(counts.positives),
         train_values={
             name: one.train_values
             for name, one in zip(coders, written, strict=True)
             if one.train_values is not None
         },
         missing={
-            name: _split_counts(counts)
-            for name, counts in zip(
-                [*coders, *numbers],
-                # A column that only has the groups is no field.
-                np.delete(splits.missing.T, slice(len(coders), len(coded)), axis=0),
-                strict=True,
-            )
+            name: _split_counts(of_field)
+            for name, of_field in zip([*coders, *numbers], missing, strict=True)
         },
         numeric={
             column.name: rules.constants(numbers.index(column.name))
@@ -231,7 +229,7 @@ class _Counted:
     """What the second pass has counted."""
 
     codes: list[np.ndarray]
-    """For each coded field (2, V) uint32: rows of each code in train, and in the other splits."""
+    """Rows of each code in train, and in the other splits: (2, V) uint32 for each coded field."""
     rows: np.ndarray
     """(3,) int64: rows of each split."""
     positives: np.ndarray
