@@ -192,7 +192,7 @@ def publish(
             changed are sealed with new digests, and the manifest names them.
         private: Whether a new repository is private.
         replace: Whether to put the publication in the place of another one.
-        message: Of the commit on the hub.
+        message: Message of the commit on the hub; empty for the title of the report.
         runs_dir: Folder of the records.
 
     Returns:

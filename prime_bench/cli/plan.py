@@ -194,8 +194,11 @@ def outlook(total: "Total") -> Iterator[str]:
 
 
 def summary(made: "Plan", *, told: Sequence[str] = ()) -> str:
-    """A line with the number of jobs in each state, then what is stale, broken, of another
-    source, without the rows that it needs, or to prepare; commands in `told` are left out."""
+    """A line with the number of jobs in each state, then lines on candidates, on stale, broken and
+    unfit jobs, on records of another source, and the commands that prepare data.
+
+    Commands in `told` are left out.
+    """
     from dataclasses import replace
 
     kinds = dict.fromkeys(planned.job_spec.kind for planned in made.jobs)

@@ -21,8 +21,10 @@ from prime_bench.cli import complete, options
 @click.option("--by", default="", metavar="NAMES", help="Who publishes, as you call yourselves.")
 @click.option("--anonymous", is_flag=True, help="Leave out the names of machines and folders.")
 @click.option("--private", is_flag=True, help="A new repository is private.")
-@click.option("--replace", is_flag=True, help="In the place of another publication.")
-@click.option("--message", default="", help="Of the commit on the hub.  [the report's title]")
+@click.option("--replace", is_flag=True, help="Put it in the place of another publication.")
+@click.option(
+    "--message", default="", help="Message of the commit on the hub.  [the report's title]"
+)
 @options.runs_dir
 def publish(
     what: str,

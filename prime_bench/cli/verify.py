@@ -20,7 +20,6 @@ VERIFY_SCHEMA = 1
 @options.one_device
 @click.option(
     "--recompute",
-    "again",
     is_flag=True,
     help="Also predict with the kept weights, and compare what follows from them.",
 )
@@ -40,7 +39,7 @@ def verify(
     only: tuple[str, ...],
     changes: tuple[str, ...],
     device: str,
-    again: bool,
+    recompute: bool,
     report_folder: Path | None,
     data_dir: Path,
     runs_dir: Path,
@@ -62,7 +61,7 @@ def verify(
         only=only,
         changes=changes,
         device=device,
-        recompute=again,
+        recompute=recompute,
         report_folder=report_folder,
         data_dir=data_dir,
         runs_dir=runs_dir,

@@ -86,7 +86,7 @@ class ReportView:
 
         Args:
             folder: Where to; it is made if it does not exist.
-            format: Of the tables; `html` is one page of all.
+            format: Format of the tables; `html` is one page of all.
             figures: Whether to write each figure too, as SVG, PDF and PNG.
             log: Called with a line about files of an earlier report in the folder, which stay
                 there and which the new manifest does not list.
