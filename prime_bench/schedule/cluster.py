@@ -133,6 +133,7 @@ class _Node:
     host: str
     address: str
     resources: dict[str, float]
+    """What Ray counts on it: CPU, GPU, memory in bytes, and resources of the user's."""
     labels: dict[str, str]
     kind: _Kind | None = None
     """None before its first check was passed."""
@@ -158,7 +159,9 @@ class _Task:
 
     request: JobRequest
     runs: Runs
+    """The caller's folder of records, to which the job's files are copied."""
     claim: contextlib.ExitStack
+    """Gives the claim back when it is closed."""
 
     @property
     def job_id(self) -> str:
@@ -167,13 +170,25 @@ class _Task:
 
 @dataclass(eq=False, kw_only=True)
 class _Slot:
-    """A slot from the side of the caller."""
+    """A slot from the side of the caller. In every state but `idle` one call of its actor has not
+    been answered yet, and `_Run._advance` goes on from the answer:
+
+    placing         `hello`: Ray has not started it yet, or has no room for it
+    taking tables   `take_tables`, `take_piece`: its node gets the tables that it lacks
+    checking        `check`: its node looks for what the jobs need
+    idle            it waits for a job
+    sending         `receive`, `begin`: a job is handed over
+    busy            `look`: the job runs; then the slot is idle again
+    """
 
     node: _Node
     actor: Any
+    """Ray's handle of its `NodeSlot`."""
     state: Literal["placing", "taking tables", "checking", "idle", "sending", "busy"] = "placing"
     since_s: float = field(default_factory=time.monotonic)
+    """When it was started, and then when its check began, on `time.monotonic`'s clock."""
     task: _Task | None = None
+    """The job that is handed over or runs; None in the first four states."""
     calls: Iterator[Any] = field(default_factory=lambda: iter(()))
     """Calls that hand the job over, one after the other."""
 
@@ -427,7 +442,9 @@ class _Run:
         self._closing: dict[Any, Any] = {}
         """The answer of an actor that was asked to close -> the actor."""
         self._losses: Counter[str] = Counter()
+        """How often the node or process of each job was lost, by its id."""
         self._faults: Counter[str] = Counter()
+        """How often each job met a fault of a machine, by its id."""
         self._here = ray.get_runtime_context().get_node_id()
         self._demand = _Demand(engine.asked_anywhere)
         self._could_run_s = time.monotonic()
@@ -870,7 +887,9 @@ class _Pairs:
     def __init__(self, requests: Sequence[JobRequest], *, allow_mixed: bool) -> None:
         self._allow_mixed = allow_mixed
         self._groups: dict[str, str] = {}
+        """The group of jobs that are compared with each other (`plan.group_of`), by job id."""
         self._kinds: dict[str, _Kind] = {}
+        """The kind of device of each group that has one."""
         for folder in dict.fromkeys(request.runs for request in requests):
             records, _ = Runs(Path(folder)).readable()
             for record in records:
