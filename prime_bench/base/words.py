@@ -14,7 +14,11 @@ def counted(number: int, noun: str, *, most: int | None = None) -> str:
     return f"{shown} {noun}" if high == 1 else f"{shown} {noun}s"
 
 
-def job_name(dataset: str, backbone: str, arm: str, seed: int, *, kind: str = "train") -> str:
-    """Return `avazu DNN prime seed 2021`; of a probe its kind comes last."""
+def job_name(
+    dataset: str | None, backbone: str, arm: str | None, seed: int, *, kind: str = "train"
+) -> str:
+    """Return `avazu DNN prime seed 2021`; of a probe its kind comes last. A name that is not known
+    is `None`.
+    """
     name = f"{dataset} {backbone} {arm} seed {seed}"
     return name if kind == "train" else f"{name} {kind}"
