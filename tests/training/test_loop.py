@@ -69,7 +69,7 @@ def test_the_loop_has_no_way_to_the_test_split():
     names = set(inspect.signature(train).parameters)
     assert names == {
         *("model", "splits", "spec", "penalty", "seed", "device"),
-        *("on_progress", "on_validation", "state", "checkpoint", "capture", "log"),
+        *("on_progress", "on_validation", "state", "on_state", "capture", "log"),
     }
 
 
