@@ -298,6 +298,27 @@ def test_a_failed_capture_leaves_no_memory_to_the_eager_step(schema, make_split,
     assert alive == [[]]
 
 
+def test_after_a_capture_that_fails_the_earlier_graph_steps_no_more(schema, make_split, tape):
+    """It would go on with the learning rate of before."""
+    captured = []
+
+    class Once:
+        stream = tape.stream
+
+        def __call__(self, function, use):
+            captured.append(use)
+            if len(captured) > 1:
+                raise RuntimeError("out of memory")
+            return tape(function, use)
+
+    job, split = job_of("DNN", "dense"), make_split(STEPS * ROWS)
+    found = trained(job, schema, split, lambda optimizer: GraphedStep(optimizer, capture=Once()))
+    assert captured == ["step", "step"]
+    eager = trained(job, schema, split, lambda optimizer: optimizer.step)
+    for mine, other in zip(found[1], eager[1], strict=True):
+        assert torch.equal(mine, other)
+
+
 class FailsOnce(torch.autograd.Function):
     """Fails in the backward pass of a graph's capture, as what waits for the device does."""
 
