@@ -11,7 +11,6 @@ import pytest
 import torch
 
 from prime_bench.assemble import build_arm
-from prime_bench.catalog import BACKBONES
 from prime_bench.settings.training import TrainSpec
 from prime_bench.training import embedding_adam
 from prime_bench.training.batches import Batch, Rows
@@ -290,11 +289,6 @@ def test_logs_are_clamped_at_100_as_torch_does():
     loss.backward()
     assert loss.item() == 100.0
     assert torch.isfinite(model.p.grad).all()
-
-
-def test_the_factors_are_those_of_the_backbones_settings():
-    settings = BACKBONES["DNN"].settings.parse({"embedding_l2": 0.3, "network_l2": 0.07}, where="")
-    assert Penalty.of(settings) == PENALTY
 
 
 def test_the_penalty_moves_a_parameter_that_the_loss_does_not_use():
