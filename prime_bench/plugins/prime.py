@@ -254,6 +254,7 @@ class Prime(Plugin):
         return self._kept.weight
 
     def _stacked(self, router: Tensor | None) -> Tensor:
+        """V (q E, d), and below it the router (E, d) where one is given; made at each call."""
         experts = self.expert_in.transpose(0, 1)  # (E, q, d) -> (q, E, d)
         if router is None:
             return experts.reshape(-1, experts.shape[2])

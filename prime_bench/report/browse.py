@@ -36,6 +36,7 @@ from prime_bench.store.record import Record, RunRecord
 from prime_bench.store.runs import Runs
 
 _OF_MACHINE = "environment."
+"""What begins the dotted keys of `settings_of` that are about the machine."""
 _KIND = f"{_OF_MACHINE}device_kind"
 _LEVELS = tuple(name for name, key in Score.model_fields.items() if "float" in str(key.annotation))
 """Names of the metrics in a score."""

@@ -22,7 +22,7 @@ class Place:
 def places_of(report: Report) -> dict[str, Place]:
     """Every cell of the report by its address."""
     return {
-        ".".join((table.name, block.key, row.key, column.key)): Place(
+        table.address(block, row, column): Place(
             table=table, block=block, row=row, column=column, cell=cell
         )
         for table in report.tables

@@ -158,7 +158,9 @@ class Provenance:
     versions: dict[str, tuple[str, ...]]
     """Package -> versions that trained."""
     devices: tuple[str, ...]
+    """Names of the devices that trained."""
     numerics: tuple[int, ...]
+    """Versions of the numerics of the records."""
     started: tuple[str, str] | None
     """UTC dates of the first and the last run; None without a run."""
     package_version: str
@@ -183,11 +185,15 @@ class Table:
     """Columns with numbers up to which LaTeX sets blocks of equal columns side by side."""
 
     def cells(self) -> Iterator[tuple[str, Cell]]:
-        """Every cell under its address, `main.avazu.DNN.auc.dense`."""
+        """Every cell under its address."""
         for block in self.blocks:
             for row in block.rows:
                 for column, cell in zip(block.columns, row.cells, strict=True):
-                    yield ".".join((self.name, block.key, row.key, column.key)), cell
+                    yield self.address(block, row, column), cell
+
+    def address(self, block: Block, row: Row, column: Column) -> str:
+        """The address of a cell, `main.avazu.DNN.auc.dense`."""
+        return ".".join((self.name, block.key, row.key, column.key))
 
     @property
     def jobs(self) -> tuple[str, ...]:
