@@ -110,13 +110,19 @@ def test_gap_reduction_compares_only_what_arms_share(findings: list[GapFinding],
     assert "Left out, unpaired or not a number: 1" in svg(figure)
 
 
-def test_gap_reduction_without_an_arm_on_one_backbone(findings: list[GapFinding], svg: Svg) -> None:
-    some = [item for item in findings if (item.backbone, item.arm) != ("DCNv2", "Residual")]
+@pytest.mark.parametrize(
+    ("absent", "bars", "n_percentages"),
+    [("Dense", [0.3, 0.2], 1), ("Residual", [0.4, 0.2], 2), ("PRIME", [0.4, 0.3], 1)],
+)
+def test_gap_reduction_without_an_arm_on_one_backbone(
+    findings: list[GapFinding], svg: Svg, absent: str, bars: list[float], n_percentages: int
+) -> None:
+    some = [item for item in findings if (item.backbone, item.arm) != ("DCNv2", absent)]
 
     figure = draw_gap_reduction(some, arms=["Dense", "Residual", "PRIME"])
 
-    assert heights(figure) == pytest.approx([0.4, 0.3, 0.2, 0.4, 0.2])
-    assert svg(figure).count(f">{MINUS}50 %<") == 2
+    assert heights(figure) == pytest.approx([0.4, 0.3, 0.2, *bars])
+    assert svg(figure).count(f">{MINUS}50 %<") == n_percentages
 
 
 def test_no_percentage_of_a_gap_that_is_not_above_zero() -> None:

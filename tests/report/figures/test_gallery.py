@@ -344,15 +344,20 @@ def test_cost_is_that_of_the_pairs(trained: list[RunRecord]) -> None:
 
 
 def test_gain_and_cost_are_medians_over_the_pairs(make_record: MakeRecord) -> None:
-    """A time is that of the pairs whose runs both have validations."""
+    """A time is that of the pairs whose runs both have validations, and steps before them."""
     records = []
-    for seed, gain, wall_s in ((1, 0.01, 20.0), (2, 0.03, None), (3, 0.02, 12.0)):
+    for seed, gain, wall_s, step in (
+        (1, 0.01, 20.0, 100),
+        (2, 0.03, None, 100),
+        (3, 0.02, 12.0, 100),
+        (4, 0.02, 12.0, 0),
+    ):
         for arm, auc in (("dense", 0.7), ("prime", 0.7 + gain)):
             record = make_record(arm=arm, seed=seed, auc=auc)
             history = [
                 Validation(
                     epoch=1,
-                    step=100,
+                    step=100 if arm == "dense" else step,
                     learning_rate=1e-3,
                     train_loss=0.4,
                     valid_auc=0.75,
@@ -370,7 +375,7 @@ def test_gain_and_cost_are_medians_over_the_pairs(make_record: MakeRecord) -> No
 
     (point,) = cost_points(grid.blocks[0], grid.baseline, arms=grid.others)
 
-    assert (point.backbone, point.arm, point.n_pairs) == ("DNN", "PRIME", 3)
+    assert (point.backbone, point.arm, point.n_pairs) == ("DNN", "PRIME", 4)
     assert point.difference == pytest.approx(0.02)
     assert point.added_parameters == 0.25
     assert point.step_time_ratio == pytest.approx(1.6)

@@ -164,6 +164,7 @@ def test_a_forest_has_its_rows_from_the_top(svg: Svg) -> None:
     assert (band.x0, band.x1) == pytest.approx((-0.001, 0.001))
     *beside, first, second = axes.texts
     assert [text.get_position()[1] for text in beside] == pytest.approx(heights)
+    assert {text.get_verticalalignment() for text in axes.texts} == {"center"}
     assert beside[1].get_text() == f"{MINUS}0.0010 [{MINUS}0.0030, +0.0005]  n = 5"
     assert [(text.get_text(), text.get_position()[1]) for text in (first, second)] == [
         ("PRIME", 0),
@@ -318,8 +319,9 @@ def test_gain_stands_over_parameters_and_over_time(svg: Svg) -> None:
     assert list(zero.get_ydata()) == [0, 0]
     assert [list(line.get_xdata()) for line in right.lines[:2]] == [[1.2], [1.5]]
     assert list(right.lines[3].get_xdata()) == [1, 1]  # as fast as Dense
-    assert look(first)[0] != look(second)[0]
+    assert [look(line)[0] for line in (first, second)] == [BLUE, ORANGE]
     assert look(first)[2] != look(second)[2]
+    assert {to_hex(line.get_markeredgecolor()) for line in (first, second)} == {INK}
     assert legend_of(figure) == ["PRIME", "APG"]
     # Of several arms no names are written.
     assert not left.texts
@@ -432,6 +434,13 @@ def test_load_has_a_line_a_seed_with_the_range_of_the_bags(svg: Svg) -> None:
     assert look(second.lines[0])[:2] == look(two)[:2] != look(one)[:2]
     band = first.collections[1].get_paths()[0].get_extents()
     assert (band.y0, band.y1) == pytest.approx((0.4, 0.7))
+    # As its line, which is seen through it; an edge would make the range wider.
+    fills = [to_hex(band.get_facecolor()) for band in first.collections]
+    assert fills == [look(one)[0], look(two)[0]]
+    assert all(band.get_alpha() < 0.5 for band in first.collections)
+    assert [*first.collections[0].get_linewidth()] == [0]
+    handles = [look(handle)[:2] for handle in figure.legends[0].legend_handles]
+    assert handles == [look(one)[:2], look(two)[:2]]
     assert (first.get_ylim()[0], second.get_ylim()[0]) == (0, 0)
     assert [axes.get_title() for axes in figure.axes] == ["DNN", "AFM"]
     assert legend_of(figure) == ["seed 1", "seed 2"]
@@ -566,6 +575,8 @@ def test_sensitivity_has_means_bars_and_a_ring(svg: Svg) -> None:
         bars = [bar.get_segments() for bar in axes.collections]
         lengths = [top - bottom for (_, bottom), (_, top) in bars[0]]
         assert lengths == pytest.approx([2 * deviations[0], 2 * deviations[1]])
+        colours = [to_hex(bar.get_color()[0]) for bar in axes.collections]
+        assert colours == [look(line)[0], look(second)[0]]
         assert ticks(axes) == ["4", "8"]
         left, right = axes.get_xlim()
         assert left < -0.03
@@ -606,7 +617,9 @@ def test_sensitivity_of_many_backbones_and_lines(svg: Svg) -> None:
     assert figure.axes[0].get_subplotspec().get_gridspec().get_geometry() == (2, 4)
     assert [axes.get_ylabel() for axes in figure.axes] == ["AUC", ""] * 3
     assert legend_of(figure) == [f"b = v{index}" for index in range(8)]
-    assert len({look(handle) for handle in figure.legends[0].legend_handles}) == 8
+    handles = [look(handle) for handle in figure.legends[0].legend_handles]
+    assert len(set(handles)) == 8
+    assert [look(line) for line in figure.axes[2].lines] == handles
     assert "Lines: the first 8 of 10 values." in svg(figure)
     single = draw_sensitivity([of("DNN", 1)], keys=["a"], others=())
     assert not single.legends

@@ -96,6 +96,17 @@ def test_a_label_stands_above_the_figure_and_moves_nothing(make_scores: MakeScor
     assert "Miniature" in inline_svg(item)
 
 
+def test_a_png_is_white_and_an_svg_has_no_ground(make_scores: MakeScores) -> None:
+    """A viewer may show a PNG on black; an SVG stands in a page of any colour."""
+    figure = draw_paired_dots([make_scores()], baseline="Dense", arm="PRIME", metric_label="AUC")
+
+    corner = imread(io.BytesIO(figure_bytes(figure, "png", name="dots")))[0, 0]
+    ground = figure_bytes(figure, "svg", name="dots").decode().partition('id="patch_1"')[2][:200]
+
+    assert corner.tolist() == [1, 1, 1, 1]
+    assert "fill: none" in ground
+
+
 def test_a_file_in_the_way_of_the_folder(make_scores: MakeScores, tmp_path: Path) -> None:
     (tmp_path / "figures").write_text("")
     figure = draw_paired_dots([make_scores()], baseline="Dense", arm="PRIME", metric_label="AUC")
