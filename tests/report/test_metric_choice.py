@@ -177,6 +177,7 @@ def test_records_without_a_metric_have_a_dash_and_a_note(
         (["--metric", "gauk"], "--metric gauk: no such metric; did you mean `gauc`"),
         (["--metric", "ne", "--against", "paper"], "--metric goes with records alone"),
         (["--metric", "ne", "--table", "dense_weight"], "dense_weight shows metrics of its own"),
+        (["--metric", "ne", "--table", "gdcn_seeds"], "gdcn_seeds shows metrics of its own"),
     ],
 )
 def test_faults_of_metric(runs: Path, capsys, arguments, fault):

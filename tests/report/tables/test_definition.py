@@ -1,5 +1,6 @@
 """Report definitions."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -7,7 +8,11 @@ import pytest
 from prime_bench.base.errors import UsageError
 from prime_bench.base.files import bundled_folder
 from prime_bench.recipe.file import load_recipe
-from prime_bench.report.tables.definition import shipped_tables
+from prime_bench.report.tables.definition import (
+    PivotDefinition,
+    shipped_tables,
+    shows_any_metric,
+)
 from prime_bench.report.tables.expected import load_bars, load_paper
 from prime_bench.report.tables.kinds import load_definition, read_definition
 
@@ -63,6 +68,25 @@ def test_a_table_of_the_paper_names_a_bundled_recipe(name: str) -> None:
     recipe = load_definition(name).recipe
 
     assert recipe is None or load_recipe(recipe).job_specs()
+
+
+def test_tables_without_a_metric_of_their_own_show_any() -> None:
+    names = [name for name in shipped_tables() if shows_any_metric(load_definition(name))]
+
+    # The hint of `--metric` names those that are of no recipe of the paper.
+    general = {"cells", "family", "main", "pairs"}
+    assert set(names) == general | {"controls", "criteo_numeric", "structural"}
+
+
+@pytest.mark.parametrize("name", shipped_tables())
+def test_a_number_under_the_name_of_a_metric_is_of_that_metric(name: str) -> None:
+    """Whatever `--metric` asks for: `both_won` is of AUC and LogLoss."""
+    definition = load_definition(name)
+
+    for column in definition.columns if isinstance(definition, PivotDefinition) else ():
+        if "metric" not in column.each and column.metric is None and column.shows != "both_won":
+            words = f"{definition.caption} {column.group} {column.label}"
+            assert not re.search("AUC|LogLoss", words), column.key
 
 
 def test_numbers_to_compare_with_name_tables_that_there_are() -> None:
