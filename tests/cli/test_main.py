@@ -254,6 +254,17 @@ def test_an_error_that_cannot_be_printed_keeps_its_code(unbuffered):
     assert done.returncode == 2
 
 
+def test_half_a_line_on_a_full_stderr_changes_no_code(monkeypatch):
+    """As of a progress line: Python would flush it at its end, and exit with 120."""
+    with Path("/dev/full").open("w", encoding="utf-8") as full:
+        full.write("half a line")
+        monkeypatch.setattr(sys, "stderr", full)
+
+        assert module._flushed(3) == 3
+
+        full.flush()
+
+
 @pytest.mark.parametrize("unbuffered", ["", "1"])
 @pytest.mark.parametrize("arguments", [["--help"], ["ls", "recipes", "--json"]])
 def test_an_output_that_is_cut_is_told(tmp_path, arguments, unbuffered):

@@ -123,6 +123,16 @@ def test_each_number_stands_below_its_head():
     assert ["warning: few clicks"] in lines
 
 
+@pytest.mark.parametrize(
+    ("verified", "words"), [(True, "verified"), (False, "unverified"), ("own", "own data")]
+)
+def test_what_is_known_of_the_raw_files_is_said(verified, words):
+    table = {**MADE_UP, "verified": verified}
+
+    assert f"fingerprint ffffffffffff, {words}, 1,234 ids\n" in show_dataset.text(table)
+    assert f" {words}" in show_dataset.page([table])
+
+
 def test_click_rates_are_drawn_in_the_order_of_the_file():
     curve = show_dataset._curve(MADE_UP)
 

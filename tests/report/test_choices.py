@@ -368,6 +368,7 @@ def test_the_first_of_equals_is_chosen(chosen: Chosen) -> None:
     over_both = tried(every.grouped, arm=arm, rows=block.rows[1:], seeds=block.seeds)
     assert over_both.score == pytest.approx((0.701 + 0.661) / 2)
     assert tried(every.grouped, arm=arm, rows=block.rows[:1], seeds=(1, 9)).missing == (9,)
+    assert tried(every.grouped, arm=arm, rows=block.rows[:1], seeds=()).score is None
 
 
 # ---- figures
@@ -412,7 +413,9 @@ def test_figures_of_a_sweep_are_named_after_data_and_arm(chosen: Chosen) -> None
 
     own = [name for name in figures if name.startswith("sensitivity")]
     assert own == ["sensitivity-avazu-dense", "sensitivity-avazu-p", "sensitivity-avazu-prime"]
-    figure = figures["sensitivity-avazu-p"].figure
+    found = figures["sensitivity-avazu-p"]
+    assert (found.title, found.data) == ("Sensitivity of Mine to bags and rank", "Avazu")
+    figure = found.figure
     titles = [axes.get_title() for axes in figure.axes]
     assert titles == ["DNN: validation", "DNN: test", "DCNv2: validation", "DCNv2: test"]
     line = figure.axes[0].get_lines()[0]

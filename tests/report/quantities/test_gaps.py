@@ -137,6 +137,21 @@ def test_checkpoints_of_one_arm_alone_are_named() -> None:
     ) in texts
 
 
+def test_fields_are_named_where_arms_share_no_checkpoint() -> None:
+    records = [
+        _record(1, hour=0.2),
+        _record(1, arm="prime", backbone="AutoInt", hour=0.3, site=0.4),
+        _record(1, arm="prime", backbone="DCNv2", site=0.4),
+    ]
+
+    texts = [note_text(each) for each in _gaps_table(records).notes]
+
+    assert (
+        "Avazu: left out, since not every arm has it on the same rows: DNN, seed 1 (hour); "
+        "AutoInt, seed 1; DCNv2, seed 1 (site)"
+    ) in texts
+
+
 def test_backbones_without_a_common_checkpoint_have_no_mean() -> None:
     records = [_record(1, hour=0.2), _record(2, backbone="AutoInt", hour=0.3)]
     cells = {a.partition(".")[2]: c for a, c in _gaps_table(records).cells()}

@@ -7,13 +7,13 @@ import pytest
 
 from prime_bench.recipe.recipe import Arm, JobSpec
 from prime_bench.report.quantities.grid import Grid, GridBlock
-from prime_bench.report.quantities.layout import ReportJob, _rows_of
+from prime_bench.report.quantities.layout import ReportJob, _rows_of, arm_columns
 from prime_bench.report.quantities.records import RecipeJobs, gather, narrowed
 from prime_bench.settings.backbones import AFMSettings, DNNSettings
 from prime_bench.settings.interface import DenseSettings
 from prime_bench.settings.plugins import PrimeConfig
 from prime_bench.settings.training import TrainSpec
-from prime_bench.store.pairing import ComparisonKey
+from prime_bench.store.pairing import ArmKey, ComparisonKey
 from prime_bench.store.record import RunRecord
 
 SEEDS = (2021, 190034, 27011, 948432, 992817)
@@ -157,6 +157,23 @@ def test_settings_tell_arms_and_backbones_of_one_name_apart(make_record: MakeRec
         "DNN (hidden_units = [400, 400, 400])",
         "DNN (hidden_units = [64])",
     ]
+
+
+@pytest.mark.parametrize(
+    ("settings", "suffix"),
+    [("{}", "code 12345678"), ('{"rank":8}', "rank = 8, code 12345678")],
+)
+def test_versions_of_an_own_class_are_told_apart_by_eight_digits(
+    settings: str, suffix: str
+) -> None:
+    names = {
+        ArmKey(plugin="own_mod:Gate", settings=settings, code=code): "gate"
+        for code in ("12345678" + "a" * 56, "b" * 64)
+    }
+
+    labels = [column.label for column in arm_columns(names, baseline="dense")]
+
+    assert labels == [f"gate ({suffix})", f"gate ({suffix.replace('12345678', 'b' * 8)})"]
 
 
 def job_specs(arms: Sequence[Arm], *, seeds: Sequence[int] = (1, 2)) -> list[JobSpec]:

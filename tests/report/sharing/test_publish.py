@@ -355,8 +355,22 @@ def test_two_at_once_do_not_mix(
     with locked(folder / ".publish.lock"):
         assert call(recipe, "--runs-dir", runs, "--to", folder) == 4
     err = capsys.readouterr().err
-    assert f"process {os.getpid()} on " in err
-    assert "publishes there" in err
+    assert err.startswith(f"error: {folder}: process {os.getpid()} on ")
+    assert " publishes there\n\nhint: try again when it has ended" in err
+
+
+def test_a_lock_that_somebody_has_cleared_away_is_no_fault(
+    tmp_path: Path, recipe: Path, runs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_whole = publishing.write_whole
+
+    def clear(path: Path, content: str | bytes) -> None:
+        (path.parent / ".publish.lock").unlink(missing_ok=True)
+        write_whole(path, content)
+
+    monkeypatch.setattr(publishing, "write_whole", clear)
+
+    assert call(recipe, "--runs-dir", runs, "--to", tmp_path / "out") == 0
 
 
 def test_whoever_comes_second_removes_nothing_of_the_first(

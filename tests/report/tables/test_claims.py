@@ -227,6 +227,19 @@ def test_a_claim_has_its_verdict_from_the_numbers(
     assert (answers["won.avazu"], answers["median.avazu.auc"]) == (won, median)
 
 
+def test_a_median_that_the_report_does_not_have_is_not_judged_wrong() -> None:
+    """As where the user's own table `main` has the row of pairs alone."""
+    pairs = count(40, of=65)
+
+    (claim,) = (
+        claim
+        for claim in judge_claims({"main.avazu.pairs_won.auc.prime.delta": pairs})
+        if claim.key == "median.avazu.auc"
+    )
+
+    assert claim.verdict == "not enough runs"
+
+
 @pytest.mark.parametrize("notes", [(), ("synthetic data: figures say nothing",)])
 def test_generated_rows_neither_reproduce_the_paper_nor_fail_to(
     make: MakeRecord, notes: tuple[str, ...]

@@ -13,12 +13,14 @@ from prime_bench.base.errors import UsageError
 from prime_bench.findings import Score
 from prime_bench.report.document import make_report
 from prime_bench.report.formats.cells import note_text, printed
+from prime_bench.report.quantities.formulas import Tally, t_interval
 from prime_bench.report.quantities.records import gather
+from prime_bench.report.quantities.values import Difference
 from prime_bench.report.tables.addresses import missing_because
 from prime_bench.report.tables.comparison import expected_table
 from prime_bench.report.tables.expected import ExpectedNumbers, JudgedNumbers, judge, read_expected
 from prime_bench.report.tables.kinds import load_definition
-from prime_bench.report.tables.model import Report
+from prime_bench.report.tables.model import Report, shown
 from prime_bench.store.record import ProbeRecord, RunRecord
 from prime_bench.store.runs import Runs
 
@@ -405,12 +407,56 @@ def test_a_difference_from_an_exact_number_is_not_printed_as_0(
     report: Report, tmp_path: Path
 ) -> None:
     text = 'schema = 1\ntitle = "n"\ntolerance = 0\n[values.main.avazu.DNN]\n"auc.dense" = 0.8\n'
-    for written, shown in (("0.8", "-0.04"), ("0.76003", "-0.00003"), ("0.7603", "-0.0003")):
+    for written, words in (("0.8", "-0.04"), ("0.76003", "-0.00003"), ("0.7603", "-0.0003")):
         path = tmp_path / "n.toml"
         path.write_text(text.replace("0.8", written), encoding="utf-8")
         table, _ = expected_table(report, read_expected(path), name="check", gate=True)
         ((cell,),) = ([printed(row.cells[3]) for row in block.rows] for block in table.blocks)
-        assert cell.text == shown
+        assert cell.text == words
+
+
+def test_pairs_won_are_whole_numbers_among_differences(make_record: MakeRecord) -> None:
+    report = report_of(
+        [
+            make_record(arm=arm, seed=seed, auc=0.7 + gain * (arm == "prime"))
+            for seed, gain in zip(SEEDS, (0.01, 0.02, -0.01, 0.03, 0.01), strict=True)
+            for arm in ("dense", "prime")
+        ]
+    )
+    numbers = expected({"main.avazu.pairs_won.auc.prime.delta": 3}, decimals=4)
+
+    table, _ = expected_table(report, numbers, name="check", gate=True)
+
+    ((row,),) = (block.rows for block in table.blocks)
+    assert [printed(cell).text for cell in row.cells[1:4]] == ["4/5", "3", "+1"]
+
+
+def test_a_difference_stands_without_the_pairs_and_the_interval_of_its_table() -> None:
+    interval = t_interval(five(0.01, 0.002))
+    ours = Difference(value=0.01, interval=interval, tally=Tally(wins=4, ties=0, losses=1))
+
+    assert printed(shown(ours.bare(), 4)).aside == ""
+    assert printed(shown(ours, 4)).aside
+
+
+@pytest.mark.parametrize(
+    ("versions", "software"),
+    [({}, "none"), ({"torch": "2.9.0"}, "torch 2.9.0")],
+)
+def test_the_software_of_both_sides_is_named(
+    make_record: MakeRecord, versions: dict[str, str], software: str
+) -> None:
+    record = make_record()
+    environment = record.environment.model_copy(update={"versions": versions})
+    report = report_of([record.model_copy(update={"environment": environment})])
+    numbers = expected(
+        {"main.avazu.DNN.auc.dense": 0.7}, software="torch 2.6", accelerator="their card"
+    )
+
+    table, _ = expected_table(report, numbers, name="check", gate=True)
+
+    said = f"Ours: {software} on a CPU; theirs: torch 2.6 on their card. Latencies"
+    assert any(note_text(item).startswith(said) for item in table.notes)
 
 
 HEAD = 'schema = 1\ntitle = ""\n'
