@@ -233,7 +233,7 @@ def test_nothing_in_it_is_run(tmp_path):
 
 
 def test_a_state_in_the_background_is_that_of_the_moment(tmp_path, state, monkeypatch):
-    """The run goes on, and changes its tensors, before the first byte is written."""
+    """The run goes on, and changes tensors and lists, before the first byte is written."""
     save, changed = checkpoint.save_state, threading.Event()
 
     def late(*arguments, **named):
@@ -241,10 +241,12 @@ def test_a_state_in_the_background_is_that_of_the_moment(tmp_path, state, monkey
         save(*arguments, **named)
 
     monkeypatch.setattr(checkpoint, "save_state", late)
-    kept = {"w": state["model"]["w"].clone()}
+    weight, history = state["model"]["w"], state["history"]
+    kept = {"w": weight.clone(), "tables": [{"first": weight.clone()}], "history": [*history]}
     with StateFile(tmp_path / "state", conditions=HERE, background=True) as file:
-        file.write({"w": state["model"]["w"]})
-        state["model"]["w"].fill_(9.0)
+        file.write({"w": weight, "tables": [{"first": weight}], "history": history})
+        weight.fill_(9.0)
+        history.append({"epoch": 2})
         changed.set()
     assert_same(load_state(tmp_path / "state", conditions=HERE), kept)
 
