@@ -378,7 +378,7 @@ class TestFailures:
     def test_a_formula_that_does_not_count_what_is_built(self, make_request, monkeypatch):
         settings = PLUGINS["prime"].settings
         monkeypatch.setattr(settings, "parameters", lambda *_: 1)
-        self.assert_fails(make_request(), RuntimeError, "parameters built")
+        self.assert_fails(make_request(), RuntimeError, "^DNN, prime: .* parameters built")
 
     def test_a_failure_is_tried_again(self, make_request, monkeypatch):
         request = make_request(max_epochs=1)

@@ -48,7 +48,7 @@ def measured(recipe):
                 )
             ],
             training_ms=[times * t for t in (4.0, 8.0, 6.0)],
-            eager_training_ms=[3.0, 4.0, 5.0] if number in (0, 1) else None,
+            eager_training_ms=[ms * times for ms in (3.0, 4.0, 5.0)] if number < 2 else None,
             peak_memory_bytes=1000 * times,
         )
         for number, (plugin, own, times) in enumerate(
@@ -108,7 +108,12 @@ def test_times_are_medians_and_ratios_to_dense(measured):
         assert (arm["training"]["median_ms"], arm["training"]["ratio"]) == (6 * times, times)
         assert arm["memory_ratio"] == times
     eager = [arm["eager_training"] for arm in plain["arms"]]
-    assert eager == [{"ms": [3.0, 4.0, 5.0], "median_ms": 4.0, "ratio": 1.0}] * 2 + [None] * 2
+    assert eager == [
+        {"ms": [3.0, 4.0, 5.0], "median_ms": 4.0, "ratio": 1.0},
+        {"ms": [6.0, 8.0, 10.0], "median_ms": 8.0, "ratio": 2.0},
+        None,
+        None,
+    ]
 
 
 def test_other_records_have_no_costs(recipe):
