@@ -9,6 +9,7 @@ from statistics import median
 
 import numpy as np
 
+from prime_bench.base.words import counted
 from prime_bench.findings import METRIC_LABELS, Metric
 from prime_bench.report.quantities import formulas
 from prime_bench.report.quantities.formulas import (
@@ -216,8 +217,9 @@ def _notes(every: Sequence[Comparing], definition: FamilyDefinition) -> list[Tab
     return [
         note(
             "statistics",
-            f"Holm p counts {compared} comparisons, on all data sets, for each metric on its own; "
-            "tests and intervals are over architectures, one median each, never over pooled pairs",
+            f"Holm p counts {counted(compared, 'comparison')}, on all data sets, for each metric "
+            "on its own; tests and intervals are over architectures, one median each, never over "
+            "pooled pairs",
         ),
         note(
             "statistics",

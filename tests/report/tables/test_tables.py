@@ -14,17 +14,18 @@ from prime_bench.recipe.file import load_recipe
 from prime_bench.recipe.recipe import JobSpec, TableName
 from prime_bench.report.document import make_report
 from prime_bench.report.formats.cells import note_text, printed
-from prime_bench.report.quantities.layout import ReportJob
+from prime_bench.report.quantities.layout import ArmColumn, ReportJob
 from prime_bench.report.quantities.records import RecipeJobs, gather
-from prime_bench.report.quantities.values import Difference
-from prime_bench.report.tables import claims, subgroups
+from prime_bench.report.quantities.values import Difference, Level
+from prime_bench.report.tables import claims, cost, subgroups
 from prime_bench.report.tables.definition import (
     PivotDefinition,
     TableDefinition,
     shipped_tables,
 )
 from prime_bench.report.tables.kinds import KINDS, load_definition
-from prime_bench.report.tables.model import Cell, Table
+from prime_bench.report.tables.model import Cell, Table, shown
+from prime_bench.store.pairing import ArmKey
 from prime_bench.store.record import ProbeRecord, RunRecord
 from prime_bench.store.runs import Runs
 
@@ -532,6 +533,30 @@ def test_a_family_is_corrected_over_all_data_sets(table_of: Callable[..., Table]
         printed(cells["avazu.prime.dense.auc.by_margin"]).text == "equivalent"
     )  # 8 steps: 0.00098
     assert "(95.2%)" in printed(cells["avazu.prime.dense.auc.interval"]).text
+
+
+def test_a_family_counts_the_comparisons_that_have_pairs(table_of: Callable[..., Table]) -> None:
+    table = table_of("family", leave_out=lambda job_spec: job_spec.dataset == "criteo")
+
+    said = [note_text(item) for item in table.notes if "Holm p counts" in note_text(item)]
+    assert [text.partition(",")[0] for text in said] == ["Holm p counts 1 comparison"]
+
+
+def test_the_lowest_cost_is_bold_among_the_arms_compared_alone() -> None:
+    def line(plugin: str, *values: float) -> tuple[ArmColumn, list[Cell]]:
+        arm = ArmColumn(name=plugin, label=plugin, key=ArmKey(plugin=plugin, settings="{}"))
+        return arm, [shown(Level(value=value), 2) for value in values]
+
+    definition = load_definition("cost").model_copy(update={"compared": ["prime", "apg"]})
+    lines = [line("dense", 1.0, 2.0), line("prime", 1.0, 3.0), line("apg", 2.0, 2.0)]
+
+    found = cost._with_bold(lines, definition)
+
+    assert [[cell.emphasised for cell in cells] for _, cells in found] == [
+        [False, False],
+        [True, False],
+        [False, True],
+    ]
 
 
 @pytest.mark.parametrize("name", sorted(set(shipped_tables()) - {"cost"}))
