@@ -91,7 +91,7 @@ def _set(cluster: str) -> str:
     parts = unicodedata.normalize("NFD", cluster)
     if len(parts) == 2 and parts[1] in _ACCENTS and parts[0].isascii() and parts[0].isalpha():
         return rf"\{_ACCENTS[parts[1]]}{{{parts[0]}}}"
-    return "".join(_ESCAPES.get(one) or _code_point(one) for one in cluster)
+    return "".join(map(_code_point, cluster))
 
 
 def _code_point(character: str) -> str:
