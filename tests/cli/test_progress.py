@@ -104,6 +104,15 @@ def test_without_a_terminal_there_is_a_line_a_minute_with_jobs_and_places(clock,
     ]
 
 
+def test_where_no_job_runs_the_line_names_none(clock, shown, capsys):
+    with shown:
+        clock.s += 61
+        shown.event(MachineEvent(where="host-2", state="waited for"))
+
+    _, last = capsys.readouterr().err.splitlines()
+    assert last == "ended: 0 of 3 jobs"
+
+
 def test_of_many_jobs_the_first_are_named(clock, shown, capsys):
     with shown:
         for number in range(6):

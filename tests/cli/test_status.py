@@ -84,10 +84,12 @@ def test_what_is_not_known_of_a_job_is_a_dash() -> None:
     assert second.split()[-6:] == ["running", "12", "-", "0.8123", "20", "s"]
 
 
-def test_a_job_is_one_line_however_narrow_the_screen_is() -> None:
+def test_a_job_is_one_line_that_begins_with_its_id_on_a_narrow_screen_too() -> None:
     found = Status(jobs=[replace(running(n), where=f"a host {n}") for n in range(3)])
 
-    assert len(drawn(found, n_lines=9, width=52)) == 1 + 3
+    _, *lines = drawn(found, n_lines=9, width=55)
+
+    assert [line.split()[0] for line in lines] == ["00000000", "00000001", "00000002"]
 
 
 def test_jobs_that_need_attention_come_in_their_order_and_others_not() -> None:

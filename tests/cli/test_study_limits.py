@@ -34,7 +34,10 @@ def ran(monkeypatch, tmp_path):
         monkeypatch.setattr(study.time, "monotonic", lambda: now[0])
         monkeypatch.setattr("prime_bench.api.run", run)
         monkeypatch.setattr("prime_bench.cli.progress.RunProgress", lambda _plan: Silent(Silent()))
-        monkeypatch.setattr("prime_bench.cli.run.print_failures", lambda *_, **__: None)
+        monkeypatch.setattr(
+            "prime_bench.cli.run.print_failures",
+            lambda summary, *, runs_dir: given[-1][1].update(told=(summary.failed, runs_dir)),
+        )
         plans = SimpleNamespace(
             queue=_plan("queue"), costs=[_plan("cost", "cost"), _plan("more", "cost")]
         )
@@ -71,6 +74,9 @@ def test_a_failure_or_a_stop_ends_the_study(ran, failed, stopped, fail_fast, nam
     given = ran(*failed, stopped=stopped, max_hours=None, retries=0, fail_fast=fail_fast)
 
     assert [name for name, _ in given] == names
+    # Of each run at once, and not of all at the end.
+    told = [(("it",) * (name in failed), arguments["runs_dir"]) for name, arguments in given]
+    assert [arguments["told"] for _, arguments in given] == told
     assert {arguments["fail_fast"] for _, arguments in given} == {fail_fast}
 
 

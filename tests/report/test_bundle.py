@@ -420,6 +420,22 @@ def test_a_bundle_has_limits(
     assert ("at most" in errors) or (what == "unpacked" and "not a bundle" in errors)
 
 
+def test_pack_names_a_record_that_cannot_be_read_and_leaves_it_out(
+    packed: dict[str, bytes], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    n_records = sum(name.endswith("/record.json") for name in packed)
+    broken = sorted((tmp_path / "runs").glob("*/record.json"))[0]
+    broken.write_text("{", encoding="utf-8")
+    pack = ["pack", str(tmp_path / "two.toml"), "-o", str(tmp_path / "b.zip")]
+    capsys.readouterr()
+
+    assert exit_code([*pack, "--runs-dir", str(tmp_path / "runs")]) == 0
+
+    left_out, wrote = capsys.readouterr().err.splitlines()
+    assert left_out.startswith(f"left out: {broken}")
+    assert f"b.zip: {n_records - 1} records, " in wrote
+
+
 def test_pack_refuses_what_report_would_refuse(
     packed: dict[str, bytes],
     tmp_path: Path,

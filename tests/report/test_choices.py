@@ -1,5 +1,6 @@
 """Settings that validation chooses: which, from how many, and what tables and figures show."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from statistics import mean, stdev
@@ -7,16 +8,19 @@ from typing import get_args
 
 import numpy as np
 import pytest
+from matplotlib.text import Text
 
 from prime_bench.base.identity import digest
 from prime_bench.recipe.file import load_recipe
 from prime_bench.recipe.recipe import JobSpec
+from prime_bench.recipe.sweep import GridPoint
 from prime_bench.report.document import make_report
 from prime_bench.report.figures.gallery import figures_of
 from prime_bench.report.figures.sensitivity import in_order, sensitivity_of, shown_keys
+from prime_bench.report.formats.cells import printed
 from prime_bench.report.formats.notes import all_notes
 from prime_bench.report.formats.render import Format, render
-from prime_bench.report.quantities.choice import best, choices_of, tried
+from prime_bench.report.quantities.choice import _shared, best, choices_of, tried
 from prime_bench.report.quantities.records import RecipeJobs, ReportRecords, gather, jobs_of
 from prime_bench.report.tables.kinds import load_definition
 from prime_bench.report.tables.model import Table, words
@@ -94,6 +98,7 @@ def chosen(make_record: MakeRecord, tmp_path: Path) -> Callable[..., ReportRecor
         leave_out: Callable[[JobSpec], bool] = lambda _: False,
         only: tuple[str, ...] = (),
         other_device: Callable[[JobSpec], bool] = lambda _: False,
+        collapsed: Callable[[JobSpec], bool] = lambda _: False,
     ) -> ReportRecords:
         path = tmp_path / "sweep.toml"
         path.write_text(text, encoding="utf-8")
@@ -116,6 +121,7 @@ def chosen(make_record: MakeRecord, tmp_path: Path) -> Callable[..., ReportRecor
                 logloss=0.4,
                 initial_weights=digest([hidden_of(job_spec), job_spec.backbone, job_spec.seed]),
                 device_kind="cuda" if other_device(job_spec) else "cpu",
+                degenerate="constant output" if collapsed(job_spec) else None,
             )
             scores = record.result.valid.model_copy(update={"auc": valid, "logloss": 1 - valid})
             result = record.result.model_copy(update={"valid": scores})
@@ -284,6 +290,23 @@ def test_the_sensitivity_table_has_every_point(chosen: Chosen, choose: bool) -> 
             assert block.cell(row, "valid.logloss").value == pytest.approx(1 - valid, abs=1e-12)
 
 
+def test_a_point_says_how_many_runs_it_has_and_whether_one_is_degenerate(chosen: Chosen) -> None:
+    def is_at(job_spec: JobSpec, *, seed: int, rank: int) -> bool:
+        own = (job_spec.backbone, job_spec.arm.family, job_spec.seed) == ("DCNv2", "p", seed)
+        return own and job_spec.arm.name == f"p[rank={rank},bags=1]"
+
+    records = chosen(
+        leave_out=lambda job_spec: is_at(job_spec, seed=2, rank=4),
+        collapsed=lambda job_spec: is_at(job_spec, seed=3, rank=8),
+    )
+    (block,) = (b for b in table_of(records, "sensitivity").blocks if b.key == "avazu.DCNv2.p")
+
+    found = [printed(block.cell(f"rank={rank},bags=1", "test.auc")) for rank in (4, 8)]
+    assert [(cell.remark, cell.dagger) for cell in found] == [("n=2", False), ("", True)]
+    better = [column.better for column in block.columns if column.kind == "number"]
+    assert better == ["higher", "lower", "higher", "lower"]
+
+
 def test_a_recipe_without_a_grid_has_no_sensitivity(chosen: Chosen) -> None:
     text = RECIPE.partition("[backbone.DNN.grid]")[0].replace('"p", ', "") + "[backbone.DCNv2]\n"
     table = table_of(chosen(text), "sensitivity")
@@ -371,6 +394,16 @@ def test_the_first_of_equals_is_chosen(chosen: Chosen) -> None:
     assert tried(every.grouped, arm=arm, rows=block.rows[:1], seeds=()).score is None
 
 
+def test_the_settings_of_an_arm_with_a_grid_are_those_that_its_points_share() -> None:
+    point = GridPoint(of="p", label="Mine", values={"rank": 4})
+    points = [
+        {"rank": 4, "bags": 2, "width": 16, "gate": None},
+        {"rank": 8, "bags": 2, "width": 32},
+    ]
+
+    assert json.loads(_shared([json.dumps(own) for own in points], point=point)) == {"bags": 2}
+
+
 # ---- figures
 
 
@@ -420,6 +453,8 @@ def test_figures_of_a_sweep_are_named_after_data_and_arm(chosen: Chosen) -> None
     assert titles == ["DNN: validation", "DNN: test", "DCNv2: validation", "DCNv2: test"]
     line = figure.axes[0].get_lines()[0]
     assert np.asarray(line.get_ydata()) == pytest.approx([0.711, 0.791])
+    said = " ".join(text.get_text() for text in figure.findobj(Text)).split()
+    assert "Of hidden_units each point has the value" in " ".join(said)
     assert [text.get_text() for text in figure.legends[0].get_texts()] == ["rank = 4", "rank = 8"]
     narrowed = figures_of(chosen(), baseline="dense", arms=["prime"])
     assert "sensitivity-avazu-p" not in {item.name for item in narrowed}

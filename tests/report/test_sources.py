@@ -14,7 +14,7 @@ from prime_bench.cli.main import exit_code
 from prime_bench.data.manifest import resolve
 from prime_bench.recipe.file import load_recipe
 from prime_bench.report.request import ReportRequest
-from prime_bench.report.sources import read_sources
+from prime_bench.report.sources import Conflict, conflict_text, read_sources
 from prime_bench.report.view import ReportView
 from prime_bench.store.record import RunRecord
 from prime_bench.store.runs import Runs
@@ -136,6 +136,17 @@ def test_of_other_numbers_the_first_source_counts_and_the_note_says_how_far(put:
         assert view.report.record_digests[job_id] == Runs(Path(folder)).record_digest(job_id)
     with pytest.warns(UserWarning, match=r"bob.zip .* has other numbers than ann.zip"):
         assert len(api.records(runs_dir=["ann.zip", "bob.zip"])) == 8
+
+
+def test_a_conflict_of_a_measurement_names_its_kind() -> None:
+    probe = read_sources([Path(__file__).parents[1] / "records"]).probes[0]
+    places = {"place": Path("a.zip"), "other_place": Path("b.zip")}
+
+    said = conflict_text(Conflict(shown=probe, other=probe, differing=["one", "two"], **places))
+
+    head = f" seed {probe.job.seed} {probe.job.kind} ({probe.job_id}): b.zip ("
+    assert said.partition(head)[1]
+    assert said.endswith("named first: one; two")
 
 
 def test_many_conflicts_are_counted_with_the_largest(put: Put) -> None:

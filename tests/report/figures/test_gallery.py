@@ -155,6 +155,8 @@ def test_every_figure_that_the_records_suffice_for(
     assert labels["tradeoff-avazu"][0] == "Parameters added to Dense"
     assert labels["curves-avazu"] == ("Epoch", "Validation AUC")
     assert labels["controls-avazu"][0] == f"Test AUC: PRIME {minus} control"
+    controls = [label.get_text() for label in axes["controls-avazu"][0].get_yticklabels()]
+    assert controls == ["Residual (params) (n = 14)"]
     assert labels["subgroups-avazu-dnn"][0] == f"AUC within the group: PRIME {minus} Dense"
     wins = [own.get_title().partition(":")[0] for own in axes["wins-avazu"]]
     assert wins == ["AUC", "LogLoss"]

@@ -140,7 +140,7 @@ def test_a_forest_has_its_rows_from_the_top(svg: Svg) -> None:
     assert 5.8 + 0.5 <= bottom <= 5.8 + 1
     assert -1 <= top <= -0.5
     zero, *estimates = axes.lines
-    assert list(zero.get_xdata()) == [0, 0]
+    assert (list(zero.get_xdata()), to_hex(zero.get_color())) == ([0, 0], INK)
     assert [(line.get_xdata()[0], line.get_ydata()[0]) for line in estimates] == [
         (item.estimate, pytest.approx(height)) for item, height in zip(rows, heights, strict=True)
     ]
@@ -219,6 +219,12 @@ def test_pairs_are_drawn_by_who_is_better(make_scores: MakeScores, svg: Svg) -> 
     assert legend_of(figure) == ["PRIME is better", "PRIME is worse", "tie"]
     handles = [look(handle) for handle in figure.legends[0].legend_handles]
     assert handles == [look(line) for line in first.lines]
+    # The scores themselves along the axis, and not what they are above another number.
+    close = draw_paired_dots(
+        [make_scores("DNN", (0.00001, -0.00002))], baseline="A", arm="B", metric_label="AUC"
+    )
+    close.draw_without_rendering()
+    assert close.axes[0].yaxis.get_offset_text().get_text() == ""
     assert "n = 4 pairs, a line a seed;" in svg(figure)
     assert "Left out, not a number: 2." in svg(figure)
     untied = draw_paired_dots([cells[1]], baseline="Dense", arm="PRIME", metric_label="AUC")
@@ -245,6 +251,7 @@ def test_squares_are_coloured_by_sign_and_size(make_scores: MakeScores, svg: Svg
     assert shades[1, 0] == pytest.approx(-won)
     colours = left.collections[0].get_cmap()
     assert [to_hex(colours(share)) for share in (0.0, 1.0)] == [ORANGE, BLUE]
+    assert [to_hex(edge) for edge in left.collections[0].get_edgecolor()] == ["#ffffff"]
     low, high = left.collections[0].get_clim()
     assert low == -high < -1
     assert ticks(left, of="y") == ["DNN", "AFM"]

@@ -161,6 +161,16 @@ def test_backbones_without_a_common_checkpoint_have_no_mean() -> None:
     assert cells["avazu.mean.random"].value is None
 
 
+def test_devices_are_counted_and_named() -> None:
+    first, second = _record(1, hour=0.2), _record(2, hour=0.3)
+    elsewhere = ENVIRONMENT.model_copy(update={"device": "an H100"})
+
+    table = _gaps_table([first, second.model_copy(update={"environment": elsewhere})])
+
+    said = "The records come from 2 devices: a processor, an H100"
+    assert said in [note_text(each) for each in table.notes]
+
+
 def test_random_labels_are_said_once():
     assert [note_text(note) for note in null_note(null_gaps(RECORDS), decimals=2)] == [
         "A random label that no model sees has a gap of +0.01 on average (-0.01 to +0.03 in 2 "

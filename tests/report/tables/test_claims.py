@@ -14,7 +14,7 @@ from prime_bench.data.manifest import resolve
 from prime_bench.report.document import make_report
 from prime_bench.report.formats.cells import joined, note_text, printed
 from prime_bench.report.quantities.records import gather
-from prime_bench.report.quantities.values import Count, Level, Quantity, count
+from prime_bench.report.quantities.values import Count, Difference, Level, Quantity, count
 from prime_bench.report.tables.claims import judge_claims
 from prime_bench.report.tables.comparison import claims_table, expected_table
 from prime_bench.report.tables.expected import judge, load_paper
@@ -227,17 +227,38 @@ def test_a_claim_has_its_verdict_from_the_numbers(
     assert (answers["won.avazu"], answers["median.avazu.auc"]) == (won, median)
 
 
-def test_a_median_that_the_report_does_not_have_is_not_judged_wrong() -> None:
-    """As where the user's own table `main` has the row of pairs alone."""
-    pairs = count(40, of=65)
+@pytest.mark.parametrize(
+    ("key", "n", "number"),
+    [
+        (
+            "median.avazu.auc",
+            {"main.avazu.pairs_won.auc.prime.delta": count(40, of=65)},
+            {"main.avazu.paired_median.auc.prime.delta": Difference(value=0.0015)},
+        ),
+        (
+            "gap",
+            {"gradients.avazu.mean.n": count(48)},
+            {"gradients.avazu.mean.block.prime.reduction": Level(value=34.0)},
+        ),
+        (
+            "control.mac_matched",
+            {"controls.avazu.mac_matched.auc.won": count(15, of=20)},
+            {"controls.avazu.mac_matched.auc": Difference(value=0.001)},
+        ),
+    ],
+)
+def test_a_number_that_is_not_there_is_not_judged(
+    key: str, n: dict[str, Quantity], number: dict[str, Quantity]
+) -> None:
+    """However many runs are behind it, as where every gap of Dense is 0."""
+    verdicts = [
+        claim.verdict
+        for quantities in (n, {**n, **number})
+        for claim in judge_claims(quantities)
+        if claim.key == key
+    ]
 
-    (claim,) = (
-        claim
-        for claim in judge_claims({"main.avazu.pairs_won.auc.prime.delta": pairs})
-        if claim.key == "median.avazu.auc"
-    )
-
-    assert claim.verdict == "not enough runs"
+    assert verdicts == ["not enough runs", "reproduced"]
 
 
 @pytest.mark.parametrize("notes", [(), ("synthetic data: figures say nothing",)])
