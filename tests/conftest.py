@@ -1,7 +1,6 @@
 """Settings that hold for every test."""
 
 import gc
-import itertools
 import json
 import os
 import sys
@@ -72,11 +71,15 @@ def _long_first(items: list[pytest.Item], n_workers: int) -> list[pytest.Item]:
             long.setdefault(item.path, []).append(item)
         else:
             rest.append(item)
-    files, parts = list(long.values()), []
+    files, left, parts = list(long.values()), len(items), []
     for n in range(n_workers):
-        parts += itertools.chain(*files[n::n_workers])
-        parts += rest[n * len(rest) // n_workers : (n + 1) * len(rest) // n_workers]
-    return parts
+        first = [item for file in files[n::n_workers] for item in file]
+        size = left // (n_workers - n)
+        left -= size
+        n_rest = max(0, size - len(first))
+        parts += first + rest[:n_rest]
+        del rest[:n_rest]
+    return parts + rest
 
 
 @pytest.fixture(autouse=True)
