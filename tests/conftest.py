@@ -42,13 +42,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--slow", action="store_true", help="run the tests marked slow, too")
 
 
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_auto_num_workers() -> int:
-    """One more than there are cores, since some tests wait for processes and clusters."""
-    here = hasattr(os, "sched_getaffinity")
-    return 1 + len(os.sched_getaffinity(0) if here else range(os.cpu_count() or 1))
-
-
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     items[:] = _long_first(items, getattr(config, "workerinput", {}).get("workercount", 1))
     if config.getoption("--slow"):
