@@ -453,7 +453,10 @@ class _Run:
         self._asked_to_stop = self._said_waiting = self._said_no_node = False
 
     def outcomes(self) -> Iterator[Outcome]:
-        """Run the jobs."""
+        """Yield the outcome of each job as it ends, until all have ended or the run is to stop.
+
+        Raises EnvironmentFault if the head of the cluster is lost.
+        """
         while True:
             if self._watch.lost:
                 raise self._cut_off("the head")

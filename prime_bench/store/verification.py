@@ -112,7 +112,7 @@ class FolderFiles:
         return cls(runs.path(record.job_id))
 
     def where(self, name: str) -> str:
-        """The path."""
+        """The path of the file, in the folder of the job."""
         return str(self.path / name)
 
     def unreadable(self, name: str) -> str | None:

@@ -78,7 +78,7 @@ class JobFolder:
 
     @property
     def path(self) -> Path:
-        """The folder."""
+        """The folder of the job. A process that is a fork of the one that made this ends here."""
         if os.getpid() != self._owner:
             os._exit(1)
         return self._path
